@@ -88,10 +88,10 @@ def of_results(folder: Path) -> Iterator[tuple[Key, Numbers]]:
     """Yield the scores of a board of results: encoders, curves, bounds and published numbers."""
     found, board = find_board(folder), folder.name
     stored = sorted(found.stored, key=lambda each: str(each[0]))
-    groups_ = lay_in_cells(stored, found.said.measures)
+    groups_ = lay_in_cells(stored, found.config.measures)
     tasks = {t: cells for g in groups_ if KINDS[g.kind].ranks for t, cells in g.tasks.items()}
-    ranked = Group("polarity", "", tasks, found.said.weighting)
-    metrics = [RANKED[title] for title in found.said.columns] or list(RANKED.values())
+    ranked = Group("polarity", "", tasks, found.config.weighting)
+    metrics = [RANKED[title] for title in found.config.columns] or list(RANKED.values())
     for group in groups_:
         for task, cells in group.tasks.items():
             for entry, (_, result) in cells.items():
@@ -125,7 +125,7 @@ def of_results(folder: Path) -> Iterator[tuple[Key, Numbers]]:
 def of_row(
     board: str, task: str, row: BoardRow, metrics: Sequence[str], ranked: Group
 ) -> Iterator[tuple[Key, Numbers]]:
-    digest = row.best.encoder if row.best else ""
+    digest = row.point.entry.encoder if row.point else ""
     for metric in metrics:
         if score := row.score(task, metric):
             said = score_key(ScoreKey(metric, row.entry.k, ranked.weighting))

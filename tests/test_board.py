@@ -605,7 +605,7 @@ def test_what_has_no_value_per_query_is_not_called_missing() -> None:
         in render(board(found))
     )
     assert "Ranks by accuracy are unknown: the values per query are missing." in render(
-        board(replace(found, said=BoardFile()))
+        board(replace(found, config=BoardFile()))
     )
 
 

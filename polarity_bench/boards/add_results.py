@@ -9,9 +9,9 @@ from pathlib import Path
 
 from polarity_bench.boards.board import FILE, board, find_board
 from polarity_bench.boards.board_folder import holds_folds, kind_of
-from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError, InputWarning
 from polarity_bench.files import make_folder, remove, write_atomically
+from polarity_bench.results.comparability import count
 from polarity_bench.results.curve import Curve
 from polarity_bench.results.curve_files import read_curves, write_curve
 from polarity_bench.results.packed_results import (
@@ -24,7 +24,6 @@ from polarity_bench.results.packed_results import (
     stored_bytes,
 )
 from polarity_bench.results.result_files import (
-    Result,
     Stored,
     files_of,
     place,
@@ -50,23 +49,21 @@ def find_results(sources: Sequence[Path]) -> list[Stored]:
     found: list[Stored] = []
     for source in sources:
         if source.is_dir():
-            own = list(read_results(source))
+            stored = list(read_results(source))
         elif is_stored(source):
             is_whole = is_stored(source.with_suffix(PROVENANCE))
-            own = [(source, read_result(source))] if is_whole else []
+            stored = [(source, read_result(source))] if is_whole else []
         else:
             raise InputError(f"{source}: there is no such file or folder")
-        whole = [each for each in own if each[1].limit is None]
-        if not whole:
-            cut = "; all were cut by a `limit`, and boards leave those out" if own else ""
+        complete = [each for each in stored if each[1].limit is None]
+        if not complete:
+            cut = "; all were cut by a `limit`, and boards leave those out" if stored else ""
             raise InputError(f"{source}: holds no results{cut}")
-        if n_cut := len(own) - len(whole):
-            said = "1 result" if n_cut == 1 else f"{n_cut} results"
-            remark = (
-                f"{source}: left out {said} cut by a `limit`; boards show complete results only"
-            )
+        if n_cut := len(stored) - len(complete):
+            remark = f"{source}: left out {count(n_cut, 'result')} cut by a `limit`; "
+            remark += "boards show complete results only"
             warnings.warn(remark, InputWarning, stacklevel=2)
-        found += whole
+        found += complete
     return found
 
 
@@ -96,26 +93,27 @@ def add(found: Sequence[Stored], folder: Path, curves: Sequence[Curve] = ()) -> 
             encoder; names the files.
     """
     refuse_cross_validations(folder)
-    places = {place(folder / RESULTS, *_whose(result)): (path, result) for path, result in found}
+    places = {
+        place(folder / RESULTS, r.key.encoder, r.experiment, r.result_name): (path, r)
+        for path, r in found
+    }
     if is_sweep := (folder / PLAN).is_file():
         _check_planned(found, folder)
         kept = [each for each in read_results(folder / RESULTS) if each[0] not in places]
         check_versions([*kept, *found])
     else:
-        there = find_board(folder) if _holds_any(folder) else None
-        kept = [each for each in there.stored if each[0] not in places] if there else []
-        whole = [*kept, *found]
-        board(replace(there, stored=whole, folder=None) if there else whole)
+        is_board = (folder / FILE).is_file() and bool(result_paths(folder))
+        parts = find_board(folder) if is_board else None
+        kept = [each for each in parts.stored if each[0] not in places] if parts else []
+        complete = [*kept, *found]
+        board(replace(parts, stored=complete, folder=None) if parts else complete)
     for target, (path, _) in places.items():
         if target == path:
             continue
         make_folder(target.parent)
         for old in reversed(files_of(target)):  # provenance first: the rest alone is no result
             remove(old)
-        named = [path.with_name(MODEL_META), *files_of(path)]
-        for source, copy in zip(
-            named, [target.with_name(named[0].name), *files_of(target)], strict=True
-        ):
+        for source, copy in zip(_copied(path), _copied(target), strict=True):
             if is_stored(source):
                 write_atomically(copy, stored_bytes(source))
     for curve in curves:
@@ -149,9 +147,6 @@ def _check_planned(found: Sequence[Stored], folder: Path) -> None:
             )
 
 
-def _whose(result: Result) -> tuple[EncoderId, str, str]:
-    return result.key.encoder, result.experiment, result.result_name
-
-
-def _holds_any(folder: Path) -> bool:
-    return (folder / FILE).is_file() and bool(result_paths(folder))
+def _copied(path: Path) -> list[Path]:
+    """Return the files that are copied with a result: its own, and the encoder's metadata."""
+    return [path.with_name(MODEL_META), *files_of(path)]

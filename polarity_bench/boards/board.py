@@ -10,26 +10,22 @@ retention, joint) compete only among rows that share a reference, which must be 
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from polarity_bench.boards.charts import k_curves, phenomena, planes
-from polarity_bench.boards.columns import Sections, has_front
-from polarity_bench.boards.config import BoardFile, bearing, board_file, by_protocols
-from polarity_bench.boards.findings import finding
-from polarity_bench.boards.methods import recorded_methods
+from polarity_bench.boards.columns import Sections
+from polarity_bench.boards.config import BoardFile, board_file, select_named, select_protocols
+from polarity_bench.boards.methods import methods_of
+from polarity_bench.boards.notes import board_notes, finding
 from polarity_bench.boards.provenance_notes import row_details
 from polarity_bench.boards.rows import bound_rows, encoder_rows, published_rows
-from polarity_bench.boards.unseen_columns import holding_seen
 from polarity_bench.compare.encoder_ranks import FILE as STATISTICS
 from polarity_bench.compare.encoder_ranks import Standings, read_standings
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.render.chart import Drawn
-from polarity_bench.render.format import percent
-from polarity_bench.render.markdown import escape
 from polarity_bench.render.table import Board
 from polarity_bench.results.comparability import MAIN, Group, lay_in_cells
 from polarity_bench.results.curve import Curve
@@ -37,29 +33,7 @@ from polarity_bench.results.curve_files import read_curves
 from polarity_bench.results.published import FILE as PUBLISHED
 from polarity_bench.results.published import PublishedNumber, match_published, read_published
 from polarity_bench.results.result_files import Result, Stored, names_of, read_results
-from polarity_bench.results.score_names import (
-    BOLD_NOTE,
-    BOUNDS_NOTE,
-    CURVES_NOTE,
-    FRONT_NOTE,
-    KEEP_NOTE,
-    METHODS_NOTE,
-    NO_MEANS_NOTE,
-    OPPOSED_NOTE,
-    PLAIN_SORTED_NOTE,
-    PUBLISHED_NOTE,
-    RANDOM_NOTE,
-    RANKED,
-    RANKS_NOTE,
-    RIVALS_NOTE,
-    SCORES_NOTE,
-    SEEN_NOTE,
-    SPREAD_NOTE,
-    TWINS_NOTE,
-    UNSEEN_NOTE,
-)
 from polarity_bench.scores import ScoreKey, Weighting
-from polarity_bench.tasks.catalogue import KINDS
 
 FILE = "board.toml"
 
@@ -70,7 +44,7 @@ class BoardParts:
 
     Attributes:
         stored: The results, with their files.
-        said: The content of the board's `board.toml`.
+        config: The content of the board's `board.toml`.
         curves: Curves over several of the results. Curves with missing results are left out.
         published: Published numbers.
         standings: The known ranks and ties of encoders.
@@ -78,7 +52,7 @@ class BoardParts:
     """
 
     stored: Sequence[Stored]
-    said: BoardFile = field(default_factory=BoardFile)
+    config: BoardFile = field(default_factory=BoardFile)
     curves: Sequence[Curve] = ()
     published: Sequence[PublishedNumber] = ()
     standings: Standings = field(default_factory=Standings)
@@ -110,45 +84,45 @@ def find_board(
         InputError: If there are no results, or one of the files is wrong.
     """
     file = folder / FILE
-    said = board_file(file, BoardFile)
-    overridden = {"weighting": weighting or said.weighting, "title": title or said.title}
-    said = said.model_copy(update=overridden)
-    found = list(read_results(folder))
-    whole = [each for each in found if each[1].limit is None]
-    if not whole:
-        remedy = "without a `limit`, because boards show complete results" if found else "first"
+    config = board_file(file, BoardFile)
+    overridden = {"weighting": weighting or config.weighting, "title": title or config.title}
+    config = config.model_copy(update=overridden)
+    stored = list(read_results(folder))
+    complete = [each for each in stored if each[1].limit is None]
+    if not complete:
+        remedy = "without a `limit`, because boards show complete results" if stored else "first"
         raise InputError(f"the folder {folder} holds no results; `polarity-bench run` {remedy}")
-    chosen: Sequence[Stored] = whole
+    chosen: Sequence[Stored] = complete
     where = "`tasks`" if tasks else f"{file}: `tasks`"
-    chosen = bearing(chosen, where, tasks or said.tasks, lambda result: [result.task])
+    chosen = select_named(chosen, where, tasks or config.tasks, lambda result: [result.task])
     where = "`models`" if models else f"{file}: `encoders`"
-    chosen = bearing(
-        chosen, where, models or said.encoders, lambda result: names_of(result.key.encoder)
+    chosen = select_named(
+        chosen, where, models or config.encoders, lambda result: names_of(result.key.encoder)
     )
-    chosen = by_protocols(chosen, f"{file}: `protocols`", said.protocols, whole)
+    chosen = select_protocols(chosen, f"{file}: `protocols`", config.protocols, complete)
     twins: dict[str, set[str]] = {}
     of_tasks: dict[str, set[ScoreKey]] = {}
-    for _, result in whole:
+    for _, result in complete:
         of_tasks.setdefault(result.task, set()).update(result.scores)
         for name in names_of(result.key.encoder):
             twins.setdefault(name, set()).add(result.key.encoder.digest)
-    _check_methods(file, said, twins)
+    _check_methods(file, config, twins)
     shown = {result.task for _, result in chosen}
     printed = match_published(read_published(folder / PUBLISHED), of_tasks, twins)
     return BoardParts(
         chosen,
-        said,
-        list(read_curves(folder, [result for _, result in found])),
+        config,
+        list(read_curves(folder, [result for _, result in stored])),
         [each for each in printed if each.task in shown],
         read_standings(folder / STATISTICS),
         folder,
     )
 
 
-def _check_methods(file: Path, said: BoardFile, names: Collection[str]) -> None:
+def _check_methods(file: Path, config: BoardFile, names: Collection[str]) -> None:
     """Raise an error if a method lists an unknown encoder, or two methods list the same one."""
     listed: dict[str, str] = {}
-    for method in said.method:
+    for method in config.method:
         for name in method.encoders:
             where = f"{file}: 'method' {method.name!r}"
             if name not in names:
@@ -158,69 +132,59 @@ def _check_methods(file: Path, said: BoardFile, names: Collection[str]) -> None:
             listed[name] = method.name
 
 
-def board(found: BoardParts | Iterable[Stored]) -> Board:
+def board(parts: BoardParts | Iterable[Stored]) -> Board:
     """Lay results out as a board. Results that were cut by a limit are left out.
 
     Args:
-        found: The results, alone or with the other parts of the board.
+        parts: The results, alone or with the other parts of the board.
 
     Raises:
         InputError: If results of one task were made from different versions of the task, its data
             or its protocol, or if two different results belong in one cell; names both files.
     """
-    if not isinstance(found, BoardParts):
-        found = BoardParts(list(found))
-    said = found.said
-    title = said.title or "Polarity leaderboard"
-    whole = sorted((s for s in found.stored if s[1].limit is None), key=lambda s: str(s[0]))
-    if not whole:
-        return Board(title, said.introduction, (), ())
-    groups = lay_in_cells(whole, said.measures)
+    if not isinstance(parts, BoardParts):
+        parts = BoardParts(list(parts))
+    config = parts.config
+    title = config.title or "Polarity leaderboard"
+    complete = sorted((s for s in parts.stored if s[1].limit is None), key=lambda s: str(s[0]))
+    if not complete:
+        return Board(title, config.introduction, (), ())
+    groups = lay_in_cells(complete, config.measures)
     plain = [group for group in groups if not group.ranks]
     tasks = {t: cells for group in groups if group.ranks for t, cells in group.tasks.items()}
-    ranked = Group("polarity", "", tasks, said.weighting)
-    results = [result for _, result in whole]
+    ranked = Group("polarity", "", tasks, config.weighting)
+    results = [result for _, result in complete]
     names = _names(results)
-    _check_shown(found.published, plain)
-    curves = [curve for curve in found.curves if _is_there(curve, ranked)]
+    _check_shown(parts.published, plain)
+    curves = [curve for curve in parts.curves if _is_there(curve, ranked)]
     labels = _distinct({curve.encoder: curve.name for curve in curves})
     sections = Sections(
         ranked,
         plain,
         names,
-        said,
+        config,
         encoder_rows(ranked, plain, names),
         [replace(curve, name=labels[curve.encoder]) for curve in curves],
-        published_rows(found.published, said.weighting, plain),
+        published_rows(parts.published, [ranked, *plain]),
         bound_rows(ranked, names),
-        [*said.method, *recorded_methods(results, said.method)],
-        _names_of(results),
-        found.standings,
+        methods_of(results, config.method),
+        parts.standings,
     )
-    alone, printed = sections.alone, [n for row in sections.published for n in row.printed]
     tables = sections.tables()
-    is_one_group = not ranked.tasks and len(plain) == 1
-    notes = [
-        *(_ranked_notes(sections) if ranked.tasks else ()),
-        *([f"Rows are sorted by the mean of {KINDS[alone.kind].heading}."] if alone else ()),
-        *([PLAIN_SORTED_NOTE] if plain else ()),
-        _mean_note(groups) if sections.has_means or is_one_group else NO_MEANS_NOTE,
-        *([UNSEEN_NOTE] if ranked.pairs else ()),
-        *([SEEN_NOTE] if holding_seen(results) else ()),
-        BOLD_NOTE,
-        *([RANKS_NOTE] if any(table.heads[0][0] == "rank" for table in tables) else ()),
-        *([PUBLISHED_NOTE] if printed else ()),
-        *([SPREAD_NOTE] if any(not math.isnan(number.std) for number in printed) else ()),
-        *_twins_note(printed, names),
-    ]
     drawn: list[Drawn] = [
         *planes(sections),
         *k_curves(ranked, names),
         *phenomena(ranked, names),
     ]
-    details = row_details([*sections.rows, *sections.published], [ranked, *plain], found.folder)
     return Board(
-        title, said.introduction, tables, notes, drawn, details, finding(sections), said.details
+        title=title,
+        introduction=config.introduction,
+        tables=tables,
+        notes=board_notes(sections, groups, tables),
+        drawn=drawn,
+        details=row_details([*sections.rows, *sections.published], [ranked, *plain], parts.folder),
+        finding=finding(sections),
+        origin=config.details,
     )
 
 
@@ -258,8 +222,8 @@ def _check_shown(published: Sequence[PublishedNumber], plain: Sequence[Group]) -
 
 def _is_there(curve: Curve, ranked: Group) -> bool:
     """Return whether all results of a curve are complete and on the board."""
-    there = {entry.encoder for entry in ranked.tasks.get(curve.task, {})}
-    return curve.limit is None and {point.encoder for point in curve.points} <= there
+    encoders = {entry.encoder for entry in ranked.tasks.get(curve.task, {})}
+    return curve.limit is None and {point.encoder for point in curve.points} <= encoders
 
 
 def _distinct(labels: Mapping[str, str]) -> dict[str, str]:
@@ -282,64 +246,3 @@ def _names(results: Sequence[Result]) -> dict[str, str]:
             found.setdefault(encoder.digest, set()).add(encoder.label)
     labels = {digest: ", ".join(sorted(names)) for digest, names in found.items()}
     return {"": "itself"} | _distinct(labels)
-
-
-def _names_of(results: Sequence[Result]) -> dict[str, set[str]]:
-    """Return the names by which a method can list each encoder, by digest."""
-    found: dict[str, set[str]] = {}
-    for result in results:
-        found.setdefault(result.key.encoder.digest, set()).update(names_of(result.key.encoder))
-    return found
-
-
-def _twins_note(printed: Sequence[PublishedNumber], names: Mapping[str, str]) -> list[str]:
-    """Return a note that names the twin of each published row, the encoder measured here."""
-    pairs = dict.fromkeys(
-        f"{escape(number.name)} with {escape(names[number.twin])}"
-        for number in printed
-        if number.twin
-    )
-    return [f"{TWINS_NOTE} {', '.join(pairs)}."] if pairs else []
-
-
-def _mean_note(groups: Sequence[Group]) -> str:
-    """Return a note that names the tasks left out of the means, because a row lacks them."""
-    left_out = [
-        f"{task} ({group.protocol})"
-        for group in groups
-        for task in group.own
-        if task not in group.averaged
-    ]
-    if not left_out:
-        return "A mean stands where an encoder has every task."
-    return f"Means are over the tasks that every row has, without {', '.join(left_out)}."
-
-
-def _ranked_notes(sections: Sections) -> list[str]:
-    rows, keep = sections.measured, sections.said.keep
-    roles = {row.role for row in rows}
-    order = _order_note(sections) if keep is None else KEEP_NOTE.format(percent(keep, 0))
-    notes = [f"Ranks are weighted {sections.said.weighting}ly. {SCORES_NOTE}", order]
-    notes += [METHODS_NOTE] if "method" in roles else []
-    notes += [RIVALS_NOTE]
-    notes += [OPPOSED_NOTE] if any(row.opposes for row in rows) else []
-    notes += [FRONT_NOTE] if has_front(rows) else []
-    notes += [CURVES_NOTE] if "curve" in roles else []
-    if bounds := roles & {"oracle", "random"}:
-        notes.append(BOUNDS_NOTE if "oracle" in bounds else RANDOM_NOTE)
-    return notes
-
-
-def _order_note(sections: Sections) -> str:
-    """Return a note that names the score by which the retrieval tables are sorted."""
-    ranked = sections.ranked
-    found = {sections.sorted_by(of) for of in [ranked.averaged, *([t] for t in ranked.tasks)]}
-    itself = all(entry.reference == "" for entry in ranked.entries)
-    if len(found) > 1:
-        said = "P where every encoder of a table is its own reference, so that joint depends on P "
-        said += "alone, and by joint elsewhere"
-    else:
-        said = next(title for title, metric in RANKED.items() if metric in found)
-        why = ": every encoder is its own reference, so on each task joint depends on P alone"
-        said += why if itself and found == {"polarity"} else ""
-    return f"Rows are sorted by {said}. Each table is sorted and ranked by its own scores."

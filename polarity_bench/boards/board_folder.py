@@ -76,8 +76,8 @@ def open_board(folder: Path, weighting: Weighting | None = None) -> OpenBoard:
         return OpenBoard(folder, kind, sweep_board(scores), weighting=scores.weighting)
     if kind == "cross-validation":
         return OpenBoard(folder, kind, read_cross_validated(folder))
-    found = find_board(folder, weighting)
-    return OpenBoard(folder, kind, board(found), found.standings, found.said.weighting)
+    parts = find_board(folder, weighting)
+    return OpenBoard(folder, kind, board(parts), parts.standings, parts.config.weighting)
 
 
 def board_folders(names: list[str], root: Path = LEADERBOARDS) -> list[Path]:
@@ -98,10 +98,11 @@ def board_folders(names: list[str], root: Path = LEADERBOARDS) -> list[Path]:
         return known
     found = []
     for name in names:
-        folder = next((p for p in (Path(name), root / name) if (p / FILE).is_file()), None)
+        folders = [folder for folder in (Path(name), root / name) if folder.is_dir()]
+        folder = next((each for each in folders if (each / FILE).is_file()), None)
+        if folder is None and folders:
+            raise InputError(f"{folders[0]}: not a board, because it has no {FILE}; {_EMPTY}")
         if folder is None:
-            if there := next((p for p in (Path(name), root / name) if p.is_dir()), None):
-                raise InputError(f"{there}: not a board, because it has no {FILE}; {_EMPTY}")
             near = nearest(name, [path.name for path in known])
             raise InputError(f"{name}: there is no folder with {FILE}{near}")
         found.append(folder)

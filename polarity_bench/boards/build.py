@@ -97,62 +97,64 @@ def build(opened: OpenBoard, *, with_report: bool) -> list[Path]:
 
     Figures that the last build wrote and this build does not are removed. Other files stay.
     """
-    files = rendered(opened, with_report=with_report)
-    stray = _stray(opened.folder, files) if with_report else []
-    changed = []
-    for name, content in files.items():
-        path = opened.folder / name
-        if not path.is_file() or path.read_bytes() != content:
+    changed = _changed(opened, with_report=with_report)
+    for path, _, wanted in changed:
+        if wanted is None:
+            path.unlink()
+        else:
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(path, content)
-            changed.append(path)
-    for path in stray:
-        path.unlink()
-        changed.append(path)
-    return changed
+            write_atomically(path, wanted)
+    return [path for path, _, _ in changed]
 
 
 def check(opened: OpenBoard, *, with_report: bool) -> list[Difference]:
     """Render a board again, compare it with its files byte by byte, and return the differences."""
-    files = rendered(opened, with_report=with_report)
     found = []
-    for name, content in files.items():
-        path = opened.folder / name
-        if not path.is_file():
-            found.append(Difference(name, "is missing"))
-        elif (there := path.read_bytes()) != content:
-            found.append(Difference(name, _differs(there, content)))
-    if with_report:
-        stray = _stray(opened.folder, files)
-        found += [
-            Difference(f"{FIGURES}/{path.name}", "belongs to no figure of this board")
-            for path in stray
-        ]
+    for path, now, wanted in _changed(opened, with_report=with_report):
+        if wanted is None:
+            what = "belongs to no figure of this board"
+        else:
+            what = "is missing" if now is None else _differs(now, wanted)
+        found.append(Difference(path.relative_to(opened.folder).as_posix(), what))
     return found
 
 
-def _stray(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
-    """Return the existing figure files of the last build that this build does not draw."""
-    built = [f"{stem}{ending}" for stem in _built_figures(folder) for ending in _ENDINGS]
-    return [folder / name for name in built if name not in files and (folder / name).is_file()]
+def _changed(
+    opened: OpenBoard, *, with_report: bool
+) -> list[tuple[Path, bytes | None, bytes | None]]:
+    """Return each file that differs from a fresh rendering: its content now, and as rendered.
+
+    A missing file has no content now. Figures that the last build wrote and this rendering does not
+    have no content as rendered.
+    """
+    folder, files = opened.folder, rendered(opened, with_report=with_report)
+    stems = _built_figures(folder) if with_report else []
+    built = [f"{stem}{ending}" for stem in stems for ending in _ENDINGS]
+    changed = []
+    for name in dict.fromkeys([*files, *built]):
+        path, wanted = folder / name, files.get(name)
+        now = path.read_bytes() if path.is_file() else None
+        if now != wanted:
+            changed.append((path, now, wanted))
+    return changed
 
 
-def _differs(there: bytes, wanted: bytes) -> str:
+def _differs(now: bytes, wanted: bytes) -> str:
     """Describe the first lines that differ; in a table, the cells."""
     try:
-        lines, right = there.decode().splitlines(), wanted.decode().splitlines()
+        lines, right = now.decode().splitlines(), wanted.decode().splitlines()
     except UnicodeDecodeError:
         return "differs"
-    said = []
+    differences = []
     matcher = difflib.SequenceMatcher(None, lines, right, autojunk=False)
     for tag, start, end, from_, to in matcher.get_opcodes() if len(lines) < 5_000 else ():
         if tag == "replace" and end - start == to - from_:
             pairs = zip(range(start, end), range(from_, to), strict=True)
-            said += [f"line {i + 1}: {_cells(lines, i, right[j])}" for i, j in pairs]
+            differences += [f"line {i + 1}: {_cells(lines, i, right[j])}" for i, j in pairs]
         elif tag != "equal":
-            said.append(f"line {start + 1}: expected {to - from_} lines, got {end - start}")
-    more = f" and {len(said) - _SHOWN} more" if len(said) > _SHOWN else ""
-    return "; ".join(said[:_SHOWN]) + more if said else "differs"
+            differences.append(f"line {start + 1}: expected {to - from_} lines, got {end - start}")
+    more = f" and {len(differences) - _SHOWN} more" if len(differences) > _SHOWN else ""
+    return "; ".join(differences[:_SHOWN]) + more if differences else "differs"
 
 
 def _cells(lines: list[str], i: int, right: str) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from polarity_bench.boards.columns import Sections
 from polarity_bench.boards.provenance_notes import recorded_words
@@ -13,6 +14,7 @@ from polarity_bench.errors import InputError
 from polarity_bench.render.chart import BarChart, LineChart, Mark, MarkRole, Plane, Series
 from polarity_bench.results.comparability import Entry, Group
 from polarity_bench.results.curve import Curve
+from polarity_bench.results.published import PublishedNumber
 from polarity_bench.results.result_files import Result
 from polarity_bench.results.score_names import RANKED
 from polarity_bench.scores import Score, ScoreKey, Weighting
@@ -22,6 +24,9 @@ _PHENOMENA = "contrast"
 
 _BY_BASE = {"run", "sweep"}
 """Commands that use the recorded base of a trained encoder as its reference by default."""
+
+
+X = TypeVar("X")
 
 
 def k_curves(group: Group, names: Mapping[str, str]) -> list[LineChart]:
@@ -39,25 +44,24 @@ def k_curves(group: Group, names: Mapping[str, str]) -> list[LineChart]:
         For each task, the lines of P and, for each reference, the lines of S. The lines are sorted
         by their score at the largest k, best first.
     """
-    return [lines for task in group.tasks for lines in _k_curves(task, group, names)]
-
-
-def _k_curves(task: str, group: Group, names: Mapping[str, str]) -> Iterator[LineChart]:
-    entries = sorted(group.tasks[task])
-    shares: dict[str, list[Entry]] = {}
-    for entry in entries:
-        shares.setdefault(entry.reference or entry.encoder, []).append(entry)
-    start = f"{task}, {group.weighting} weights"
-    charts = [(f"{start}: P by k", "P", entries)]
-    if len(shares) > 1 and all(entry.reference == "" for entry in entries):
-        charts.append((f"{start}: S by k, each encoder under itself", "S", entries))
-    else:
-        for reference in sorted(shares, key=lambda reference: (names[reference], reference)):
-            own = shares[reference]
-            if len(shares) == 1 or len({entry.encoder for entry in own}) > 1:
-                charts.append((f"{start}: S under {names[reference]} by k", "S", own))
-    for title, y_title, own in charts:
-        yield from _by_k(title, y_title, task, own, group, names)
+    charts: list[LineChart] = []
+    for task, cells in group.tasks.items():
+        entries = sorted(cells)
+        shares: dict[str, list[Entry]] = {}
+        for entry in entries:
+            shares.setdefault(entry.reference or entry.encoder, []).append(entry)
+        shown = [("P by k", "P", entries)]
+        if len(shares) > 1 and all(entry.reference == "" for entry in entries):
+            shown.append(("S by k, each encoder under itself", "S", entries))
+        else:
+            for reference in sorted(shares, key=lambda reference: (names[reference], reference)):
+                compared = shares[reference]
+                if len(shares) == 1 or len({entry.encoder for entry in compared}) > 1:
+                    shown.append((f"S under {names[reference]} by k", "S", compared))
+        for ending, y_title, compared in shown:
+            title = f"{task}, {group.weighting} weights: {ending}"
+            charts += _by_k(title, y_title, task, compared, group, names)
+    return charts
 
 
 def _by_k(
@@ -82,11 +86,8 @@ def _by_k(
         return -(last.mean if last else -math.inf), names[encoder]
 
     if several:
-        series = [
-            series_of(names[encoder], [several[encoder].get(k) for k in ks])
-            for encoder in sorted(several, key=rank)
-        ]
-        yield LineChart(title, "k", y_title, ks, series, is_log=True)
+        by_name = [(names[encoder], several[encoder]) for encoder in sorted(several, key=rank)]
+        yield LineChart(title, "k", y_title, ks, series_of(by_name, ks), is_log=True)
 
 
 def phenomena(group: Group, names: Mapping[str, str]) -> Iterator[BarChart]:
@@ -108,26 +109,32 @@ def phenomena(group: Group, names: Mapping[str, str]) -> Iterator[BarChart]:
         parts = [
             key for key in sorted(first, key=str) if key.part and replace(key, part=None) == whole
         ]
-        order = sorted(scores, key=lambda e: (-scores[e][whole].mean, names[e]))
+        order = sorted(scores, key=lambda of: (-scores[of][whole].mean, names[of]))
         if parts:
             yield BarChart(
                 f"{_PHENOMENA}: P by phenomenon, k = {k}, {group.weighting} weights",
                 "P",
                 [key.part or "" for key in parts],
-                [series_of(names[e], [scores[e].get(key) for key in parts]) for e in order],
+                series_of([(names[encoder], scores[encoder]) for encoder in order], parts),
                 first[ScoreKey("polarity_chance")].mean,
             )
 
 
-def series_of(name: str, scores: Sequence[Score | None]) -> Series:
-    """Lay scores out as a series, with their intervals if they have any."""
-    values = [score.mean if score else math.nan for score in scores]
-    ends = [s.ci95 if s and all(map(math.isfinite, s.ci95)) else None for s in scores]
-    return Series(name, values, ends)
+def series_of(
+    by_name: Iterable[tuple[str, Mapping[X, Score | None]]], places: Sequence[X]
+) -> list[Series]:
+    """Lay the scores of each name at these places out as a series, with intervals if defined."""
+    series = []
+    for name, scores_at in by_name:
+        scores = [scores_at.get(place) for place in places]
+        values = [score.mean if score else math.nan for score in scores]
+        ends = [s.ci95 if s and all(map(math.isfinite, s.ci95)) else None for s in scores]
+        series.append(Series(name, values, ends))
+    return series
 
 
 def trained(group: Group) -> frozenset[Entry]:
-    """Return the entries whose encoder was trained from its reference, as far as results tell.
+    """Return the entries whose encoder is known to be trained from its reference.
 
     The reference of a result is either the base that the encoder records, or an encoder that the
     user asked for. Only the command that made the result tells which: with `run` or `sweep`, if no
@@ -155,7 +162,7 @@ def planes(sections: Sections) -> Iterator[Plane]:
     Raises:
         InputError: If there are published points for a task with several references.
     """
-    names, weighting, bounds = sections.names, sections.ranked.weighting, sections.bounds
+    names, weighting = sections.names, sections.ranked.weighting
     tuned = trained(sections.ranked)
     for task in sections.ranked.tasks:
         shares: dict[tuple[str, int], list[BoardRow]] = {}
@@ -165,39 +172,56 @@ def planes(sections: Sections) -> Iterator[Plane]:
                 shares.setdefault((reference, row.entry.k), []).append(row)
         alone = len({reference for reference, _ in shares}) == 1
         drawn = [share for share in shares if alone or len(shares[share]) > 1]
-        _check_one_reference(task, {reference for reference, _ in drawn}, sections.published)
+        published = [row for row in sections.published if len(_printed(row, task)) == 2]
+        if published and len(references := {reference for reference, _ in drawn}) > 1:
+            raise InputError(
+                f"{_printed(published[0], task)[0].where}: published points of {task} need one "
+                f"reference, because S depends on it; the results have {len(references)}"
+            )
         for reference, k in sorted(drawn, key=lambda share: (names[share[0]], share[1])):
             shown = {Entry("", whose, k) for whose in ({reference, ""} if alone else {reference})}
-            rows = [*(row for row in bounds if row.entry in shown), *shares[reference, k]]
             curves = [
                 c for c in sections.curves if (c.task, c.reference.digest) == (task, reference)
             ]
+            through = {point.encoder for curve in curves for point in curve.points} - {reference}
+            rows = [
+                *(row for row in sections.bounds if row.entry in shown),
+                *(row for row in shares[reference, k] if row.entry.encoder not in through),
+            ]
+            at_k = {(k, weighting)}
+            printed = [
+                row
+                for row in published
+                if {(each.key.k, each.key.weighting) for each in _printed(row, task)} == at_k
+            ]
             marks = [
-                *_of_rows(task, reference, rows, curves, tuned),
+                *_of_rows(task, reference, rows, tuned),
                 *_of_curves(curves, k, weighting),
-                *_of_published(task, k, weighting, sections.published),
+                *_of_rows(task, reference, printed, tuned),
             ]
             marks = [mark for mark in marks if math.isfinite(mark.p) and math.isfinite(mark.s)]
             if marks:
                 yield Plane(task, names[reference], k, weighting, marks)
 
 
+def _printed(row: BoardRow, task: str) -> list[PublishedNumber]:
+    """Return the published P and S of a row, if there are any."""
+    places = ((task, metric) for metric in ("polarity", "similarity"))
+    return [row.printed[place] for place in places if place in row.printed]
+
+
 def _of_rows(
-    task: str,
-    reference: str,
-    rows: Sequence[BoardRow],
-    curves: Sequence[Curve],
-    trained: Collection[Entry],
+    task: str, reference: str, rows: Sequence[BoardRow], tuned: Collection[Entry]
 ) -> Iterator[Mark]:
-    """Yield a mark for each row, without encoders that are points of a curve."""
-    through = {point.encoder for curve in curves for point in curve.points} - {reference}
+    """Yield a mark for each row with P and S."""
     for row in rows:
         p, s = row.score(task, "polarity"), row.score(task, "similarity")
-        if p is None or s is None or row.entry.encoder in through:
-            continue
-        role: MarkRole = "base" if row.entry.encoder == reference else "encoder"
-        role = row.role if row.role == "oracle" or row.role == "random" else role
-        yield Mark(row.name, role, p.mean, s.mean, tuned=row.entry in trained)
+        if p and s:
+            role: MarkRole = "base" if row.entry.encoder == reference else "encoder"
+            if row.role == "oracle" or row.role == "random" or row.role == "published":
+                role = row.role
+            name = next((number.name for number in _printed(row, task)), row.name)
+            yield Mark(name, role, p.mean, s.mean, tuned=row.entry in tuned)
 
 
 def _of_curves(curves: Sequence[Curve], k: int, weighting: Weighting) -> Iterator[Mark]:
@@ -205,23 +229,3 @@ def _of_curves(curves: Sequence[Curve], k: int, weighting: Weighting) -> Iterato
     for curve in {curve.name: curve for curve in curves if k in curve.ks}.values():
         for point in curve.points:
             yield Mark(curve.name, "curve", point.scores[p], point.scores[s], point.at)
-
-
-def _of_published(
-    task: str, k: int, weighting: Weighting, published: Sequence[BoardRow]
-) -> Iterator[Mark]:
-    p, s = (ScoreKey(metric, k, weighting) for metric in ("polarity", "similarity"))
-    for row in published:
-        values = {each.key: each.value for each in row.printed if each.task == task}
-        if {p, s} <= values.keys():
-            yield Mark(row.printed[0].name, "published", values[p], values[s])
-
-
-def _check_one_reference(task: str, references: set[str], published: Sequence[BoardRow]) -> None:
-    both = {"polarity", "similarity"}
-    placed = [row for row in published if both <= row.scores.get(task, {}).keys()]
-    if len(references) > 1 and placed:
-        raise InputError(
-            f"{placed[0].printed[0].where}: published points of {task} need one reference, "
-            f"because S depends on it; the results have {len(references)}"
-        )

@@ -12,16 +12,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from statistics import fmean
 
-from polarity_bench.boards.config import BoardFile, Method
+from polarity_bench.boards.config import BoardFile
 from polarity_bench.boards.methods import method_rows
-from polarity_bench.boards.rank_notes import (
-    Competition,
-    Ranking,
-    rank_encoders,
-    rank_note,
-    rank_text,
-)
+from polarity_bench.boards.rank_notes import Ranking, rank_note, rank_text
 from polarity_bench.boards.rows import (
+    MEASURED,
     BoardRow,
     against_twin,
     curve_rows,
@@ -51,26 +46,24 @@ class Sections:
         ranked: The retrieval tasks.
         plain: The other tasks, by task type and protocol.
         names: Names of encoders, by digest.
-        said: The content of `board.toml`.
+        config: The content of `board.toml`.
         rows: The rows of encoders.
         curves: Curves over several of the rows.
         published: The rows of published numbers.
         bounds: The rows of gold labels and of random retrieval.
-        methods: The methods that are one row each.
-        labels: The names by which a method can list each encoder, by digest.
+        methods: The name of the method that an encoder belongs to, by digest.
         standings: The known ranks and ties of encoders.
     """
 
     ranked: Group
     plain: Sequence[Group]
     names: Mapping[str, str]
-    said: BoardFile
+    config: BoardFile
     rows: Sequence[BoardRow]
     curves: Sequence[Curve]
     published: Sequence[BoardRow]
     bounds: Sequence[BoardRow]
-    methods: Sequence[Method]
-    labels: Mapping[str, Collection[str]]
+    methods: Mapping[str, str]
     standings: Standings
 
     @property
@@ -82,9 +75,9 @@ class Sections:
         """Return the metric that sorts the rows of a table of retrieval tasks."""
         if self.alone:
             return MAIN
-        if self.said.sort:
-            return RANKED[self.said.sort]
-        return "polarity" if self.said.keep else self.ranked.sorted_by(tasks)
+        if self.config.sort:
+            return RANKED[self.config.sort]
+        return "polarity" if self.config.keep else self.ranked.sorted_by(tasks)
 
     def score(self, row: BoardRow, tasks: Sequence[str]) -> Score | None:
         """Return the score that sorts a row in a table of retrieval tasks."""
@@ -94,18 +87,18 @@ class Sections:
 
     def in_order(self, rows: Sequence[BoardRow], tasks: Sequence[str]) -> list[BoardRow]:
         """Sort rows for a table of retrieval tasks; rows that keep enough S come first."""
-        keep = self.said.keep
+        config = self.config
 
         def keeps(row: BoardRow) -> bool:
             retention = row.mean(tasks, "retention")
-            return not keep or (retention is not None and retention.mean >= keep)
+            return not config.keep or (retention is not None and retention.mean >= config.keep)
 
-        by_score = ordered(rows, lambda row: self.score(row, tasks), self.names, self.said.group_by)
+        by_score = ordered(rows, lambda row: self.score(row, tasks), self.names, config.group_by)
         return sorted(by_score, key=keeps, reverse=True)
 
     def singles(self, tasks: Sequence[str]) -> list[BoardRow]:
         """Return the rows of single encoders and curves, in the order of a table of tasks."""
-        curves = curve_rows(self.rows, self.curves, tasks, self.said.weighting)
+        curves = curve_rows(self.rows, self.curves, tasks, self.config.weighting)
         return self.in_order([*self.rows, *curves], tasks)
 
     @cached_property
@@ -115,12 +108,12 @@ class Sections:
 
     def together(self, tasks: Sequence[str]) -> list[BoardRow]:
         """Return the rows of methods, published numbers and bounds, in the order of a table."""
-        said = self.said
+        config = self.config
         methods = method_rows(
-            self.rows, self.curves, said.weighting, tasks, self.methods, self.labels, said.keep
+            self.rows, self.curves, config.weighting, tasks, self.methods, config.keep
         )
-        own = [row for row in self.published if not tasks or row.scores.keys() & {*tasks}]
-        return [*self.in_order(methods, tasks), *own, *self.bounds]
+        published = [row for row in self.published if not tasks or row.scores.keys() & {*tasks}]
+        return [*self.in_order(methods, tasks), *published, *self.bounds]
 
     @cached_property
     def first_rows(self) -> list[BoardRow]:
@@ -136,9 +129,8 @@ class Sections:
     @cached_property
     def has_means(self) -> bool:
         """Whether the board shows the table of means: several groups, and a number in it."""
-        roles = {"encoder", "method", "curve"}
-        own = [i for i, row in enumerate(self.first_rows) if row.role in roles]
-        values = [c.values[i] for c in self._mean_columns(self.first_rows) for i in own]
+        measured = [i for i, row in enumerate(self.first_rows) if row.role in MEASURED]
+        values = [c.values[i] for c in self._mean_columns(self.first_rows) for i in measured]
         has_number = any(value is not None and not math.isnan(value) for value in values)
         return has_number and (bool(self.ranked.tasks) or len(self.plain) != 1)
 
@@ -168,14 +160,13 @@ class Sections:
         """
         heading = self.ranked.heading if self.ranked.tasks else "Means"
         columns = self._mean_columns(rows)
-        table = self._table(heading, self._heads(rows), columns, rows, self.first_rankings)
+        table = self._table(heading, columns, rows, self.first_rankings)
         small = [group for group in self.plain if not self._has_table(group)]
         notes = [rank_note(each) for group in small for each in self._rankings_of(group)]
         return replace(table, notes=[*table.notes, *notes])
 
     def _mean_columns(self, rows: Sequence[BoardRow]) -> list[Column]:
-        tasks = self.ranked.averaged
-        columns = self._ranked_columns(5 if self.is_of_one_task else 4, rows, tasks)
+        columns = self._ranked_columns(rows, self.ranked.averaged)
         for group in self.plain:
             means = [group_mean(group, row) for row in rows]
             several = len({r.entry.encoder for r, m in zip(rows, means, strict=True) if m}) > 1
@@ -203,8 +194,8 @@ class Sections:
         rows = rows or self.together(tasks)
         table = lay_out(rows)
         entries = {single.entry for row in rows for single in row.singles}
-        own = [r for r in self.singles(tasks) if r.entry in entries or r.role == "curve"]
-        folded = lay_out(own) if entries else table
+        singles = [r for r in self.singles(tasks) if r.entry in entries or r.role == "curve"]
+        folded = lay_out(singles) if entries else table
         if not entries or not folded.n_rows:
             return [table]
         heading = f"{table.heading}: single runs"
@@ -213,9 +204,9 @@ class Sections:
     def _of_task(self, task: str, rows: Sequence[BoardRow]) -> Table:
         """Lay out a retrieval task."""
         rows = [row for row in rows if row.scores.get(task)]
-        columns = self._ranked_columns(5, rows, [task])
+        columns = self._ranked_columns(rows, [task])
         rankings = self._rankings(self.ranked, [task], self.singles([task]))
-        return self._table(task, self._heads(rows), columns, rows, rankings)
+        return self._table(task, columns, rows, rankings)
 
     def _of_pair(self, pair: tuple[str, str], rows: Sequence[BoardRow]) -> Table:
         """Lay out a task against its twin with unseen sources: what was seen, and what changes."""
@@ -233,7 +224,7 @@ class Sections:
             changes = [_mean_change(row, pair, RANKED[title]) for row in rows]
             columns.append(Column(f"{title}, change", changes, unit="points"))
         heading = f"{task}: from the sources of the training file to unseen ones ({unseen})"
-        return _with_roles(Table(heading, self._heads(rows), columns), rows)
+        return self._table(heading, columns, rows)
 
     def _seen_share(self, task: str, row: BoardRow) -> float | None:
         """Return the mean share of seen sources over seeds; None if a training is not known."""
@@ -247,7 +238,7 @@ class Sections:
 
         Only tasks of which an encoder has seen rows have such scores.
         """
-        tasks = holding_seen(r for cells in group.tasks.values() for _, r in cells.values())
+        tasks = holding_seen(group.results)
         cells = [
             (task, row, stored[1])
             for task in tasks
@@ -285,19 +276,21 @@ class Sections:
             means = [group_mean(group, row) for row in shown]
             rivals = [rival(row, MAIN) for row in shown]
             columns.append(Column.of(f"mean{of}", means, rivals=rivals))
-        heads = [head for head in self._heads(shown) if head[0] not in {"reference", "k"}]
-        return self._table(group.title(), heads, columns, shown, self._rankings_of(group))
+        rankings = self._rankings_of(group)
+        return self._table(group.title(), columns, shown, rankings, without={"reference", "k"})
 
-    def _ranked_columns(
-        self, n: int, rows: Sequence[BoardRow], tasks: Sequence[str]
-    ) -> list[Column]:
-        """Lay out the board's own columns, or by default the first n and front, if a row has it."""
-        shown = list(RANKED)[: n + 1] if tasks else []
-        if not has_front(rows):
-            shown = [title for title in shown if title != "front"]
+    def _ranked_columns(self, rows: Sequence[BoardRow], tasks: Sequence[str]) -> list[Column]:
+        """Lay out the board's own columns, or the first of `RANKED`, with front if a row has it.
+
+        By default, a table of a single task has one column more than a table of means.
+        """
+        if not tasks:
+            return []
+        titles = list(RANKED)[: 6 if len(tasks) == 1 else 5]
+        shown = [title for title in titles if title != "front" or has_front(rows)]
         return [
             column
-            for title in (self.said.columns if tasks else ()) or shown
+            for title in self.config.columns or shown
             for column in self._columns(title, self.ranked, tasks, RANKED[title], rows)
         ]
 
@@ -311,13 +304,10 @@ class Sections:
     ) -> list[Column]:
         """Lay out the scores of one task or the means of several, and the deviation over seeds."""
         places = [group.place(task) for task in tasks]
-        numbers: list[PublishedNumber | None] = []
-        if len(tasks) == 1:
-            scores = [row.score(places[0], metric) for row in rows]
-            if any(row.role == "published" for row in rows):
-                numbers = [row.printed_at(group, tasks[0], metric) for row in rows]
-        else:
-            scores = [row.mean(places, metric) for row in rows]
+        scores = [row.mean(places, metric) for row in rows]
+        # Only tables of a single task have published rows.
+        is_printed = any(row.printed for row in rows)
+        numbers = [row.printed.get((places[0], metric)) for row in rows] if is_printed else []
         column = Column.of(
             title,
             scores,
@@ -344,34 +334,40 @@ class Sections:
     def _table(
         self,
         heading: str,
-        heads: Sequence[tuple[str, Sequence[str]]],
         columns: Sequence[Column],
         rows: Sequence[BoardRow],
-        rankings: Sequence[Ranking],
+        rankings: Sequence[Ranking] = (),
+        without: Collection[str] = (),
     ) -> Table:
-        """Put ranks before the names, and notes about ranks and published rows below the table."""
+        """Lay out rows: ranks, names and columns, and notes about ranks and published rows.
+
+        Args:
+            heading: Heading of the table.
+            columns: Columns of numbers.
+            rows: The rows.
+            rankings: Ranks of the encoders.
+            without: Titles of leading columns that are left out.
+        """
+        heads = [head for head in self._heads(rows) if head[0] not in without]
         ranks = {entry: ends for each in rankings for entry, ends in each.ranks.items()}
         if ranks:
             own = [ranks.get(row.entry) if row.role == "encoder" else None for row in rows]
             heads = [("rank", [rank_text(*ends) if ends else "-" for ends in own]), *heads]
         footnotes = dict.fromkeys(row.footnote for row in rows if row.footnote)
-        table = Table(heading, heads, columns, notes=[*map(rank_note, rankings), *footnotes])
-        return _with_roles(table, rows)
+        notes = [*map(rank_note, rankings), *footnotes]
+        return _with_roles(Table(heading, heads, columns, notes=notes), rows)
 
     def _heads(self, rows: Sequence[BoardRow]) -> list[tuple[str, list[str]]]:
         heads = [
             ("encoder", [row.name for row in rows]),
             ("seeds", [str(len(row.members) or 1) if row.entry.encoder else "-" for row in rows]),
             ("strength", [_strength(row) for row in rows]),
-            ("reference", [self._reference(row) for row in rows]),
+            ("reference", ["-" if r.printed else self.names[r.entry.reference] for r in rows]),
             ("k", [str(row.entry.k) if row.entry.k else "-" for row in rows]),
         ]
         if any(row.role == "method" for row in rows):
             return heads
         return [head for head in heads if head[0] not in {"seeds", "strength"}]
-
-    def _reference(self, row: BoardRow) -> str:
-        return "-" if row.role == "published" else self.names[row.entry.reference]
 
     @cached_property
     def first_rankings(self) -> list[Ranking]:
@@ -399,53 +395,29 @@ class Sections:
         shares: dict[str, list[BoardRow]] = {}
         for row in rows:
             share = rival(row, by)
-            there = all(_is_defined(row.score(group.place(task), by)) for task in tasks)
-            if row.role == "encoder" and share is not None and there:
+            is_scored = all(_is_defined(row.score(group.place(task), by)) for task in tasks)
+            if row.role == "encoder" and share is not None and is_scored:
                 shares.setdefault(share, []).append(row)
         rankings = []
         for competing in shares.values():
+            first = competing[0].entry
+            under = f"under {self.names[first.reference]}, " if by in REFERRING else ""
+            under = f"{under}k = {first.k}" if len(shares) > 1 else ""
             if len(competing) > 1:
-                contest = self._competition(group, tasks, competing, by, len(shares) > 1)
-                rankings.append(rank_encoders(contest, self.standings, by_task=not group.ranks))
+                rankings.append(
+                    self._in_kept_order(Ranking(competing, group, tasks, by, under, self.standings))
+                )
         return rankings
 
-    def _competition(
-        self,
-        group: Group,
-        tasks: Sequence[str],
-        rows: Sequence[BoardRow],
-        by: str,
-        is_named: bool,
-    ) -> Competition:
-        """Return the competition of rows in their order, or in that of the first table.
+    def _in_kept_order(self, ranking: Ranking) -> Ranking:
+        """Return a ranking in the order of the first table, if only that order is stored.
 
-        Older `statistics.json` files store the standings of all tables in the latter order.
-
-        Args:
-            group: The group of the tasks.
-            tasks: The tasks over which scores are averaged.
-            rows: The competing rows.
-            by: The metric.
-            is_named: Whether to name the reference and k, because there are several competitions.
+        Older `statistics.json` files store the standings of all tables in that order.
         """
-        first = rows[0].entry
-        reference = f"under {self.names[first.reference]}, " if by in REFERRING else ""
-        under = f"{reference}k = {first.k}" if is_named else ""
-        title = next((title for title, metric in RANKED.items() if metric == by), group.measured)
-        keys = {task: group.key(task, by, first.k) for task in tasks}
-
-        def contest(rows: Sequence[BoardRow]) -> Competition:
-            entries, names = [row.entry for row in rows], [row.name for row in rows]
-            cells = {
-                task: [stored for entry in entries if (stored := group.stored(task, entry))]
-                for task in tasks
-            }
-            return Competition(title, under, entries, names, cells, keys)
-
         order = [row.entry for row in self.first_singles]
-        own, before = contest(rows), contest(sorted(rows, key=lambda row: order.index(row.entry)))
-        kept = before.is_kept(self.standings) and not own.is_kept(self.standings)
-        return before if kept else own
+        rows = sorted(ranking.rows, key=lambda row: order.index(row.entry))
+        before = replace(ranking, rows=rows)
+        return before if before.is_kept and not ranking.is_kept else ranking
 
 
 def _mean_change(row: BoardRow, pair: tuple[str, str], metric: str) -> float:

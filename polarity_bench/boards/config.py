@@ -17,12 +17,12 @@ from polarity_bench.tasks.catalogue import KINDS
 from polarity_bench.validation import Strict, one_of, validated
 
 
-def bearing(
+def select_named(
     stored: Sequence[Stored],
     where: str,
     wanted: Sequence[str],
     names: Callable[[Result], Sequence[str]],
-) -> Sequence[Stored]:
+) -> list[Stored]:
     """Keep the results that have one of the wanted names; all results if no name is wanted.
 
     Args:
@@ -44,9 +44,9 @@ def bearing(
     return kept
 
 
-def by_protocols(
-    stored: Sequence[Stored], where: str, wanted: Sequence[str], whole: Sequence[Stored]
-) -> Sequence[Stored]:
+def select_protocols(
+    stored: Sequence[Stored], where: str, wanted: Sequence[str], complete: Sequence[Stored]
+) -> list[Stored]:
     """Keep only results by the wanted protocols, for each task type that has such results.
 
     All results of other task types are kept.
@@ -55,16 +55,14 @@ def by_protocols(
         stored: The results to choose from.
         where: The field that holds the names, and its file, for messages.
         wanted: Names of protocols or of presets.
-        whole: All results of the board.
+        complete: All complete results of the board.
 
     Raises:
         InputError: If the board has no result by one of the protocols.
     """
-    bear = {name for _, result in whole for name in protocols_of(result)}
-    for name in wanted:
-        if name not in bear:
-            raise InputError(f"{where} {name}: there is no such result{nearest(name, bear)}")
-    kinds = {r.kind for _, r in whole if set(wanted).intersection(protocols_of(r))}
+    if not wanted:
+        return list(stored)
+    kinds = {result.kind for _, result in select_named(complete, where, wanted, protocols_of)}
     return [
         (path, result)
         for path, result in stored
@@ -100,7 +98,7 @@ class Heading(Strict):
     title: Text = ""
     """Heading of the board."""
     introduction: Text = ""
-    """What was asked, below the heading, in markdown."""
+    """The question that the board answers, below the heading, in markdown."""
     details: Text = ""
     """How the results were made, below the tables, in markdown."""
 
@@ -142,7 +140,7 @@ class BoardFile(Heading):
     """Title of the column to show instead of the main score, by task type. Only task types without
     retrieval have such columns."""
     sort: Literal["", "P", "S", "retention", "joint", "kNN accuracy"] = ""
-    """Title of the column that sorts rows and ranks encoders; an empty text is P if every encoder
+    """Title of the column that sorts rows and ranks encoders; by default P if every encoder
     is its own reference, else joint."""
     group_by: Literal["", "reference", "k"] = ""
     """What rows are grouped by before they are sorted."""

@@ -20,9 +20,9 @@ def front_page(root: Path, boards: Sequence[OpenBoard]) -> bytes:
     Raises:
         InputError: If that file has an error.
     """
-    said = board_file(root / FILE, Heading)
+    config = board_file(root / FILE, Heading)
     lines = [_line(opened) for opened in boards]
-    parts = [f"# {escape(said.title or 'Leaderboards')}", said.introduction, "\n".join(lines)]
+    parts = [f"# {escape(config.title or 'Leaderboards')}", config.introduction, "\n".join(lines)]
     return ("\n\n".join(filter(None, parts)) + "\n").encode()
 
 

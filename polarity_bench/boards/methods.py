@@ -1,6 +1,8 @@
 """Rows of methods: seeds of one method are one row, and so are the strengths of one dial.
 
-A method is what `board.toml` lists under `[[method]]`; any other encoder is a method by itself.
+A method is listed in `board.toml` under `[[method]]`, or recorded by results: trainings that differ
+in nothing but the seed. Any other encoder is a method by itself.
+
 The strength of a dial is chosen on the shown tasks, by the mean over the seeds. Therefore a row
 with a chosen strength is never ranked and never bold.
 """
@@ -8,36 +10,45 @@ with a chosen strength is never ranked and never bold.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from polarity_bench.boards.config import Method
 from polarity_bench.boards.rows import BoardRow, Run, dialled_runs, scores_on_curve, worth
 from polarity_bench.results.curve import Curve
-from polarity_bench.results.result_files import Result
+from polarity_bench.results.result_files import Result, names_of
 from polarity_bench.scores import Weighting
 from polarity_bench.values import digest_of
 
 
-def recorded_methods(results: Iterable[Result], listed: Sequence[Method]) -> list[Method]:
-    """Return the methods that results record: trainings that differ in nothing but the seed.
+def methods_of(results: Sequence[Result], listed: Sequence[Method]) -> dict[str, str]:
+    """Return the name of the method that each encoder belongs to, by digest.
+
+    A method is listed by the board, or recorded by results: trainings that differ in nothing but
+    the seed.
 
     Args:
         results: The results of a board.
         listed: The methods that the board lists; their encoders belong to no other method.
     """
-    taken = {name for method in listed for name in method.encoders}
+    by_name = {name: method.name for method in listed for name in method.encoders}
     by_training: dict[str, dict[int, str]] = {}
     for result in results:
         name, training = result.key.encoder.name, dict(result.training or {})
         seed = training.pop("seed", None)
-        if seed is not None and not {name, name.rpartition("/")[2]} & taken:
+        if seed is not None and not {name, name.rpartition("/")[2]} & by_name.keys():
             by_training.setdefault(digest_of(training), {})[seed] = name
-    return [
-        Method(name=names[0].rstrip("-_. 0123456789") or names[0], encoders=names)
-        for seeds in by_training.values()
-        if len(names := tuple(sorted({*seeds.values()}))) > 1
-    ]
+    for seeds in by_training.values():
+        names = sorted({*seeds.values()})
+        if len(names) > 1:
+            by_name |= dict.fromkeys(names, names[0].rstrip("-_. 0123456789") or names[0])
+    encoders = [result.key.encoder for result in results]
+    return {
+        encoder.digest: by_name[name]
+        for encoder in encoders
+        for name in names_of(encoder)
+        if name in by_name
+    }
 
 
 def method_rows(
@@ -45,8 +56,7 @@ def method_rows(
     curves: Sequence[Curve],
     weighting: Weighting,
     tasks: Sequence[str],
-    methods: Sequence[Method],
-    names: Mapping[str, Iterable[str]],
+    methods: Mapping[str, str],
     keep: float | None = None,
 ) -> list[BoardRow]:
     """Return one row for each method; the rows that it stands for are its `members`.
@@ -56,8 +66,7 @@ def method_rows(
         curves: Curves over the strengths of encoders.
         weighting: Weighting of the ranks.
         tasks: The tasks on whose mean a strength is chosen.
-        methods: The methods that the board lists.
-        names: The names by which each encoder can be listed, by digest.
+        methods: The name of the method that an encoder belongs to, by digest.
         keep: The strength has the highest P among those whose retention is at least this fraction;
             by default it has the highest joint.
     """
@@ -65,16 +74,14 @@ def method_rows(
     runs = dialled_runs(by_name, curves, tasks)
     taken = {row.entry for run in runs for row in run.rows.values() if row.entry.reference}
     runs += [Run(row.name, {math.nan: row}) for row in by_name if row.entry not in taken]
-    listed = {name: method.name for method in methods for name in method.encoders}
     by_method: dict[tuple[str, str, int], list[Run]] = {}
     for number, run in enumerate(runs):
         entry = next(iter(run.rows.values())).entry
-        known = [run.name, *names.get(entry.encoder, ())]
-        name = next((listed[each] for each in known if each in listed), "")
-        key = (name or f"\0{number}", entry.reference if name else "", entry.k)
+        name = methods.get(entry.encoder)
+        key = (name, entry.reference, entry.k) if name else (run.name, str(number), 0)
         by_method.setdefault(key, []).append(run)
     return [
-        _method_row(name.partition("\0")[0] or several[0].name, several, weighting, tasks, keep)
+        _method_row(name, several, weighting, tasks, keep)
         for (name, _, _), several in by_method.items()
     ]
 

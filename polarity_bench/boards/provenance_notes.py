@@ -27,7 +27,7 @@ def row_details(
     details: dict[str, Detail] = {}
     for row in rows:
         if row.role == "published":
-            first = row.printed[0]
+            first = next(iter(row.printed.values()))
             facts = {"note": first.note} if first.note else {}
             details[row.detail] = Detail(facts, source=first.source)
         else:
@@ -40,7 +40,7 @@ def _measured(stored: Sequence[Stored], folder: Path | None) -> Detail:
     results = [result for _, result in stored]
     latest = max(results, key=lambda result: result.date)
     encoder = latest.key.encoder
-    reference = next((r.key.reference for r in results if r.key.reference), None)  # of all tasks
+    reference = next((r.key.reference for r in results if r.key.reference), None)
     facts = {
         "encoder": encoder.label,
         "digest": encoder.digest,
@@ -75,7 +75,7 @@ def recorded_words(result: Result, name: str) -> list[str]:
     """Return the words after the program name of a recorded command, if the program is ours."""
     try:
         program, *words = shlex.split(result.environment.get(name, ""))
-    except ValueError:  # nothing was recorded, or an unclosed quote
+    except ValueError:  # no command was recorded, or it has an unclosed quote
         return []
     return words if program in PROGRAMS else []
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from statistics import fmean, stdev
 from typing import Literal
 
@@ -24,6 +24,8 @@ from polarity_bench.values import shortest
 
 Worth = tuple[bool, float, float]
 Role = Literal["encoder", "method", "curve", "oracle", "random", "published"]
+MEASURED: frozenset[Role] = frozenset({"encoder", "method", "curve"})
+"""Roles of measured rows, which are neither published numbers nor bounds."""
 
 
 @dataclass(frozen=True)
@@ -33,10 +35,10 @@ class BoardRow:
     Attributes:
         entry: Encoder, reference and k. The encoder is '' for curves, bounds and published rows.
         scores: Scores by task (see `Group.place`), then by metric, at the row's k.
-        best: For a curve, the entry of its best point.
+        point: For a curve, the row of its best point.
         opposes: Whether the strength is below 0. Such an encoder retrieves the opposite polarity,
             so its P should be low, and it does not compete.
-        printed: The published numbers of the row, whose scores are in `scores` too.
+        printed: The published numbers of the row by task and metric, as in `scores`.
         footnote: Note on the row below a table, in markdown.
         detail: Key of the row's provenance in the board's details.
         members: For a method, the row of each seed that it averages, at the chosen strength.
@@ -50,9 +52,9 @@ class BoardRow:
     entry: Entry
     scores: Mapping[str, Mapping[str, Score]]
     role: Role = "encoder"
-    best: Entry | None = None
+    point: BoardRow | None = None
     opposes: bool = False
-    printed: Sequence[PublishedNumber] = ()
+    printed: Mapping[tuple[str, str], PublishedNumber] = field(default_factory=dict)
     footnote: str = ""
     detail: str = ""
     members: Sequence[BoardRow] = ()
@@ -65,40 +67,38 @@ class BoardRow:
         """Return the score by a metric, if there is one."""
         return self.scores.get(task, {}).get(metric)
 
-    def printed_at(self, group: Group, task: str, metric: str) -> PublishedNumber | None:
-        """Return the published number of a task by a metric, by any weighting, if there is one."""
-        key = group.key(task, metric, self.entry.k)
-        for number in self.printed:
-            is_of_protocol = group.ranks or number.protocol in {"", group.protocol}
-            shown = replace(number.key, weighting=group.weighting)
-            if number.task == task and shown == key and is_of_protocol:
-                return number
-        return None
-
     def mean(self, tasks: Sequence[str], metric: str) -> Score | None:
         """Return the mean over tasks, and over the seeds of a method; None if a task is missing.
 
         Joint and front are averaged before they are clipped at 0: the mean of clipped scores would
         lie above chance for an encoder at chance, and its interval would exclude the truth.
         """
-        mean = over_seeds([row.unclipped_mean(tasks, metric) for row in self.members or [self]])
-        if mean is None or metric not in CLIPPED:
+        if len(tasks) == 1 and not self.members:
+            return self.score(tasks[0], metric)
+        means = self._seed_means(tasks, metric)
+        if not means:
+            return None
+        mean = over_seeds(means)
+        if metric not in CLIPPED:
             return mean
-        low, high = mean.ci95
-        return replace(
-            mean, mean=_at_least_0(mean.mean), ci95=(_at_least_0(low), _at_least_0(high))
-        )
+        clipped, low, high = np.maximum([mean.mean, *mean.ci95], 0.0).tolist()  # NaN stays
+        return replace(mean, mean=clipped, ci95=(low, high))
 
     def seed_std(self, tasks: Sequence[str], metric: str) -> float | None:
         """Return the sample deviation over the seeds of a method; None for a single seed."""
-        means = [row.unclipped_mean(tasks, metric) for row in self.members]
-        values = [mean.mean for mean in means if mean]
-        return stdev(values) if len(values) > 1 and len(values) == len(means) else None
+        values = [mean.mean for mean in self._seed_means(tasks, metric)]
+        return stdev(values) if len(values) > 1 else None
+
+    def _seed_means(self, tasks: Sequence[str], metric: str) -> list[Score]:
+        """Return the mean over tasks of each seed, not clipped; nothing if one lacks a task."""
+        means = [row.unclipped_mean(tasks, metric) for row in self.members or [self]]
+        known = [mean for mean in means if mean]
+        return known if len(known) == len(means) else []
 
     def unclipped_mean(self, tasks: Sequence[str], metric: str) -> Score | None:
         """Return the mean over tasks of a row without members, before joint is clipped at 0."""
         scores = [self.scores.get(task, {}) for task in tasks]
-        if any(metric not in each for each in scores):
+        if not scores or any(metric not in each for each in scores):
             return None
         if self.role == "curve" and metric == "front":
             # The front covers all points, the other scores only the best one: keep the front alone.
@@ -106,22 +106,16 @@ class BoardRow:
         return mean_of([unclipped(each, metric) for each in scores])
 
 
-def over_seeds(scores: Sequence[Score | None]) -> Score | None:
+def over_seeds(scores: Sequence[Score]) -> Score:
     """Return the mean over seeds, with an interval for other seeds and other queries.
 
-    A single score is returned as it is. None if a score is missing.
+    A single score is returned as it is.
     """
-    known = [score for score in scores if score is not None]
-    if not known or len(known) < len(scores):
-        return None
-    if len(known) == 1:
-        return known[0]
-    low, high = interval_over_seeds(known)
-    return Score(fmean(score.mean for score in known), math.nan, (low, min(high, 1.0)), known[0].n)
-
-
-def _at_least_0(value: float) -> float:
-    return value if math.isnan(value) else max(value, 0.0)
+    if len(scores) == 1:
+        return scores[0]
+    low, high = interval_over_seeds(scores)
+    mean = fmean(score.mean for score in scores)
+    return Score(mean, math.nan, (low, min(high, 1.0)), scores[0].n)
 
 
 def encoder_rows(ranked: Group, plain: Sequence[Group], names: Mapping[str, str]) -> list[BoardRow]:
@@ -155,18 +149,14 @@ def rival(row: BoardRow, metric: str) -> str | None:
     reference, which must be another encoder. Scores without retrieval compete with each other. A
     curve competes by its front alone.
     """
-    referring = metric in REFERRING
-    entry = row.entry
-    competes = (
-        row.role == "encoder"
-        or (row.role == "curve" and metric == "front")
-        or (row.role == "method" and (not row.dial or metric == "front"))
-    )
-    if competes and metric == MAIN:
-        return ""
-    if not competes or row.opposes or (referring and not entry.reference):
+    is_chosen = row.role == "curve" or row.dial
+    competes = row.role in MEASURED and (metric == "front" or not is_chosen)
+    if metric == MAIN:
+        return "" if competes else None
+    is_referring, reference = metric in REFERRING, row.entry.reference
+    if not competes or row.opposes or (is_referring and not reference):
         return None
-    return f"{entry.reference if referring else ''}@{entry.k}"
+    return f"{reference if is_referring else ''}@{row.entry.k}"
 
 
 def ordered(
@@ -185,13 +175,11 @@ def ordered(
         names: Names of encoders, by digest.
         group_by: Group rows by `reference` or `k` first; '' for no grouping.
     """
-    by_entry = {row.entry: row for row in rows if row.role == "encoder"}
 
     def rank(row: BoardRow) -> tuple[str, int, float, str, str, bool, Entry]:
         reference = names[row.entry.reference] if group_by == "reference" else ""
         k = row.entry.k if group_by == "k" else 0
-        own = row if row.role == "method" else by_entry[row.best or row.entry]
-        score = score_of(own)
+        score = score_of(row.point or row)
         mean = math.inf if score is None or math.isnan(score.mean) else -score.mean
         encoder = row.role == "encoder"
         return reference, k, mean, row.name, names[row.entry.reference], encoder, row.entry
@@ -202,14 +190,17 @@ def ordered(
 # Published numbers
 
 
-def published_rows(
-    published: Sequence[PublishedNumber], weighting: Weighting, plain: Sequence[Group]
-) -> list[BoardRow]:
+def published_rows(published: Sequence[PublishedNumber], groups: Sequence[Group]) -> list[BoardRow]:
     """Return the rows of published numbers, each with a footnote.
 
     Numbers with the same name, k, source and note share a row. If a number is published with both
     weightings, only the one with the board's weighting is shown.
+
+    Args:
+        published: The published numbers.
+        groups: The groups of the board, those that retrieve first.
     """
+    weighting = groups[0].weighting
     by_board = {each.question for each in published if each.key.weighting == weighting}
     published = [
         each
@@ -221,12 +212,12 @@ def published_rows(
         shares.setdefault((each.name, each.key.k or 0, each.source, each.note), []).append(each)
     numbers = footnote_numbers(published)
     rows = []
-    for (name, k, source, note), printed in shares.items():
+    for (name, k, source, note), own in shares.items():
         number = numbers[source, note]
+        printed = {place: each for each in own for place in _places(each, groups)}
         scores: dict[str, dict[str, Score]] = {}
-        for each in printed:
-            if each.key.k is not None:
-                scores.setdefault(each.task, {})[each.key.metric] = each.score
+        for (task, metric), each in printed.items():
+            scores.setdefault(task, {})[metric] = each.score
         row = BoardRow(
             f"{name}, as published [{number}]",
             Entry("", "", k),
@@ -236,29 +227,36 @@ def published_rows(
             footnote=footnote(number, source, note),
             detail=f"published {number}",
         )
-        for group in plain:
-            for task in group.tasks:
-                if shown := row.printed_at(group, task, MAIN):
-                    scores[group.place(task)] = {MAIN: shown.score}
         rows.append(row)
     return rows
+
+
+def _places(number: PublishedNumber, groups: Sequence[Group]) -> Iterator[tuple[str, str]]:
+    """Yield the tasks and metrics by which rows hold a published number, by any weighting."""
+    for group in groups:
+        if number.task in group.tasks:
+            metric = number.key.metric if group.ranks else MAIN
+            shown = replace(number.key, weighting=group.weighting)
+            is_shown = shown == group.key(number.task, metric, number.key.k or 0)
+            if is_shown and (group.ranks or number.protocol in {"", group.protocol}):
+                yield group.place(number.task), metric
 
 
 def against_twin(printed: PublishedNumber | None, results: Mapping[Entry, Stored]) -> str:
     """Return, as text, by how much the twin's score measured here exceeds a published number."""
     if printed is None:
         return ""
-    found = {
+    by_reference = {
         entry.reference: score.mean
         for entry, (_, result) in results.items()
         if entry.encoder == printed.twin and (score := result.scores.get(printed.key))
     }
-    if len(found) > 1 and printed.key.metric in REFERRING:
+    if len(by_reference) > 1 and printed.key.metric in REFERRING:
         raise InputError(
-            f"{printed.where}: the twin is measured under {len(found)} references, and "
+            f"{printed.where}: the twin is measured under {len(by_reference)} references, and "
             f"{printed.key} depends on it; leave `twin` out"
         )
-    measured = next(iter(found.values()), None)
+    measured = next(iter(by_reference.values()), None)
     return "" if measured is None else f" ({percent(measured - printed.value, sign='+')})"
 
 
@@ -281,7 +279,7 @@ def dialled_runs(
 
     Curves are left out if a row of theirs, or a score of such a row, is missing.
     """
-    by_entry = {row.entry: row for row in rows}
+    measured = {(r.entry.encoder, r.entry.reference or r.entry.encoder, r.entry.k): r for r in rows}
     shares: dict[tuple[str, str, str, int], dict[str, Curve]] = {}
     for curve in curves:
         for k in curve.ks:
@@ -291,18 +289,16 @@ def dialled_runs(
     for (_, _, reference, k), by_task in shares.items():
         if not tasks or not set(tasks) <= by_task.keys():
             continue
-        own = [by_task[task] for task in tasks]
-        common = set.intersection(*({point.at for point in curve.points} for curve in own))
+        of_tasks = [by_task[task] for task in tasks]
+        common = set.intersection(*({point.at for point in curve.points} for curve in of_tasks))
         points = {
-            point.at: by_entry.get(
-                Entry(point.encoder, "" if point.encoder == reference else reference, k)
-            )
-            for point in own[0].points
+            point.at: measured.get((point.encoder, reference, k))
+            for point in of_tasks[0].points
             if point.at in common
         }
-        there = {at: row for at, row in points.items() if row and set(tasks) <= row.scores.keys()}
-        if there and len(there) == len(points):
-            runs.append(Run(own[0].name, there, own))
+        known = {at: row for at, row in points.items() if row and set(tasks) <= row.scores.keys()}
+        if known and len(known) == len(points):
+            runs.append(Run(of_tasks[0].name, known, of_tasks))
     return runs
 
 
@@ -340,7 +336,7 @@ def curve_rows(
         name = f"{run.name} (best {first.dial} {shortest(best)})"
         entry = Entry("", first.reference.digest, point.entry.k)
         scores = scores_on_curve(run, best, weighting)
-        found.append(BoardRow(name, entry, scores, "curve", best=point.entry))
+        found.append(BoardRow(name, entry, scores, "curve", point=point))
     return found
 
 
@@ -375,10 +371,10 @@ def _bound_row(ranked: Group, role: Role, share: tuple[str, int], entries: set[E
     name, alike = _BOUNDS[role]
     scores = {}
     for task in ranked.tasks:
-        there = [entry for entry in sorted(entries) if entry in ranked.tasks[task]]
-        found = next(filter(None, (_bound(role, ranked.at(task, entry)) for entry in there)), {})
-        several = len({entry.reference or entry.encoder for entry in there}) > 1
-        scores[task] = {m: s for m, s in found.items() if m in alike or not several}
+        on_task = [entry for entry in sorted(entries) if entry in ranked.tasks[task]]
+        bound = next(filter(None, (_bound(role, ranked.at(task, entry)) for entry in on_task)), {})
+        several = len({entry.reference or entry.encoder for entry in on_task}) > 1
+        scores[task] = {m: s for m, s in bound.items() if m in alike or not several}
     return BoardRow(name, Entry("", *share), scores, role)
 
 
@@ -387,19 +383,15 @@ def _bound(role: Role, scores: Mapping[str, Score]) -> dict[str, Score]:
     ending = "oracle" if role == "oracle" else "chance"
     if f"polarity_{ending}" not in scores:
         return {}
-    p, s, chance, s_chance, s_reference = (
-        np.array(scores[name].mean)
-        for name in (
-            *(f"polarity_{ending}", f"similarity_{ending}"),
-            *("polarity_chance", "similarity_chance", "similarity_reference"),
-        )
-    )
+    names = ["polarity_chance", "similarity_chance", "similarity_reference"]
+    names += [f"polarity_{ending}", f"similarity_{ending}"]
+    chance, s_chance, s_reference, p, s = np.array([scores[name].mean for name in names])
     kept = retention(s, s_chance, s_reference)
-    found = {"polarity": p, "similarity": s, "retention": kept, "joint": joint(p, chance, kept)}
+    means = {"polarity": p, "similarity": s, "retention": kept, "joint": joint(p, chance, kept)}
     if role == "oracle" or "front" in scores:
-        found["front"] = np.array(float(role == "oracle"))
+        means["front"] = float(role == "oracle")
     unknown = (math.nan, math.nan)
-    return {m: Score(float(value), math.nan, unknown, None) for m, value in found.items()}
+    return {m: Score(float(value), math.nan, unknown, None) for m, value in means.items()}
 
 
 _BOUNDS: dict[Role, tuple[str, set[str]]] = {

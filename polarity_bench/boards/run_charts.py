@@ -13,7 +13,7 @@ from polarity_bench.boards.config import BoardFile
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.files import folder_name
 from polarity_bench.render.chart import BarChart, Drawn, Plane
-from polarity_bench.results.comparability import FREE
+from polarity_bench.results.comparability import difference
 from polarity_bench.results.curve import Curve
 from polarity_bench.results.result_files import Result, Stored, read_results
 from polarity_bench.scores import Score, ScoreKey, Weighting
@@ -42,8 +42,8 @@ def plotted(
     found = board(BoardParts(ranked, BoardFile(weighting=weighting), complete))
     planes = [plane for plane in found.planes if plane.k == main[plane.task]]
     drawn: list[Drawn] = [_with_limit(plane, limits.get(plane.task)) for plane in planes]
-    there = {plane.task for plane in planes}
-    others = [result for _, result in whole if result.task not in there]
+    drawn_tasks = {plane.task for plane in planes}
+    others = [result for _, result in whole if result.task not in drawn_tasks]
     return [*drawn, *_bars(others, weighting)]
 
 
@@ -61,7 +61,7 @@ def _bars(results: Sequence[Result], weighting: Weighting) -> Iterator[BarChart]
             key = ScoreKey("polarity", main.k, weighting) if ranks else main
             scores.setdefault(result.key.encoder.label, {})[result.task] = result.scores.get(key)
         tasks = list(dict.fromkeys(result.task for result in own))
-        series = [series_of(name, [by.get(task) for task in tasks]) for name, by in scores.items()]
+        series = series_of(scores.items(), tasks)
         measure = "P" if ranks else KINDS[kind].measure
         if any(math.isfinite(value) for each in series for value in each.values):
             yield BarChart(KINDS[kind].heading, measure, tasks, series)
@@ -77,18 +77,18 @@ def references_of(stored: Sequence[Stored], output: Path) -> tuple[list[Stored],
     Returns:
         The results of reference encoders, and the reference encoders with missing results.
     """
-    there = {(result.key.encoder.digest, result.task) for _, result in stored}
+    known = {(result.key.encoder.digest, result.task) for _, result in stored}
     found: list[Stored] = []
     lacking: dict[str, EncoderId] = {}
     for _, result in stored:
         reference = result.key.reference
-        if reference is None or reference.is_absent or (reference.digest, result.task) in there:
+        if reference is None or reference.is_absent or (reference.digest, result.task) in known:
             continue
         folder = output / folder_name(reference.name) / reference.digest
         same = [each for each in read_results(folder) if _is_alike(each[1], result)]
         if same:
             found.append(same[0])
-            there.add((reference.digest, result.task))
+            known.add((reference.digest, result.task))
         else:
             lacking[reference.digest] = reference
     return found, list(lacking.values())
@@ -96,9 +96,6 @@ def references_of(stored: Sequence[Stored], output: Path) -> tuple[list[Stored],
 
 def _is_alike(other: Result, result: Result) -> bool:
     """Return whether a result of the reference has the same task, data, protocol and main k."""
-    key = replace(result.key, encoder=other.key.encoder, reference=None)
-    questions = [
-        replace(each, protocol={n: v for n, v in each.protocol.items() if n not in FREE}).digest
-        for each in (other.key, key)
-    ]
-    return questions[0] == questions[1] and result.main_score.k in other.ks
+    is_comparable = difference(other, result) is None
+    is_own_reference = other.key.reference is None
+    return is_comparable and is_own_reference and result.main_score.k in other.ks

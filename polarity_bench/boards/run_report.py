@@ -60,22 +60,20 @@ def tables(
     laid_out += [(table, [column.title for column in table.columns]) for table in of_seen]
     for task in dict.fromkeys(result.task for result in ranked):
         laid_out.append((_details([r for r in ranked if r.task == task], weighting), ()))
-    chosen_tables = [
-        table if "all" in columns else _with_columns(table, columns or main)
-        for table, main in laid_out
-    ]
-    return [table for table in chosen_tables if table.columns]
+    if "all" not in columns:
+        laid_out = [(_with_columns(table, columns or main), main) for table, main in laid_out]
+    return [table for table, _ in laid_out if table.columns]
 
 
 def column_titles(tasks: Iterable[Task]) -> set[str]:
     """Return the titles of all columns that tables of some tasks can have."""
-    found = {*titles(), *(f"{title} {weighting}" for title in "PS" for weighting in WEIGHTINGS)}
+    columns = {*titles(), *(f"{title} {weighting}" for title in "PS" for weighting in WEIGHTINGS)}
     for task in tasks:
         if isinstance(task, PolarityTask):
             breakdown = task.spec.protocol.breakdown
             parts = task.query.columns[breakdown] if breakdown else ()
-            found |= {*task.spec.protocol.groups, *(f"P, {part}" for part in parts)}
-    return found
+            columns |= {*task.spec.protocol.groups, *(f"P, {part}" for part in parts)}
+    return columns
 
 
 def _with_columns(table: Table, shown: Collection[str]) -> Table:
@@ -143,8 +141,7 @@ def _defined(value: float | None) -> float | None:
 
 def curve_table(curve: Curve, weighting: Weighting = "linear") -> Table:
     """Lay out a curve: for each k, a row for each point and a row for the front."""
-    ks = sorted({key.k for key in curve.fronts if key.k is not None})
-    rows = [(k, point) for k in ks for point in [*curve.points, None]]
+    rows = [(k, point) for k in curve.ks for point in [*curve.points, None]]
     columns = []
     for title in ("P", "S", "lift", "retention", "joint"):
         metric = RANKED.get(title, title)
@@ -211,36 +208,49 @@ def _over_unseen(results: Sequence[Result]) -> list[Table]:
     Only tasks without retrieval have such tables.
     """
     tasks = holding_seen(results)
-    found: dict[tuple[str, str], list[Result]] = {}
+    by_group: dict[tuple[str, str], list[Result]] = {}
     for result in results:
         if result.task in tasks:
-            found.setdefault((result.kind, result.key.protocol_label), []).append(result)
+            by_group.setdefault((result.kind, result.key.protocol_label), []).append(result)
     return [
         over_unseen([("task", [result.task for result in own]), *_strengths(own)], own)
-        for own in found.values()
+        for own in by_group.values()
     ]
 
 
 def _ranked(results: Sequence[Result], weighting: Weighting) -> Table:
     """Lay out a row for each task and k: P and S in both weightings, the rest in the given one."""
-    rows = [(result, k) for result in results for k in result.ks]
+    rows = _rows(results)
     (other,) = set(WEIGHTINGS) - {weighting}
     has_front = any(key.metric == "front" for result in results for key in result.scores)
     main = [*MAIN_COLUMNS, *(["front"] if has_front else [])]
-    k = rows[0][1]  # each row shows the scores at its own
-    keys = {title: ScoreKey(RANKED[title], k, weighting) for title in main}
-    keys |= {f"{title} {other}": ScoreKey(RANKED[title], k, other) for title in "PS"}
-    keys["kNN accuracy"] = ScoreKey(RANKED["kNN accuracy"], k, weighting)
     columns = [
-        _without_widthless(_at_every_k(title, key, rows, intervals=title in main))
-        for title, key in keys.items()
+        *(_column(title, RANKED[title], weighting, rows, intervals=True) for title in main),
+        *(_column(f"{title} {other}", RANKED[title], other, rows) for title in "PS"),
+        _column("kNN accuracy", RANKED["kNN accuracy"], weighting, rows),
     ]
     sgts = [result.scores.get(ScoreKey("sgts")) for result, _ in rows]
-    return _table_of_ks(rows, [*columns, Column.of("SgTS", sgts)])
-
-
-def _table_of_ks(rows: Sequence[tuple[Result, int]], columns: Sequence[Column]) -> Table:
+    columns = [*map(_without_widthless, columns), Column.of("SgTS", sgts)]
     return _table([result for result, _ in rows], columns, k=[str(k) for _, k in rows])
+
+
+def _rows(results: Sequence[Result]) -> list[tuple[Result, int]]:
+    return [(result, k) for result in results for k in result.ks]
+
+
+def _column(
+    title: str,
+    metric: str,
+    weighting: Weighting,
+    rows: Sequence[tuple[Result | None, int]],
+    *,
+    part: str | None = None,
+    intervals: bool = False,
+) -> Column:
+    """Lay out a score of each result at the row's k."""
+    keys = [ScoreKey(metric, k, weighting, part) for _, k in rows]
+    scores = [r.scores.get(key) if r else None for (r, _), key in zip(rows, keys, strict=True)]
+    return Column.of(title, scores, intervals=intervals)
 
 
 def _without_widthless(column: Column) -> Column:
@@ -251,29 +261,29 @@ def _without_widthless(column: Column) -> Column:
 
 def _strengths(results: Sequence[Result]) -> list[tuple[str, list[str]]]:
     """Return the column with the strengths of an encoder; no column if it has none."""
-    found = [result.key.encoder.strength for result in results]
-    if found.count(None) == len(found):
+    strengths = [result.key.encoder.strength for result in results]
+    if strengths.count(None) == len(strengths):
         return []
-    return [("strength", ["" if each is None else shortest(each) for each in found])]
+    return [("strength", ["" if each is None else shortest(each) for each in strengths])]
 
 
 def _pair(pair: tuple[str, str], results: Sequence[Result], weighting: Weighting) -> Table:
     """Lay out a task and its twin with unseen sources: a row for each strength and k."""
     both = [
-        {(r.key.encoder.strength, k): r for r in results if r.task == task for k in r.ks}
+        {(r.key.encoder.strength, k): r for r, k in _rows(results) if r.task == task}
         for task in pair
     ]
-    rows = list(dict.fromkeys(row for found in both for row in found))
+    some = both[1] | both[0]
+    places = list(both[0] | both[1])
     columns = []
     for ending, found in zip(("", ", unseen"), both, strict=True):
+        rows = [(found.get(place), place[1]) for place in places]
         for title in "PS":
-            keys = {row: ScoreKey(RANKED[title], row[1], weighting) for row in rows}
-            scores = [found[r].scores.get(keys[r]) if r in found else None for r in rows]
-            columns.append(Column.of(f"{title}{ending}", scores, intervals=True))
-        shares = [seen_share(found[row]) if row in found else None for row in rows]
+            name = f"{title}{ending}"
+            columns.append(_column(name, RANKED[title], weighting, rows, intervals=True))
+        shares = [seen_share(result) if result else None for result, _ in rows]
         columns.append(Column(f"seen{ending}", shares))
-    some = [next(found[row] for found in both if row in found) for row in rows]
-    heads = [("k", [str(k) for _, k in rows]), *_strengths(some)]
+    heads = [("k", [str(k) for _, k in places]), *_strengths([some[place] for place in places])]
     task, unseen = pair
     title = f"{task}: sources of the training file, as in the papers, and unseen ones ({unseen})"
     return Table(title, heads, columns)
@@ -285,23 +295,16 @@ def _details(results: Sequence[Result], weighting: Weighting) -> Table:
     There is a row for each result and k. The results are of one task, by one encoder at one or
     more strengths.
     """
-    first = results[0]
-    own = [
+    first, rows = results[0], _rows(results)
+    keys = [
         key
         for key in sorted(first.scores, key=str)
         if (key.k, key.weighting) == (first.ks[-1], weighting)
         and (key.part or key.metric not in METRICS)
     ]
-    rows = [(result, k) for result in results for k in result.ks]
     pairs = [result.scores.get(ScoreKey("pairwise_accuracy")) for result, _ in rows]
-    columns = [_at_every_k(key.metric, key, rows) for key in own if not key.part]
+    columns = [_column(key.metric, key.metric, weighting, rows) for key in keys if not key.part]
     columns += [Column.of("minimal pairs", pairs)] if any(pairs) else []
-    columns += [_at_every_k(f"P, {key.part}", key, rows) for key in own if key.part]
-    return _table_of_ks(rows, columns)
-
-
-def _at_every_k(
-    title: str, key: ScoreKey, rows: Sequence[tuple[Result, int]], *, intervals: bool = False
-) -> Column:
-    scores = [result.scores.get(replace(key, k=k)) for result, k in rows]
-    return Column.of(title, scores, intervals=intervals)
+    parts = [(key.part, key.metric) for key in keys if key.part]
+    columns += [_column(f"P, {part}", m, weighting, rows, part=part) for part, m in parts]
+    return _table([result for result, _ in rows], columns, k=[str(k) for _, k in rows])

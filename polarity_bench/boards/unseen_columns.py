@@ -38,8 +38,8 @@ def _unseen(result: Result, part: str) -> float | None:
     """Return the score over unseen rows, which is the main score if no tested row was seen."""
     if part == "unseen" and _share_tested(result) == 0:
         return result.main.mean
-    found = (result.unseen or {}).get(str(replace(result.main_score, part=part)))
-    return found["score"] if found else None
+    stored = (result.unseen or {}).get(str(replace(result.main_score, part=part)))
+    return stored["score"] if stored else None
 
 
 def _share_tested(result: Result) -> float | None:

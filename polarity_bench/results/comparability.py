@@ -1,4 +1,4 @@
-"""Cells of a table: the place of each stored result, and checks that results are comparable."""
+"""Groups of comparable results, and the cell of a table that each result belongs to."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.results.result_files import Result, Stored
+from polarity_bench.results.score_names import RANKED
 from polarity_bench.scores import Score, ScoreKey, Weighting
 from polarity_bench.tasks.catalogue import KINDS
 
@@ -69,14 +72,24 @@ class Group:
         """Name of the measure."""
         return self.measure or KINDS[self.kind].measure
 
+    def title_of(self, metric: str) -> str:
+        """Return the title of a metric, such as `P`; for the shown score, the measure."""
+        titles = (title for title, known in RANKED.items() if known == metric)
+        return next(titles, self.measured)
+
+    @property
+    def results(self) -> list[Result]:
+        """The results of all tasks; a result with several k occurs once for each."""
+        return [result for cells in self.tasks.values() for _, result in cells.values()]
+
     @cached_property
     def pairs(self) -> list[tuple[str, str]]:
         """Pairs of a task and its twin with unseen sources, if both have results."""
-        return pairs_of(result for cells in self.tasks.values() for _, result in cells.values())
+        return pairs_of(self.results)
 
     @cached_property
-    def own(self) -> list[str]:
-        """The tasks without the twins of other tasks, which share the queries of those tasks."""
+    def independent(self) -> list[str]:
+        """The tasks without the unseen twins of other tasks, which have the same queries."""
         twins = {unseen for _, unseen in self.pairs}
         return [task for task in self.tasks if task not in twins]
 
@@ -84,7 +97,8 @@ class Group:
     def averaged(self) -> list[str]:
         """The tasks for which every entry has a result; all tasks if there is no such task."""
         entries = self.entries
-        return [task for task in self.own if self.tasks[task].keys() == entries] or self.own
+        shared = [task for task in self.independent if self.tasks[task].keys() == entries]
+        return shared or self.independent
 
     @cached_property
     def places(self) -> set[str]:
@@ -101,7 +115,7 @@ class Group:
     @property
     def n_averaged(self) -> str:
         """Number of averaged tasks, in words."""
-        n, of = len(self.averaged), len(self.own)
+        n, of = len(self.averaged), len(self.independent)
         return count(of, "task") if n == of else f"{n} of {of} tasks"
 
     @cached_property
@@ -138,10 +152,14 @@ class Group:
         if stored is None:
             return {}
         scores = stored[1].scores
-        if self.ranks:
-            return scores_at(scores, entry.k, self.weighting)
-        shown = scores.get(self.key(task, MAIN))
-        return {MAIN: shown} if shown else {}
+        if not self.ranks:
+            return {MAIN: scores[key]} if (key := self.key(task, MAIN)) in scores else {}
+        shown = {(None, "linear", None), (entry.k, self.weighting, None)}
+        return {
+            key.metric: score
+            for key, score in scores.items()
+            if (key.k, key.weighting, key.part) in shown
+        }
 
     def key(self, task: str, metric: str, k: int = 0) -> ScoreKey:
         """Return the key of a task's score by a metric at one k, or of its shown score."""
@@ -162,27 +180,27 @@ def lay_in_cells(stored: Sequence[Stored], measures: Mapping[str, str]) -> list[
         InputError: If a task type is unknown, results were computed from different versions, or
             two different results belong to one cell.
     """
-    found: dict[tuple[str, str], dict[str, dict[Entry, Stored]]] = {}
-    whole = [result for _, result in stored if not result.lacks_reference]
-    told = {(result.task, result.key.encoder.digest, k) for result in whole for k in result.ks}
+    groups: dict[tuple[str, str], dict[str, dict[Entry, Stored]]] = {}
+    measured = [result for _, result in stored if not result.lacks_reference]
+    known = {(r.task, r.key.encoder.digest, k) for r in measured for k in r.ks}
     for path, result in stored:
         if result.kind not in KINDS:
             raise InputError(f"{path}: unknown kind {result.kind!r}{nearest(result.kind, KINDS)}")
-        tasks = found.setdefault((result.kind, result.key.protocol_label), {})
+        tasks = groups.setdefault((result.kind, result.key.protocol_label), {})
         cells = tasks.setdefault(result.task, {})
         for first in list(cells.values())[:1]:
             _check_alike(first, (path, result))
         for entry in _entries(result):
-            if result.lacks_reference and (result.task, entry.encoder, entry.k) in told:
+            if result.lacks_reference and (result.task, entry.encoder, entry.k) in known:
                 continue
-            there = cells.setdefault(entry, (path, result))
-            if there[1] is not result:
-                _check_one(there, (path, result), entry)
+            first_stored = cells.setdefault(entry, (path, result))
+            if first_stored[1] is not result:
+                _check_one(first_stored, (path, result), entry)
     kinds = list(KINDS)
-    ordered = sorted(found, key=lambda key: (kinds.index(key[0]), key[1]))
+    ordered = sorted(groups.items(), key=lambda item: (kinds.index(item[0][0]), item[0][1]))
     return [
-        Group(kind, said, dict(sorted(found[kind, said].items())), measure=measures.get(kind, ""))
-        for kind, said in ordered
+        Group(kind, protocol, dict(sorted(tasks.items())), measure=measures.get(kind, ""))
+        for (kind, protocol), tasks in ordered
     ]
 
 
@@ -228,8 +246,9 @@ def _check_one(one: Stored, other: Stored, entry: Entry) -> None:
     that a near tie may be ranked differently and change a score a little.
     """
     (first, numbers), (second, others) = (_answer(result, entry) for _, result in (one, other))
-    alike = first == second and numbers.keys() == others.keys()
-    if not alike or any(not _close(numbers[key], others[key]) for key in numbers):
+    same_question = first == second and numbers.keys() == others.keys()
+    ours, theirs = list(numbers.values()), [others[key] for key in numbers if same_question]
+    if not same_question or not np.allclose(ours, theirs, rtol=0, atol=1e-4, equal_nan=True):
         raise InputError(
             f"{one[1].task}: the results {one[0]} and {other[0]} belong to one encoder and one "
             "cell, but differ; keep one of them"
@@ -244,41 +263,23 @@ def _answer(result: Result, entry: Entry) -> tuple[str, dict[ScoreKey, float]]:
     return question.digest, scores
 
 
-def _close(one: float, other: float) -> bool:
-    return math.isclose(one, other, abs_tol=1e-4) or (math.isnan(one) and math.isnan(other))
-
-
-def scores_at(
-    scores: Mapping[ScoreKey, Score], k: int | None, weighting: Weighting
-) -> dict[str, Score]:
-    """Return scores of one result by metric: those at one k and weighting, and those without k."""
-    free = {key.metric: score for key, score in scores.items() if key == ScoreKey(key.metric)}
-    ranks = (k, weighting, None)
-    ranked = {s.metric: x for s, x in scores.items() if (s.k, s.weighting, s.part) == ranks}
-    return free | ranked
-
-
-def mean_of(scores: Sequence[Score | None]) -> Score | None:
-    """Return the mean of scores; None if a score is missing.
+def mean_of(scores: Sequence[Score]) -> Score:
+    """Return the mean of scores.
 
     The scores are independent, because their queries are. Therefore the interval adds the
     half-widths of the scores' intervals in quadrature. If the interval of a score is clipped at 0,
     its lower half is taken to be at least as wide as its upper half, and the interval of the mean
     is clipped as well.
     """
-    whole = [score for score in scores if score is not None]
-    if not whole or len(whole) < len(scores):
-        return None
-    mean = sum(score.mean for score in whole) / len(whole)
-    above = [score.ci95[1] - score.mean for score in whole]
-    below = [score.mean - score.ci95[0] for score in whole]
-    if is_clipped := any(score.ci95[0] == 0 for score in whole):
-        below = [
-            max(lower, upper) if score.ci95[0] == 0 else lower
-            for score, lower, upper in zip(whole, below, above, strict=True)
-        ]
-    low = mean - math.hypot(*below) / len(whole)
-    high = mean + math.hypot(*above) / len(whole)
+    mean = sum(score.mean for score in scores) / len(scores)
+    is_clipped = any(score.ci95[0] == 0 for score in scores)
+    sides = [(score.mean - score.ci95[0], score.ci95[1] - score.mean) for score in scores]
+    below = [
+        max(lower, upper) if score.ci95[0] == 0 else lower
+        for score, (lower, upper) in zip(scores, sides, strict=True)
+    ]
+    low = mean - math.hypot(*below) / len(scores)
+    high = mean + math.hypot(*(upper for _, upper in sides)) / len(scores)
     return Score(mean, math.nan, (max(low, 0.0) if is_clipped else low, high), None)
 
 

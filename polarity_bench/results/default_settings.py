@@ -25,24 +25,23 @@ def by_settings(stored: Sequence[Stored]) -> list[tuple[Stored, str]]:
     whole = [each for each in stored if each[1].limit is None]
     of_one: dict[tuple[str, str], list[Result]] = defaultdict(list)
     for _, result in whole:
-        of_one[result.key.encoder.digest, result.result_name].append(result)
-    usual = {of: _usual_experiment(results) for of, results in of_one.items()}
+        of_one[_whose(result)].append(result)
+    usual = {whose: _usual_experiment(results) for whose, results in of_one.items()}
     return [
-        (
-            (path, result),
-            ""
-            if result.experiment == usual[result.key.encoder.digest, result.result_name]
-            else result.experiment,
-        )
-        for path, result in whole
+        (each, "" if each[1].experiment == usual[_whose(each[1])] else each[1].experiment)
+        for each in whole
     ]
 
 
+def _whose(result: Result) -> tuple[str, str]:
+    return result.key.encoder.digest, result.result_name
+
+
 def _usual_experiment(results: Sequence[Result]) -> str:
-    experiments = {result.experiment for result in results}
     bases = {
         result.experiment
         for result in results
         if result.experiment.startswith(_REFERENCE) and not result.lacks_reference
     }
-    return bases.pop() if "" not in experiments and len(bases) == 1 else ""
+    has_own = any(not result.experiment for result in results)
+    return bases.pop() if not has_own and len(bases) == 1 else ""

@@ -94,10 +94,6 @@ FRONT_NOTE = (
     "front: how much of the best possible trade-off of P and S a row reaches, in percent, with its "
     "95 % interval; 100 is retrieval that knows the labels. Means are taken as for joint."
 )
-CURVES_NOTE = (
-    "A row that says 'best' is a curve, one encoder at several strengths or weights: its front is "
-    "of all of them together, all else is where joint is best, which these very queries choose."
-)
 METHODS_NOTE = (
     "A row with several seeds is their mean, with the sample standard deviation over the seeds in "
     "a column of its own, and with a 95 % interval for other seeds and other queries. A strength "
@@ -202,7 +198,7 @@ def explain(name: str, groups: Iterable[str] = ()) -> str:
             core, also = core.removesuffix(ending), [spread, *also]
             break
     if core.endswith("_uniform") and (bare := core.removesuffix("_uniform")) in RANKED.values():
-        core, also = bare, [_WEIGHTS["uniform"], *also]  # a training history names no k
+        core, also = bare, [_WEIGHTS["uniform"], *also]  # names in a training history have no k
     return "; ".join([_meaning(core, name, groups), *also])
 
 
@@ -212,8 +208,8 @@ def _meaning(core: str, name: str, groups: Iterable[str]) -> str:
     if words in WORDS:
         return "; ".join(filter(None, [WORDS[words], _PARTS.get(part, "")]))
     by_title = {title.casefold(): key for title, key in titles().items()}
-    said = [words.removesuffix(f" {weights}") for weights in _WEIGHTS]
-    known = next((by_title[t.casefold()] for t in said if t.casefold() in by_title), None)
+    bare = [words.removesuffix(f" {weights}") for weights in _WEIGHTS]
+    known = next((by_title[t.casefold()] for t in bare if t.casefold() in by_title), None)
     key = known or ScoreKey.parse(core)
     meanings = MEANINGS | {
         group: f"share of the k nearest that have the query's {group}, weighted by rank"
@@ -234,7 +230,7 @@ def _meaning(core: str, name: str, groups: Iterable[str]) -> str:
 def hint(title: str) -> str:
     """Return one sentence that explains a column title; '' if the title is unknown."""
     try:
-        said = explain(title)
+        explanation = explain(title)
     except InputError:
         return ""
-    return said[:1].upper() + said[1:] + "."
+    return explanation[:1].upper() + explanation[1:] + "."

@@ -1,0 +1,185 @@
+"""Text of a board: its finding in one sentence with numbers, and the notes below its tables."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from polarity_bench.boards.columns import Sections, has_front
+from polarity_bench.boards.rank_notes import Ranking
+from polarity_bench.boards.rows import BoardRow
+from polarity_bench.boards.unseen_columns import holding_seen
+from polarity_bench.render.format import percent
+from polarity_bench.render.markdown import escape
+from polarity_bench.render.table import Table
+from polarity_bench.results.comparability import Group, count
+from polarity_bench.results.published import PublishedNumber
+from polarity_bench.results.score_names import (
+    BOLD_NOTE,
+    BOUNDS_NOTE,
+    FRONT_NOTE,
+    KEEP_NOTE,
+    METHODS_NOTE,
+    NO_MEANS_NOTE,
+    OPPOSED_NOTE,
+    PLAIN_SORTED_NOTE,
+    PUBLISHED_NOTE,
+    RANDOM_NOTE,
+    RANKS_NOTE,
+    RIVALS_NOTE,
+    SCORES_NOTE,
+    SEEN_NOTE,
+    SPREAD_NOTE,
+    TWINS_NOTE,
+    UNSEEN_NOTE,
+)
+from polarity_bench.scores import Score
+from polarity_bench.tasks.catalogue import KINDS
+from polarity_bench.tasks.types.polarity.scoring import REFERRING
+from polarity_bench.values import shortest
+
+
+def finding(sections: Sections) -> str:
+    """Return which row of the first table is the best, by how much, and how surely.
+
+    Returns:
+        A sentence in markdown; '' if fewer than two rows have the score.
+    """
+    alone, tasks, names = sections.alone, sections.ranked.averaged, sections.names
+    by, keep = sections.sorted_by(tasks), sections.config.keep
+    scored = [
+        (row, score)
+        for row in sections.first_rows
+        if row.role in {"encoder", "method"} and not row.opposes
+        if (score := sections.score(row, tasks)) is not None and math.isfinite(score.mean)
+    ]
+    groups = Counter(_group(row, by) for row, _ in scored)  # in the order of the rows
+    group = next((group for group, n_rows in groups.items() if n_rows > 1), None)
+    if group is None:
+        return ""
+    references, ks = (set(shared) for shared in zip(*groups, strict=True))
+    scored = [(row, score) for row, score in scored if _group(row, by) == group]
+    (first, best), (second, next_best) = scored[:2]
+    base = next((each for each in scored if each[0].entry.encoder == first.entry.reference), None)
+    group_of = alone or sections.ranked
+    measure, n_tasks = group_of.title_of(by), len(group_of.averaged)
+    of = f"mean {measure} over {count(n_tasks, 'task')}"
+    if not alone and n_tasks == 1:
+        of = f"{measure} on {escape(tasks[0])}"
+    of += f" under {escape(names[group[0]])}" if group[0] and len(references) > 1 else ""
+    of += f" at k = {first.entry.k}" if len(ks) > 1 else ""
+    if keep is not None:
+        of += f" among the rows that keep {percent(keep, 0)} % of the base's S beyond chance"
+    text = f"**{escape(first.name)}**{_how(first)} has the highest {of}: {_number(best)}"
+    text += f"; {escape(second.name)}{_how(second)} follows with {_number(next_best)}"
+    if base and base[0] is not second:
+        text += f", and the base, {escape(base[0].name)}, has {_number(base[1])}"
+    return f"{text}. {_certainty(first, sections.first_rankings)}".strip()
+
+
+def _group(row: BoardRow, by: str) -> tuple[str, int]:
+    """Return what rows share that can be compared: k and, for some scores, the reference."""
+    reference = row.entry.reference or row.entry.encoder
+    return reference if by in REFERRING else "", row.entry.k
+
+
+def _how(row: BoardRow) -> str:
+    parts = [f"{len(row.members)} seeds"] if len(row.members) > 1 else []
+    parts += [f"{row.dial} {shortest(row.strength)}, chosen on these queries"] if row.dial else []
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def _number(score: Score) -> str:
+    low, high = score.ci95
+    ends = "" if math.isnan(low) else f" [{percent(low)}, {percent(high)}]"
+    return f"{percent(score.mean)}{ends}"
+
+
+def _certainty(row: BoardRow, rankings: Sequence[Ranking]) -> str:
+    """Return what paired tests say of the rank of a single encoder; '' if there are none."""
+    for ranking in rankings:
+        if row.role == "encoder" and row.entry in ranking.ranks:
+            best, worst = ranking.ranks[row.entry]
+            if best == worst == 1:
+                return "Paired tests separate it from all others."
+            return f"Paired tests do not separate it from {count(worst - best, 'other')}."
+    return ""
+
+
+def board_notes(sections: Sections, groups: Sequence[Group], tables: Sequence[Table]) -> list[str]:
+    """Return the notes below a board: how its tables are sorted, and what their numbers mean.
+
+    Args:
+        sections: The rows of the board.
+        groups: The tasks of the board, by task type and protocol.
+        tables: The tables of the board.
+    """
+    ranked, plain, alone = sections.ranked, sections.plain, sections.alone
+    printed = [number for row in sections.published for number in row.printed.values()]
+    is_one_group = not ranked.tasks and len(plain) == 1
+    return [
+        *(_ranked_notes(sections) if ranked.tasks else ()),
+        *([f"Rows are sorted by the mean of {KINDS[alone.kind].heading}."] if alone else ()),
+        *([PLAIN_SORTED_NOTE] if plain else ()),
+        _mean_note(groups) if sections.has_means or is_one_group else NO_MEANS_NOTE,
+        *([UNSEEN_NOTE] if ranked.pairs else ()),
+        *([SEEN_NOTE] if any(holding_seen(group.results) for group in plain) else ()),
+        BOLD_NOTE,
+        *([RANKS_NOTE] if any(table.heads[0][0] == "rank" for table in tables) else ()),
+        *([PUBLISHED_NOTE] if printed else ()),
+        *([SPREAD_NOTE] if any(not math.isnan(number.std) for number in printed) else ()),
+        *_twins_note(printed, sections.names),
+    ]
+
+
+def _twins_note(printed: Sequence[PublishedNumber], names: Mapping[str, str]) -> list[str]:
+    """Return a note that names the twin of each published row, the encoder measured here."""
+    pairs = dict.fromkeys(
+        f"{escape(number.name)} with {escape(names[number.twin])}"
+        for number in printed
+        if number.twin
+    )
+    return [f"{TWINS_NOTE} {', '.join(pairs)}."] if pairs else []
+
+
+def _mean_note(groups: Sequence[Group]) -> str:
+    """Return a note that names the tasks left out of the means, because a row lacks them."""
+    left_out = [
+        f"{task} ({group.protocol})"
+        for group in groups
+        for task in group.independent
+        if task not in group.averaged
+    ]
+    if not left_out:
+        return "A mean stands where an encoder has every task."
+    return f"Means are over the tasks that every row has, without {', '.join(left_out)}."
+
+
+def _ranked_notes(sections: Sections) -> list[str]:
+    rows, keep = sections.measured, sections.config.keep
+    roles = {row.role for row in rows}
+    order = _order_note(sections) if keep is None else KEEP_NOTE.format(percent(keep, 0))
+    notes = [f"Ranks are weighted {sections.config.weighting}ly. {SCORES_NOTE}", order]
+    notes += [METHODS_NOTE] if "method" in roles else []
+    notes += [RIVALS_NOTE]
+    notes += [OPPOSED_NOTE] if any(row.opposes for row in rows) else []
+    notes += [FRONT_NOTE] if has_front(rows) else []
+    if bounds := roles & {"oracle", "random"}:
+        notes.append(BOUNDS_NOTE if "oracle" in bounds else RANDOM_NOTE)
+    return notes
+
+
+def _order_note(sections: Sections) -> str:
+    """Return a note that names the score by which the retrieval tables are sorted."""
+    ranked = sections.ranked
+    metrics = {sections.sorted_by(of) for of in [ranked.averaged, *([t] for t in ranked.tasks)]}
+    itself = all(entry.reference == "" for entry in ranked.entries)
+    if len(metrics) > 1:
+        by = "P where every encoder of a table is its own reference, so that joint depends on P "
+        by += "alone, and by joint elsewhere"
+    else:
+        by = ranked.title_of(*metrics)
+        why = ": every encoder is its own reference, so on each task joint depends on P alone"
+        by += why if itself and metrics == {"polarity"} else ""
+    return f"Rows are sorted by {by}. Each table is sorted and ranked by its own scores."

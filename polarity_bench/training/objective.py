@@ -68,6 +68,10 @@ class Objective(Parameters):
         if self.warm_up > 1:
             raise InputError(f"`warm_up` {self.warm_up}: a share of the steps, at most 1")
 
+    def n_steps(self, n_rows: int) -> int:
+        """Return the number of optimizer steps over this number of rows."""
+        return self.epochs * -(-n_rows // self.batch_size)
+
     @property
     def metric(self) -> MetricLoss | None:
         """The metric loss; None if its share is 0."""

@@ -9,7 +9,6 @@ Shapes: n texts, c classes, d dimensions.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from polarity_bench.training.objective import Objective
+    from polarity_bench.training.recipes.axis.probe import Probe
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,14 @@ class FittedHead:
 
     Attributes:
         losses: The loss of each step.
+        loss: Mean loss of the last epoch.
         n_empty: Number of batches without two texts of the same class or without two of different
             classes: their metric loss was 0.
     """
 
     head: Head
     losses: Sequence[float]
+    loss: float
     n_empty: int
 
 
@@ -57,8 +59,10 @@ def fit_classifier(
     *,
     seed: int,
     steps: Steps = FRESH,
+    begin: Probe | None = None,
+    also: Callable[[EncodedTexts, IntArray], Tensor] | None = None,
 ) -> FittedHead:
-    """Train an encoder with a head. The encoder is changed.
+    """Train an encoder with a head. The encoder is changed. The seed draws each epoch's order.
 
     Args:
         model: The encoder, prepared by `shape_encoder`.
@@ -67,7 +71,10 @@ def fit_classifier(
         classes: Names of the classes.
         objective: Losses and settings of the training.
         seed: Seed of the head, the proxies, the order and dropout.
-        steps: Where to resume from, and whom to tell.
+        steps: Where to resume from, and how to report progress.
+        begin: The initial linear layer; None draws it.
+        also: Returns a further term of a batch's loss, from its encoded texts and their positions
+            in `rows`.
 
     Raises:
         InputError: If a loss is not finite, or a class has no rows.
@@ -76,62 +83,22 @@ def fit_classifier(
         raise InputError(f"the class {empty[0]!r} has no row to train on")
     torch.manual_seed(seed)
     modules = build(model, len(classes), objective)
+    if begin is not None:
+        weights = {"weight": torch.tensor(begin.weight), "bias": torch.tensor(begin.bias)}
+        modules["dense"].load_state_dict(weights)
     targets = torch.from_numpy(labels).to(model.device)
-
-    def loss_of_batch(made: EncodedTexts, chosen: IntArray) -> Tensor:
-        return loss(objective, modules, made.sentences, made.tokens, made.owners, targets[chosen])
-
-    losses = descend_over_texts(
-        modules,
-        model,
-        rows,
-        objective,
-        loss_of_batch,
-        seed=seed,
-        steps=steps,
-    )
-    counted = getattr(modules["metric"], "n_empty", 0) if "metric" in modules else 0
-    return FittedHead(head_of(modules, classes, objective), losses, int(counted))
-
-
-def descend_over_texts(
-    modules: nn.ModuleDict,
-    model: SentenceTransformer,
-    rows: TokenRows,
-    objective: Objective,
-    loss_of_batch: Callable[[EncodedTexts, IntArray], Tensor],
-    *,
-    seed: int,
-    steps: Steps = FRESH,
-) -> Sequence[float]:
-    """Train on batches of texts. The seed draws a new order for each epoch.
-
-    Args:
-        modules: All modules to train, including the encoder.
-        model: The encoder.
-        rows: The training texts.
-        objective: Steps, batches and rates.
-        loss_of_batch: Returns the loss of a batch from its encoded texts and their positions in
-            `rows`.
-        seed: Seed of the order and of dropout.
-        steps: Where to resume from, and whom to tell.
-
-    Returns:
-        The loss of each step.
-
-    Raises:
-        InputError: If a loss is not finite.
-    """
-    plan, size = plan_of(objective, len(rows), seed), objective.batch_size
-    n_batches = math.ceil(len(rows) / size)
-    on_gpu = model.device.type != "cpu"
+    plan, size = _plan(objective, len(rows), seed), objective.batch_size
+    n_batches = plan.n_steps // objective.epochs
 
     def loss_of_step(step: int) -> Tensor:
         epoch, batch = divmod(step, n_batches)
         order = np.random.default_rng([seed, epoch]).permutation(len(rows))
         chosen = order[batch * size : (batch + 1) * size]
-        chunk = len(chosen) if on_gpu else CHUNK_TEXTS
-        return loss_of_batch(encode(model, fewer, chosen, chunk_texts=chunk), chosen)
+        chunk = CHUNK_TEXTS if model.device.type == "cpu" else len(chosen)
+        made = encode(model, fewer, chosen, chunk_texts=chunk)
+        wanted = targets[chosen]
+        mixed = loss(objective, modules, made.sentences, made.tokens, made.owners, wanted)
+        return mixed if also is None else mixed + also(made, chosen)
 
     model.train()
     weighed = _pooling_place(model) > 1  # tokens are weighted by their ids, which trimming changes
@@ -139,7 +106,10 @@ def descend_over_texts(
     with cut as fewer:
         losses = descend(modules, loss_of_step, plan, steps)
     model.eval()
-    return losses
+    last = losses[-n_batches:]
+    n_empty = int(getattr(modules["metric"], "n_empty", 0)) if "metric" in modules else 0
+    head = head_of(modules, classes, objective)
+    return FittedHead(head, losses, sum(last) / len(last), n_empty)
 
 
 def build(model: SentenceTransformer, n_classes: int, objective: Objective) -> nn.ModuleDict:
@@ -193,11 +163,10 @@ def head_of(modules: nn.ModuleDict, classes: Sequence[str], objective: Objective
     )
 
 
-def plan_of(objective: Objective, n_rows: int, seed: int) -> DescentPlan:
+def _plan(objective: Objective, n_rows: int, seed: int) -> DescentPlan:
     """Return the schedule and settings of the optimizer for this number of rows."""
-    n_batches = math.ceil(n_rows / objective.batch_size)
     return DescentPlan(
-        n_steps=objective.epochs * n_batches,
+        n_steps=objective.n_steps(n_rows),
         rate=objective.rate,
         warm_up=objective.warm_up,
         weight_decay=objective.weight_decay,

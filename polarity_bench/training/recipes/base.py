@@ -25,16 +25,19 @@ from polarity_bench.training.processes import n_processes
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
+    from polarity_bench.classifiers.tokens import TokenRows
     from polarity_bench.data.sources import DataAccess
     from polarity_bench.embedding.embedder import Embedder
     from polarity_bench.encoders.base import EncoderId
     from polarity_bench.encoders.load import EncoderOptions, SentenceTransformerEncoder
     from polarity_bench.progress import Bar
+    from polarity_bench.tasks.labelled import Text
     from polarity_bench.training.data import TrainingData
     from polarity_bench.training.epoch_scores import EpochScorer
     from polarity_bench.training.history import Row
     from polarity_bench.training.job import Job
     from polarity_bench.training.loops.descent import Steps
+    from polarity_bench.training.objective import Objective
     from polarity_bench.training.run_folder import RunFolder
 
 Examples = TypeVar("Examples", default=Any)
@@ -63,6 +66,19 @@ class TrainingContext:
         with self.bar(self.folder.titled(checkpoints.step), n_steps) as advance:
             share = 1 - checkpoints.step / n_steps
             yield Steps(checkpoints, advance, share, time.perf_counter())
+
+    @contextmanager
+    def steps_over(
+        self, model: SentenceTransformer, texts: Sequence[Text], objective: Objective
+    ) -> Iterator[tuple[TokenRows, Steps]]:
+        """Tokenize the texts that a classifier is trained on, and open the bar over its steps."""
+        from polarity_bench.classifiers.tokens import tokenize
+
+        n_steps = objective.n_steps(len(texts))
+        warn_of_schedule(n_steps, 1.0, objective.rate)
+        rows = tokenize(model, texts, self.base.id.prompt or "")
+        with self.steps(n_steps) as steps:
+            yield rows, steps
 
 
 @dataclass(frozen=True)

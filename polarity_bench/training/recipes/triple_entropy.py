@@ -17,7 +17,6 @@ from polarity_bench.training.recipes.base import (
     Inputs,
     Recipe,
     TrainingContext,
-    warn_of_schedule,
 )
 
 if TYPE_CHECKING:
@@ -85,27 +84,16 @@ class TripleEntropy(Objective, Recipe["LabelledTexts"]):
     def fit(self, bench: TrainingContext, examples: LabelledTexts, epochs: EpochLog) -> FitResult:
         """Train the encoder and the head together, from the last checkpoint if there is one."""
         from polarity_bench.classifiers.head import HEAD_FILE
-        from polarity_bench.classifiers.tokens import tokenize
-        from polarity_bench.training.loops.classifier import fit_classifier, plan_of, shape_encoder
+        from polarity_bench.training.loops.classifier import fit_classifier, shape_encoder
 
-        base, n_texts = bench.base, len(examples.texts)
-        n_steps = plan_of(self, n_texts, self.seed).n_steps
-        warn_of_schedule(n_steps, 1.0, self.rate)
-        shape_encoder(base.model, self, pooling_added=base.id.pooling_added)
-        tokens = tokenize(base.model, examples.texts, base.id.prompt or "")
-        with bench.steps(n_steps) as steps:
-            fitted = fit_classifier(
-                base.model,
-                tokens,
-                examples.labels,
-                examples.classes,
-                self,
-                seed=self.seed,
-                steps=steps,
-            )
+        model, n_texts = bench.base.model, len(examples.texts)
+        shape_encoder(model, self, pooling_added=bench.base.id.pooling_added)
+        with bench.steps_over(model, examples.texts, self) as (rows, steps):
+            labels, classes = examples.labels, examples.classes
+            fitted = fit_classifier(model, rows, labels, classes, self, seed=self.seed, steps=steps)
             speed = steps.speed(steps.share * n_texts * self.epochs)
-        last = fitted.losses[-(n_steps // self.epochs) :]
-        epochs.add(self.epochs, n_steps, sum(last) / len(last))
+        n_steps = len(fitted.losses)
+        epochs.add(self.epochs, n_steps, fitted.loss)
         facts = {
             "Training": f"{n_texts:,} texts, {self.epochs} epochs in batches of "
             f"{self.batch_size}, {self.title}, share of cross-entropy {self.share:g}, rate "

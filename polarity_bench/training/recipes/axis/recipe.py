@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -10,27 +11,25 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from polarity_bench.embedding.groups import Groups
-from polarity_bench.encoders.base import Similarity
 from polarity_bench.errors import InputError
-from polarity_bench.training.parameters import ParameterInfo, declared, parameter, seed_parameter
+from polarity_bench.training.parameters import declared, parameter, seed_parameter
 from polarity_bench.training.recipes.base import (
     EpochLog,
     FitResult,
     Inputs,
     Recipe,
     TrainingContext,
-    warn_of_schedule,
 )
 from polarity_bench.values import FloatArray
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
+    from polarity_bench.classifiers.head import Head
     from polarity_bench.data.sources import DataAccess
     from polarity_bench.encoders.load import EncoderOptions, SentenceTransformerEncoder
     from polarity_bench.tasks.labelled import LabelledTexts
     from polarity_bench.training.data import TrainingData
-    from polarity_bench.training.loops.descent import Steps
     from polarity_bench.training.objective import Objective
     from polarity_bench.training.recipes.axis.probe import Probe
 
@@ -43,20 +42,18 @@ class Learnt:
     """A trained head and how it was trained.
 
     Attributes:
-        modules: Modules that follow the base's vector of unit length.
+        module: The module that follows the base's vector of unit length.
         facts: What the model card says about the head.
         loss: Its mean loss, in the last epoch or on held-out rows.
         n_steps: Number of optimizer steps.
         speed: Training texts per second; None if the encoder was not trained.
-        similarity: How the resulting encoder's vectors are compared.
     """
 
-    modules: list[Any]
+    module: Any
     facts: Mapping[str, str]
     loss: float
     n_steps: int = 1
     speed: float | None = None
-    similarity: Similarity = "dot"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,12 +98,15 @@ class Axis(Recipe["LabelledTexts"]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.check_used(each.name for each in declared(Axis) if not self._is_usual(each))
+        self.check_used(
+            each.name for each in declared(Axis) if getattr(self, each.name) != each.default
+        )
         if self.stretch is not None and self.probe == "fisher":
             raise InputError("`stretch` has no direction to follow with the `probe` fisher")
 
-    def _is_usual(self, each: ParameterInfo) -> bool:
-        return bool(getattr(self, each.name) == each.default)
+    @property
+    def _adds_axis(self) -> bool:
+        return self.stretch is None and self.probe != "fisher"
 
     @classmethod
     def unused(cls, values: Mapping[str, Any]) -> Mapping[str, str]:
@@ -197,9 +197,8 @@ class Axis(Recipe["LabelledTexts"]):
         if not isinstance(model[-1], Normalize):
             model.append(Normalize())
         learnt = self._learn(bench, examples, vectors)
-        for module in learnt.modules:
-            model.append(module.to(model.device))
-        model.similarity_fn_name = learnt.similarity
+        model.append(learnt.module.to(model.device))
+        model.similarity_fn_name = "dot" if self._adds_axis else "cosine"
         epochs.add(1 if self.head == "linear" else self.epochs, learnt.n_steps, learnt.loss)
         of = "" if self.labels_from is None else f" of {self.labels_from}"
         facts = {
@@ -220,91 +219,72 @@ class Axis(Recipe["LabelledTexts"]):
         if self.probe == "fisher":
             weights = np.sqrt(fisher_weights(vectors, given.labels))
             facts = {"Space": "each dimension weighed by the root of its Fisher ratio"}
-            return Learnt([_dense(np.diag(weights))], facts, 0.0, similarity="cosine")
+            return Learnt(_dense(np.diag(weights)), facts, 0.0)
         if self.head == "tuned":
-            return self._tuned(bench, given)
+            return self._fine_tune(bench, given)
         probe = PROBES[self.probe](vectors, given.labels, self.seed)
         if self.head == "shared":
-            return self._shared(bench, given, vectors, probe)
+            return self._fine_tune(bench, given, probe, vectors)
         facts = {"Probe": f"{self.probe}, log loss {probe.log_loss:.4f}"}
-        if self.stretch is not None:
-            basis = probe.directions
-            grown = np.eye(basis.shape[1]) + (self.stretch - 1) * basis.T @ basis
-            facts |= {"Space": f"{self.stretch:g} times as long along the probe's directions"}
-            return Learnt([_dense(grown)], facts, probe.log_loss, similarity="cosine")
-        return Learnt([self._axis(given.classes, probe)], facts, probe.log_loss)
+        if self.stretch is None:
+            return Learnt(self._axis(given.classes, probe), facts, probe.log_loss)
+        basis = probe.directions
+        grown = np.eye(basis.shape[1]) + (self.stretch - 1) * basis.T @ basis
+        facts |= {"Space": f"{self.stretch:g} times as long along the probe's directions"}
+        return Learnt(_dense(grown), facts, probe.log_loss)
 
-    def _tuned(self, bench: TrainingContext, given: LabelledTexts) -> Learnt:
-        """Fine-tune a copy of the base as a classifier."""
-        from copy import deepcopy
+    def _fine_tune(
+        self,
+        bench: TrainingContext,
+        given: LabelledTexts,
+        probe: Probe | None = None,
+        vectors: FloatArray | None = None,
+    ) -> Learnt:
+        """Fine-tune a copy of the base as a classifier.
 
+        With a probe to begin from, and the base's vectors to preserve, fine-tune the base itself.
+        """
         from sentence_transformers import SentenceTransformer
 
-        from polarity_bench.classifiers.tokens import tokenize
         from polarity_bench.training.loops.classifier import fit_classifier, shape_encoder
-        from polarity_bench.training.recipes.axis.probe import Probe
+        from polarity_bench.training.recipes.axis.shared_encoder import distillation
 
-        base, objective = bench.base, self._objective()
-        tower = SentenceTransformer(modules=[deepcopy(base.model[0]), deepcopy(base.model[1])])
-        tower.to(base.model.device)
-        shape_encoder(tower, objective)
-        rows = tokenize(tower, given.texts, base.id.prompt or "")
-        with bench.steps(self._n_steps(len(rows))) as steps:
+        encoder, objective, also = bench.base.model, self._objective(), None
+        if vectors is not None:
+            also = distillation(encoder, vectors, self.keep)
+        else:
+            parts = [deepcopy(module) for module in (encoder[0], encoder[1])]
+            encoder = SentenceTransformer(modules=parts).to(encoder.device)
+            shape_encoder(encoder, objective)
+        with bench.steps_over(encoder, given.texts, objective) as (rows, steps):
             fitted = fit_classifier(
-                tower,
+                encoder,
                 rows,
                 given.labels,
                 given.classes,
                 objective,
                 seed=self.seed,
                 steps=steps,
+                begin=probe,
+                also=also,
             )
-            probe = Probe(fitted.head.weight, fitted.head.bias, np.nan, np.nan)
-            axis = self._axis(given.classes, probe, tower)
-            return self._trained(axis, fitted.losses, steps, len(rows))
-
-    def _shared(
-        self, bench: TrainingContext, given: LabelledTexts, vectors: FloatArray, probe: Probe
-    ) -> Learnt:
-        """Fine-tune the base itself while it preserves its vectors."""
-        from polarity_bench.classifiers.tokens import tokenize
-        from polarity_bench.training.recipes.axis.shared_encoder import fit_shared
-
-        model = bench.base.model
-        rows = tokenize(model, given.texts, bench.base.id.prompt or "")
-        with bench.steps(self._n_steps(len(rows))) as steps:
-            probe, losses = fit_shared(
-                model,
-                rows,
-                given.labels,
-                vectors,
-                probe,
-                self._objective(),
-                keep=self.keep,
-                seed=self.seed,
-                steps=steps,
-            )
-            return self._trained(self._axis(given.classes, probe), losses, steps, len(rows))
-
-    def _trained(self, axis: Any, losses: Sequence[float], steps: Steps, n_texts: int) -> Learnt:
-        last = losses[-(len(losses) // self.epochs) :]
-        facts = {
-            "Steps": f"{self.epochs} epochs in batches of {self.batch_size}, rate {self.rate:g}, "
-            f"{self.dtype}" + (f", keep {self.keep:g}" if self.head == "shared" else "")
-        }
-        speed = steps.speed(steps.share * n_texts * self.epochs)
-        return Learnt([axis], facts, sum(last) / len(last), len(losses), speed)
+            speed = steps.speed(steps.share * len(rows) * self.epochs)
+        axis = self._axis(given.classes, fitted.head, None if probe else encoder)
+        keep = f", keep {self.keep:g}" if self.head == "shared" else ""
+        said = f"{self.epochs} epochs in batches of {self.batch_size}, rate {self.rate:g}, "
+        facts = {"Steps": f"{said}{self.dtype}{keep}"}
+        return Learnt(axis, facts, fitted.loss, len(fitted.losses), speed)
 
     def _axis(
-        self, classes: Sequence[str], probe: Probe, tower: SentenceTransformer | None = None
+        self, classes: Sequence[str], head: Probe | Head, tower: SentenceTransformer | None = None
     ) -> Any:
         import torch
 
         from polarity_bench.encoders.axis import Axis as Module
 
         parts: Any = None if tower is None else (tower[0], tower[1])
-        axis = Module(list(classes), probe.weight.shape[1], self.strength, parts)
-        weights = {"weight": torch.tensor(probe.weight), "bias": torch.tensor(probe.bias)}
+        axis = Module(list(classes), head.weight.shape[1], self.strength, parts)
+        weights = {"weight": torch.tensor(head.weight), "bias": torch.tensor(head.bias)}
         axis.head.load_state_dict(weights)
         return axis.eval()
 
@@ -314,12 +294,6 @@ class Axis(Recipe["LabelledTexts"]):
         return Objective(
             epochs=self.epochs, batch_size=self.batch_size, rate=self.rate, dtype=self.dtype
         )
-
-    def _n_steps(self, n_rows: int) -> int:
-        """Return the number of optimizer steps; warn if there are few."""
-        n_steps = self.epochs * -(-n_rows // self.batch_size)
-        warn_of_schedule(n_steps, 1.0, self.rate)
-        return n_steps
 
 
 def _check_base(base: SentenceTransformerEncoder) -> None:

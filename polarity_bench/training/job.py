@@ -119,13 +119,9 @@ class Job(Parameters):
 
 
 def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a table that TOML can hold: plain values first, then tables, and none that is None."""
-    tables = {
-        key: _without_none(value) for key, value in values.items() if isinstance(value, Mapping)
-    }
-    plain = {
-        key: value if isinstance(value, bool | int | float) else str(value)
+    """Return a table without the values that are None, which TOML cannot hold."""
+    return {
+        key: _without_none(value) if isinstance(value, Mapping) else value
         for key, value in values.items()
-        if value is not None and key not in tables
+        if value is not None
     }
-    return plain | tables

@@ -41,7 +41,7 @@ class Objective(Parameters):
         CrossEntropy(), "what stands beside cross-entropy, or cce: nothing", variants=OBJECTIVES
     )
     beta: float | None = parameter(
-        None, "share of cross-entropy in loss and inference [default: 0.5; cce: 1]", least=0
+        None, "share of cross-entropy in loss and inference [default: 0.5; cce: 1]", least=0, most=1
     )
     pooling: Pooling = parameter(
         "own", "the vector of a text: as the encoder pools, its first token's, or the mean"
@@ -52,7 +52,7 @@ class Objective(Parameters):
     rate: float = parameter(1e-5, "greatest learning rate", above=0)
     head_rate: float | None = parameter(None, "the linear layer's [default: as `rate`]", above=0)
     proxy_rate: float = parameter(1e-3, "greatest learning rate of proxies", above=0)
-    warm_up: float = parameter(0.06, "share of the steps in which the rates rise", least=0)
+    warm_up: float = parameter(0.06, "share of the steps in which the rates rise", least=0, most=1)
     weight_decay: float = parameter(0.01, "of AdamW", least=0)
     dtype: Literal["float32", "bfloat16"] = parameter("float32", "of the forward pass in training")
 
@@ -61,12 +61,8 @@ class Objective(Parameters):
         plain = self.loss.name == "cce"
         if self.beta is None:
             object.__setattr__(self, "beta", 1.0 if plain else 0.5)
-        if self.share > 1:
-            raise InputError(f"`beta` must lie in [0, 1], a share, got {self.beta}")
         if plain and self.share < 1:
             raise InputError(f"`beta` {self.beta}: the loss 'cce' is cross-entropy alone")
-        if self.warm_up > 1:
-            raise InputError(f"`warm_up` {self.warm_up}: a share of the steps, at most 1")
 
     def n_steps(self, n_rows: int) -> int:
         """Return the number of optimizer steps over this number of rows."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from types import UnionType
 from typing import (
@@ -47,6 +47,7 @@ class ParameterInfo:
         least: Minimum, inclusive.
         above: Minimum, exclusive.
         most: Maximum, inclusive.
+        below: Maximum, exclusive.
         role: What the parameter affects.
         variants: If its value is one of several dataclasses: these, by name.
         name: Its name; taken from the dataclass, like its default and its type.
@@ -56,6 +57,7 @@ class ParameterInfo:
     least: float | None = None
     above: float | None = None
     most: float | None = None
+    below: float | None = None
     role: Role = "moves"
     variants: Mapping[str, type[Parameters]] | None = None
     name: str = ""
@@ -80,11 +82,12 @@ class ParameterInfo:
 
         instance_of: Any = InstanceOf  # mypy knows it as a type alone
 
+        bounds = Field(ge=self.least, gt=self.above, le=self.most, lt=self.below)
+
         def bounded(kind: Any) -> Any:
             if kind in (int, float):
                 infinite = False if kind is float else None
-                strict = Field(strict=True, allow_inf_nan=infinite)
-                return Annotated[kind, strict, Field(ge=self.least, gt=self.above, le=self.most)]
+                return Annotated[kind, Field(strict=True, allow_inf_nan=infinite), bounds]
             if kind is bool:
                 return Annotated[kind, Strict()]
             is_class = isinstance(kind, type) and issubclass(kind, Parameters)
@@ -198,19 +201,15 @@ class Parameters:
 P = TypeVar("P", bound=Parameters)
 
 
-_DECLARED: dict[type, Sequence[ParameterInfo]] = {}
-
-
+@cache
 def declared(cls: type[Parameters]) -> Sequence[ParameterInfo]:
     """Return the declarations of a dataclass's parameters, in order. The result is cached."""
-    if cls not in _DECLARED:
-        hints = get_type_hints(cls)
-        _DECLARED[cls] = tuple(
-            ParameterInfo(**said, name=each.name, default=each.default, hint=hints[each.name])
-            for each in fields(cls)
-            if (said := each.metadata.get("declared"))
-        )
-    return _DECLARED[cls]
+    hints = get_type_hints(cls)
+    return tuple(
+        ParameterInfo(**said, name=each.name, default=each.default, hint=hints[each.name])
+        for each in fields(cls)
+        if (said := each.metadata.get("declared"))
+    )
 
 
 def flattened(cls: type[Parameters]) -> dict[str, list[ParameterInfo]]:

@@ -152,7 +152,7 @@ def test_setfit_stands_beside(bench: Bench) -> None:
         (["--loss", ","], "--loss ',': names no loss"),
         (["--loss", "cce", "--margin", "1"], "--margin: none of cce takes it"),
         (["--loss", "cce,frozen", "--beta", "0.5"], "--beta: none of cce, frozen takes it"),
-        (["--loss", "supcon", "--beta", "1.5"], "--beta must lie in [0, 1]"),
+        (["--loss", "supcon", "--beta", "1.5"], "--beta must be at most 1, got 1.5"),
         (["--loss", "supcon", "--temperature", "0"], "--temperature must be above 0"),
         (["--protocol", "few-shots"], "unknown protocol 'few-shots'; did you mean 'few-shot'"),
         (["--rows", "10,20"], "--rows 10,20: a whole number or 'all' is wanted"),

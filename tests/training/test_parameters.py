@@ -33,13 +33,13 @@ from polarity_bench.training.recipes.setfit.recipe import SetFit
     [
         ({"mining": "as-writen"}, "`mining`: unknown value 'as-writen'; did you mean 'as-written'"),
         ({"neighbours": 0}, "`neighbours` must be at least 1, got 0"),
-        ({"threshold": 1.5}, "`threshold` must lie in [-1, 1], a cosine, got 1.5"),
-        ({"threshold": -1.01}, "`threshold` must lie in [-1, 1], a cosine, got -1.01"),
+        ({"threshold": 1.5}, "`threshold` must be at most 1, got 1.5"),
+        ({"threshold": -1.01}, "`threshold` must be at least -1, got -1.01"),
         ({"threshold": math.nan}, "`threshold` must be finite, got nan"),
         ({"examples": 5, "dropout": 0.5}, "give `examples` or `dropout`, not both"),
         ({"examples": 0}, "`examples` must be at least 1, got 0"),
-        ({"dropout": 1.0}, "`dropout` must lie in [0, 1), got 1.0"),
-        ({"dropout": -0.1}, "`dropout` must lie in [0, 1), got -0.1"),
+        ({"dropout": 1.0}, "`dropout` must be below 1, got 1.0"),
+        ({"dropout": -0.1}, "`dropout` must be at least 0, got -0.1"),
         ({"dropout": math.nan}, "`dropout` must be finite, got nan"),
     ],
 )

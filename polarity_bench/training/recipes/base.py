@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from polarity_bench.data.sources import DataAccess
     from polarity_bench.embedding.embedder import Embedder
     from polarity_bench.encoders.base import EncoderId
-    from polarity_bench.encoders.load import EncoderOptions, SentenceTransformerEncoder
+    from polarity_bench.encoders.load import SentenceTransformerEncoder
     from polarity_bench.progress import Bar
     from polarity_bench.tasks.labelled import Text
     from polarity_bench.training.data import TrainingData
@@ -174,7 +174,7 @@ class Recipe(Parameters, Generic[Examples]):
     """Whether `train` scores the base; if not, `fit` adds that row too."""
 
     @classmethod
-    def unused(cls, values: Mapping[str, Any]) -> Mapping[str, str]:  # noqa: ARG003
+    def unused(cls, values: Mapping[str, Any]) -> Mapping[str, str]:
         """Return the parameters without effect beside these values, and what to do about each."""
         return {}
 
@@ -213,7 +213,7 @@ class Recipe(Parameters, Generic[Examples]):
             )
         check_packages(f"the recipe {self.name!r}", self.needs, self.extra)
 
-    def n_trained_on(self, n_rows: int, access: DataAccess) -> int:  # noqa: ARG002
+    def n_trained_on(self, n_rows: int, access: DataAccess) -> int:
         """Estimate how many texts the encoder processes in training, to estimate the time.
 
         Args:
@@ -223,10 +223,7 @@ class Recipe(Parameters, Generic[Examples]):
         return 0
 
     def read(
-        self,
-        data: TrainingData,
-        access: DataAccess,  # noqa: ARG002
-        task_dir: Path | None,  # noqa: ARG002
+        self, data: TrainingData, access: DataAccess, task_dir: Path | None
     ) -> Inputs[Examples]:
         """Read or draw the training data: by default the pool.
 
@@ -236,13 +233,8 @@ class Recipe(Parameters, Generic[Examples]):
         pool: Any = data.pool
         return Inputs(data.pool.digest, pool, data.pool.texts)
 
-    def beside(
-        self,
-        access: DataAccess,  # noqa: ARG002
-        task_dir: Path | None,  # noqa: ARG002
-        options: EncoderOptions,  # noqa: ARG002
-    ) -> Mapping[str, Callable[[], str]]:
-        """Return the inputs other than the task's rows and the base, by name.
+    def beside(self, job: Job) -> Mapping[str, Callable[[], str]]:
+        """Return the inputs of a job other than the task's rows and the base, by name.
 
         Returns:
             For each input, a function that returns its digest, or raises InputError if the input is
@@ -254,7 +246,7 @@ class Recipe(Parameters, Generic[Examples]):
         """Load and check everything but the base that affects the result."""
         return self.read(bench.data, bench.job.access(), bench.job.task_dir)
 
-    def prepare(self, bench: TrainingContext, examples: Examples) -> Examples:  # noqa: ARG002
+    def prepare(self, bench: TrainingContext, examples: Examples) -> Examples:
         """Complete the examples for `fit`; nothing is written yet."""
         return examples
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from polarity_bench.encoders.base import Encoder
     from polarity_bench.encoders.load import EncoderOptions
     from polarity_bench.training.data import TrainingData
+    from polarity_bench.training.job import Job
 
 Schedule = Literal["linear", "cosine", "constant"]
 SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
@@ -47,14 +48,13 @@ class Draws:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Margins(ExampleSpec, Recipe[Draws]):
+class Margins(Recipe[Draws], ExampleSpec):
     """Training on examples from neighbours, drawn again for each epoch; keeps the best epoch.
 
     References:
         Jørgensen and Breitung (2025), Margins in Contrastive Learning.
     """
 
-    family: ClassVar[str] = "recipe"
     name: ClassVar[str] = "margins"
     sources: ClassVar[str] = f"Metrics, examples and margins: {PAPER}."
     needs: ClassVar[Mapping[str, str]] = {"accelerate": "the trainer"}
@@ -153,7 +153,7 @@ class Margins(ExampleSpec, Recipe[Draws]):
         )
         return (*self.loss.remarks, said)
 
-    def n_trained_on(self, n_rows: int, access: DataAccess) -> int:  # noqa: ARG002
+    def n_trained_on(self, n_rows: int, access: DataAccess) -> int:
         """Return the number of texts in all epochs' examples, estimating the candidates."""
         from polarity_bench.training.examples import COLUMNS
 
@@ -161,26 +161,21 @@ class Margins(ExampleSpec, Recipe[Draws]):
         most = n_rows * self.neighbours * (self.neighbours // 4 if kind == "triplets" else 1)
         return self.epochs * self.solve_count(most) * len(COLUMNS[kind])
 
-    def beside(
-        self,
-        access: DataAccess,  # noqa: ARG002
-        task_dir: Path | None,  # noqa: ARG002
-        options: EncoderOptions,
-    ) -> Mapping[str, Callable[[], str]]:
+    def beside(self, job: Job) -> Mapping[str, Callable[[], str]]:
         """Return the encoder whose neighbours are used, or the given examples."""
         from polarity_bench.encoders.load import load_encoder
         from polarity_bench.training.examples.source import read_examples
         from polarity_bench.values import digest_of
 
-        file, kind, guide = self.examples_from, self.loss.examples, self.example_encoder
-        found: dict[str, Callable[[], str]] = {}
-        if file is not None:
-            found[f"`examples_from` {file}, {kind},"] = lambda: digest_of(read_examples(file, kind))
-        if guide is not None:
-            found[f"`example_encoder` {guide}"] = lambda: (
-                load_encoder(guide, _as_it_comes(options)).id.digest
-            )
-        return found
+        kind = self.loss.examples
+        if (file := self.examples_from) is not None:
+            return {
+                f"`examples_from` {file}, {kind},": lambda: digest_of(read_examples(file, kind))
+            }
+        if (guide := self.example_encoder) is not None:
+            options = _as_it_comes(job.options)
+            return {f"`example_encoder` {guide}": lambda: load_encoder(guide, options).id.digest}
+        return {}
 
     def load(self, bench: TrainingContext) -> Inputs[Draws]:
         """Load the encoder whose neighbours are used, or the given examples."""
@@ -199,12 +194,7 @@ class Margins(ExampleSpec, Recipe[Draws]):
             guide = load_encoder(self.example_encoder, _as_it_comes(bench.job.options))
         return replace(inputs, examples=Draws(guide=guide), encoders={"example_encoder": guide.id})
 
-    def read(
-        self,
-        data: TrainingData,
-        access: DataAccess,  # noqa: ARG002
-        task_dir: Path | None,  # noqa: ARG002
-    ) -> Inputs[Draws]:
+    def read(self, data: TrainingData, access: DataAccess, task_dir: Path | None) -> Inputs[Draws]:
         """Read the given examples, or else the pool, from which examples are made."""
         from polarity_bench.training.examples.source import read_examples
         from polarity_bench.values import digest_of

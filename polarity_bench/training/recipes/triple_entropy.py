@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TripleEntropy(Objective, Recipe["LabelledTexts"]):
+class TripleEntropy(Recipe["LabelledTexts"], Objective):
     """A classifier of the task's labels: an encoder and its head, which are both published.
 
     The loss `cce` is cross-entropy alone. No rows are held out: the final weights are published.
@@ -35,7 +35,6 @@ class TripleEntropy(Objective, Recipe["LabelledTexts"]):
         Sosnowski et al. (2022), TripleEntropy, equation 6.
     """
 
-    family: ClassVar[str] = "recipe"
     name: ClassVar[str] = "triple-entropy"
     tags: ClassVar[tuple[str, ...]] = ("text-classification",)
     sources: ClassVar[str] = (
@@ -64,16 +63,13 @@ class TripleEntropy(Objective, Recipe["LabelledTexts"]):
         check_encoder(bench.base.model, self)
         return super().load(bench)
 
-    def n_trained_on(self, n_rows: int, access: DataAccess) -> int:  # noqa: ARG002
+    def n_trained_on(self, n_rows: int, access: DataAccess) -> int:
         """Return the number of labelled texts times the number of epochs."""
         n_labels = n_rows if self.samples == "all" else min(self.samples, n_rows)
         return self.epochs * n_labels
 
     def read(
-        self,
-        data: TrainingData,
-        access: DataAccess,  # noqa: ARG002
-        task_dir: Path | None,  # noqa: ARG002
+        self, data: TrainingData, access: DataAccess, task_dir: Path | None
     ) -> Inputs[LabelledTexts]:
         """Draw the texts."""
         given = data.pool.labelled(data.task.spec.name)

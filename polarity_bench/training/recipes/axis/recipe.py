@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -27,9 +28,10 @@ if TYPE_CHECKING:
 
     from polarity_bench.classifiers.head import Head
     from polarity_bench.data.sources import DataAccess
-    from polarity_bench.encoders.load import EncoderOptions, SentenceTransformerEncoder
+    from polarity_bench.encoders.load import SentenceTransformerEncoder
     from polarity_bench.tasks.labelled import LabelledTexts
     from polarity_bench.training.data import TrainingData
+    from polarity_bench.training.job import Job
     from polarity_bench.training.objective import Objective
     from polarity_bench.training.recipes.axis.probe import Probe
 
@@ -131,19 +133,14 @@ class Axis(Recipe["LabelledTexts"]):
             return f"axis, stretched {self.stretch:g} times"
         return f"axis, {self.head if self.probe == 'logistic' else self.probe}"
 
-    def beside(
-        self,
-        access: DataAccess,
-        task_dir: Path | None,
-        options: EncoderOptions,  # noqa: ARG002
-    ) -> Mapping[str, Callable[[], str]]:
+    def beside(self, job: Job) -> Mapping[str, Callable[[], str]]:
         """Return the labels of the other task, if any."""
         from polarity_bench.tasks.labelled import LabelledTexts
 
-        name = self.labels_from
-        if name is None:
+        if (name := self.labels_from) is None:
             return {}
-        return {f"`labels_from` {name}": lambda: LabelledTexts.of(name, access, task_dir).digest}
+        labelled = partial(LabelledTexts.of, name, job.access(), job.task_dir)
+        return {f"`labels_from` {name}": lambda: labelled().digest}
 
     def load(self, bench: TrainingContext) -> Inputs[LabelledTexts]:
         """Check the base and draw the labelled texts."""
@@ -162,7 +159,7 @@ class Axis(Recipe["LabelledTexts"]):
                 )
         return super().load(bench)
 
-    def n_trained_on(self, n_rows: int, access: DataAccess) -> int:  # noqa: ARG002
+    def n_trained_on(self, n_rows: int, access: DataAccess) -> int:
         """Return the number of labelled texts times epochs; 0 if only the head is trained."""
         n_labels = n_rows if self.labels == "all" else min(self.labels, n_rows)
         return 0 if self.head == "linear" else self.epochs * n_labels

@@ -28,11 +28,9 @@ from polarity_bench.training.recipes.base import (
 if TYPE_CHECKING:
     from polarity_bench.data.nli import NliPairs
     from polarity_bench.data.sources import DataAccess
-    from polarity_bench.encoders.load import EncoderOptions
     from polarity_bench.training.data import TrainingData
-    from polarity_bench.training.loops.descent import DescentPlan
+    from polarity_bench.training.job import Job
     from polarity_bench.training.recipes.scl.batches import Batch
-    from polarity_bench.training.recipes.scl.objective import PairObjective
 
 MOST_APART = 0.01
 """Maximum share of premises whose pairs are not consecutive; in SNLI it is one in a thousand."""
@@ -78,7 +76,7 @@ class Scl(Recipe[PairBatches]):
         "NLI pairs, as SNLI and MultiNLI have them: files, separated by commas, or hub:NAME",
         role="place",
     )
-    lambda_: float = parameter(0.3, "share of the contrastive term in the loss", least=0)
+    lambda_: float = parameter(0.3, "share of the contrastive term in the loss", least=0, most=1)
     temperature: float = parameter(1.0, "what similarities are divided by", above=0)
     similarity: Literal["dot", "cosine"] = parameter("dot", "of the contrastive term")
     positives: int | Literal["all"] = parameter("all", "most of an anchor in its batch", least=1)
@@ -94,7 +92,7 @@ class Scl(Recipe[PairBatches]):
     )
     batch_size: int = parameter(64, "most pairs in a batch", least=1)
     rate: float = parameter(2e-5, "greatest learning rate", above=0)
-    warm_up: float = parameter(0.1, "share of all steps", least=0)
+    warm_up: float = parameter(0.1, "share of all steps", least=0, below=1)
     schedule: Literal["linear", "constant"] = parameter("constant", "learning rate after warm-up")
     weight_decay: float = parameter(0.0, "of AdamW", least=0)
     dtype: Literal["float32", "bfloat16"] = parameter(
@@ -104,10 +102,6 @@ class Scl(Recipe[PairBatches]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.lambda_ <= 1:
-            raise InputError(f"`lambda_` must lie in [0, 1], got {self.lambda_:g}")
-        if not self.warm_up < 1:
-            raise InputError(f"`warm_up` must lie in [0, 1), a share, got {self.warm_up:g}")
         augmented = self.cross_entropy == "augmented"
         if augmented and self.lambda_:
             raise InputError(
@@ -154,18 +148,14 @@ class Scl(Recipe[PairBatches]):
             return self
         return replace(self, pairs=",".join(_located(name, folder) for name in self.names))
 
-    def n_trained_on(self, n_rows: int, access: DataAccess) -> int:  # noqa: ARG002
+    def n_trained_on(self, n_rows: int, access: DataAccess) -> int:
         """Return the number of texts in all pairs, two for each."""
         return 2 * _counted(tuple(self.names), access)[0]
 
-    def beside(
-        self,
-        access: DataAccess,
-        task_dir: Path | None,  # noqa: ARG002
-        options: EncoderOptions,  # noqa: ARG002
-    ) -> Mapping[str, Callable[[], str]]:
+    def beside(self, job: Job) -> Mapping[str, Callable[[], str]]:
         """Return the pairs."""
-        return {f"`pairs` {', '.join(self.names)}": lambda: _counted(tuple(self.names), access)[1]}
+        names = tuple(self.names)
+        return {f"`pairs` {', '.join(names)}": lambda: _counted(names, job.access())[1]}
 
     def load(self, bench: TrainingContext) -> Inputs[PairBatches]:
         """Read the pairs, and count the task's queries that are among them."""
@@ -186,10 +176,7 @@ class Scl(Recipe[PairBatches]):
         return replace(inputs, examples=replace(inputs.examples, n_tested=n_tested))
 
     def read(
-        self,
-        data: TrainingData,  # noqa: ARG002
-        access: DataAccess,
-        task_dir: Path | None,  # noqa: ARG002
+        self, data: TrainingData, access: DataAccess, task_dir: Path | None
     ) -> Inputs[PairBatches]:
         """Read the pairs."""
         from polarity_bench.data.nli import load_nli
@@ -200,7 +187,7 @@ class Scl(Recipe[PairBatches]):
             raise InputError(f"`pairs`: {error}") from error
         return Inputs(pairs.digest, PairBatches(pairs), [*pairs.premises, *pairs.hypotheses])
 
-    def prepare(self, bench: TrainingContext, examples: PairBatches) -> PairBatches:  # noqa: ARG002
+    def prepare(self, bench: TrainingContext, examples: PairBatches) -> PairBatches:
         """Divide the pairs into batches, and draw positives and negatives within the limits."""
         import numpy as np
 
@@ -237,13 +224,34 @@ class Scl(Recipe[PairBatches]):
     def fit(self, bench: TrainingContext, examples: PairBatches, epochs: EpochLog) -> FitResult:
         """Train one epoch, from the last checkpoint if there is one."""
         from polarity_bench.classifiers.head import HEAD_FILE
-        from polarity_bench.training.loops.descent import descend
-        from polarity_bench.training.recipes.scl.objective import n_without_positives
+        from polarity_bench.training.loops.descent import DescentPlan, descend
+        from polarity_bench.training.recipes.scl.objective import (
+            PairObjective,
+            n_without_positives,
+            tokenize_pairs,
+        )
         from polarity_bench.training.recipes.scl.pooling import repool
 
         model, n_steps = bench.base.model, len(examples.rows)
         repool(model, self.pooling)
-        objective, plan = self._objective(bench, examples.pairs), self._plan(n_steps)
+        objective = PairObjective(
+            model,
+            tokenize_pairs(model, examples.pairs, bench.base.id.prompt or ""),
+            share=self.lambda_,
+            temperature=self.temperature,
+            similarity=self.similarity,
+            augmented=self.cross_entropy == "augmented",
+            seed=self.seed,
+        )
+        plan = DescentPlan(
+            n_steps=n_steps,
+            rate=self.rate,
+            warm_up=self.warm_up,
+            after=self.schedule,
+            weight_decay=self.weight_decay,
+            bfloat16=self.dtype == "bfloat16",
+            seed=self.seed,
+        )
         objective.train()
         with bench.steps(n_steps) as steps:
             losses = descend(
@@ -278,33 +286,6 @@ class Scl(Recipe[PairBatches]):
         from polarity_bench.data.nli import HUB_PREFIX
 
         return ", ".join(n if n.startswith(HUB_PREFIX) else Path(n).name for n in self.names)
-
-    def _plan(self, n_steps: int) -> DescentPlan:
-        from polarity_bench.training.loops.descent import DescentPlan
-
-        return DescentPlan(
-            n_steps=n_steps,
-            rate=self.rate,
-            warm_up=self.warm_up,
-            after=self.schedule,
-            weight_decay=self.weight_decay,
-            bfloat16=self.dtype == "bfloat16",
-            seed=self.seed,
-        )
-
-    def _objective(self, bench: TrainingContext, pairs: NliPairs) -> PairObjective:
-        from polarity_bench.training.recipes.scl.objective import PairObjective, tokenize_pairs
-
-        model = bench.base.model
-        return PairObjective(
-            model,
-            tokenize_pairs(model, pairs, bench.base.id.prompt or ""),
-            share=self.lambda_,
-            temperature=self.temperature,
-            similarity=self.similarity,
-            augmented=self.cross_entropy == "augmented",
-            seed=self.seed,
-        )
 
     def _facts(self, figures: Mapping[str, int], files: Collection[str]) -> dict[str, str]:
         terms = {

@@ -107,7 +107,7 @@ class SetFit(Recipe["LabelledTexts"]):
         check_base(bench.base, self)
         return super().load(bench)
 
-    def n_trained_on(self, n_rows: int, access: DataAccess) -> int:  # noqa: ARG002
+    def n_trained_on(self, n_rows: int, access: DataAccess) -> int:
         """Return the number of texts in all pairs, two for each, assuming two classes."""
         per_class = self.samples_per_class or (8 if self.variant == "setfit" else 625)
         n_texts = n_rows if per_class == "all" else min(2 * per_class, n_rows)
@@ -115,10 +115,7 @@ class SetFit(Recipe["LabelledTexts"]):
         return 2 * (self.pairs or usual)
 
     def read(
-        self,
-        data: TrainingData,
-        access: DataAccess,  # noqa: ARG002
-        task_dir: Path | None,  # noqa: ARG002
+        self, data: TrainingData, access: DataAccess, task_dir: Path | None
     ) -> Inputs[LabelledTexts]:
         """Draw the texts, in random order."""
         import numpy as np

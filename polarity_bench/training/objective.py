@@ -16,7 +16,6 @@ class CrossEntropy(MetricLoss):
 
     name: ClassVar[str] = "cce"
     title: ClassVar[str] = "CCE"
-    reads: ClassVar[Literal["tokens", "first"]] = "first"
 
 
 OBJECTIVES: dict[str, type[MetricLoss]] = {"cce": CrossEntropy, **METRIC_LOSSES}

@@ -21,9 +21,9 @@ from polarity_bench.encoders.base import Encoder
 from polarity_bench.errors import InputError
 from polarity_bench.training.data import TrainingPool
 from polarity_bench.training.examples import EXAMPLE_KINDS, ExampleKind
+from polarity_bench.training.examples.neighbour_cache import pool_neighbours
 from polarity_bench.training.examples.source import (
     ExampleSource,
-    example_source,
     generate_examples,
     read_examples,
     write_examples,
@@ -58,7 +58,8 @@ def compass_pool(*labelled: tuple[str, int], classes: Sequence[str] = "ab") -> T
 def source_of(
     pool: TrainingPool, encoder: Encoder, kind: ExampleKind, spec: ExampleSpec
 ) -> ExampleSource:
-    return example_source(pool, encoder, kind, spec, Embedder())
+    neighbours = pool_neighbours(pool, encoder, spec, Embedder())
+    return ExampleSource(pool, neighbours, kind, spec, encoder.id)
 
 
 # Generation

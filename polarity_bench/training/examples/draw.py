@@ -27,12 +27,8 @@ class Draw:
         labels: Label of each example, (m,); None for triplets.
     """
 
-    kind: ExampleKind
     positions: IntArray
     labels: IntArray | None
-
-    def __len__(self) -> int:
-        return len(self.positions)
 
 
 def count_candidates(neighbours: Neighbours, kind: ExampleKind) -> int:
@@ -51,16 +47,6 @@ def check_count(count: int, n_candidates: int, kind: ExampleKind) -> None:
             f"{count:,} {kind} are asked for, the neighbours admit {n_candidates:,}; ask for "
             "another number (`examples`, `dropout`), more `neighbours` or a lower `threshold`"
         )
-
-
-def dropout_for(count: int, n_candidates: int) -> float:
-    """Return the dropout that leaves this number of candidates.
-
-    Example:
-        >>> dropout_for(count=17, n_candidates=100)
-        0.83
-    """
-    return 1 - count / n_candidates
 
 
 def draw(
@@ -95,16 +81,16 @@ def draw(
         n_opposite = opposite.lengths[anchor]
         positive = _at(same, anchor, within // n_opposite)
         negative = _at(opposite, anchor, within % n_opposite)
-        return Draw(kind, np.stack([anchor, positive, negative], axis=1), None)
+        return Draw(np.stack([anchor, positive, negative], axis=1), None)
     if kind == "pairs":
         positive = _at(same, anchor, within)
-        return Draw(kind, np.stack([anchor, positive], axis=1), labels[anchor])
+        return Draw(np.stack([anchor, positive], axis=1), labels[anchor])
     n_same = same.lengths[anchor]
     alike = within < n_same
     other = np.empty(count, dtype=np.int64)
     other[alike] = _at(same, anchor[alike], within[alike])
     other[~alike] = _at(opposite, anchor[~alike], (within - n_same)[~alike])
-    return Draw(kind, np.stack([anchor, other], axis=1), alike.astype(np.int64))
+    return Draw(np.stack([anchor, other], axis=1), alike.astype(np.int64))
 
 
 def _per_anchor(neighbours: Neighbours, kind: ExampleKind) -> IntArray:

@@ -10,7 +10,6 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ from safetensors import SafetensorError
 from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.base.evaluation import BaseEvaluator
 from transformers import PrinterCallback, TrainerCallback, TrainerState
+from transformers.integrations import TensorBoardCallback
 from transformers.trainer import TRAINER_STATE_NAME
 
 from polarity_bench.encoders.load import quiet
@@ -187,16 +187,18 @@ class PolarityTrainer(SentenceTransformerTrainer):
             gather=recipe.gathers,
         )
         self.companion = _Companion(recipe, bench.folder, judge.chosen_by)
-        with _tensorboard_in(bench.folder.path / "tensorboard"):
-            super().__init__(
-                model=bench.base.model,
-                args=training_arguments(recipe, bench, resumed=resumed),
-                train_dataset=dataset,
-                loss=loss,
-                evaluator=_Evaluator(judge),
-                callbacks=[self.companion],
-            )
+        super().__init__(
+            model=bench.base.model,
+            args=training_arguments(recipe, bench, resumed=resumed),
+            train_dataset=dataset,
+            loss=loss,
+            evaluator=_Evaluator(judge),
+            callbacks=[self.companion],
+        )
         self.remove_callback(PrinterCallback)  # it prints to stdout
+        for callback in self.callback_handler.callbacks:
+            if isinstance(callback, TensorBoardCallback) and callback.logging_dir is None:
+                callback.logging_dir = str(bench.folder.path / "tensorboard")
 
     def load_weights(self, checkpoint: Path) -> None:
         """Load the weights of a checkpoint into the model."""
@@ -303,20 +305,6 @@ class _Evaluator(BaseEvaluator):
 
     def __call__(self, model: Any, *_: Any, **__: Any) -> dict[str, float]:
         return self._judge(model)
-
-
-@contextmanager
-def _tensorboard_in(folder: Path) -> Iterator[None]:
-    """Make TensorBoard's callback, if requested, write to a folder, unless the user chose one."""
-    name = "TENSORBOARD_LOGGING_DIR"
-    if name in os.environ:
-        yield
-        return
-    os.environ[name] = str(folder)
-    try:
-        yield
-    finally:
-        del os.environ[name]
 
 
 def check_tracker(name: str) -> None:

@@ -30,7 +30,7 @@ class MetricLoss(Parameters):
     family: ClassVar[str] = "loss"
     title: ClassVar[str]
     """Name of the loss in the literature."""
-    reads: ClassVar[Literal["tokens", "first"]]
+    reads: ClassVar[Literal["tokens", "first"]] = "first"
     """What the loss reads: the state of every token, for proxies, or only of each first token."""
 
     def build(self, n_classes: int, size: int) -> nn.Module:
@@ -76,7 +76,6 @@ class TripletMargin(MetricLoss):
 
     name: ClassVar[str] = "triplet"
     title: ClassVar[str] = "Triplet"
-    reads: ClassVar[Literal["tokens", "first"]] = "first"
 
     def _module(self, n_classes: int, size: int) -> nn.Module:  # noqa: ARG002
         from pytorch_metric_learning.distances import LpDistance
@@ -98,7 +97,6 @@ class NPairs(MetricLoss):
 
     name: ClassVar[str] = "npairs"
     title: ClassVar[str] = "NPairs"
-    reads: ClassVar[Literal["tokens", "first"]] = "first"
 
     def _module(self, n_classes: int, size: int) -> nn.Module:  # noqa: ARG002
         from polarity_bench.training.losses.metric_formulas import n_pairs
@@ -125,7 +123,6 @@ class SupCon(MetricLoss):
 
     name: ClassVar[str] = "supcon"
     title: ClassVar[str] = "SupCon"
-    reads: ClassVar[Literal["tokens", "first"]] = "first"
 
     def _module(self, n_classes: int, size: int) -> nn.Module:  # noqa: ARG002
         from pytorch_metric_learning.losses import SupConLoss

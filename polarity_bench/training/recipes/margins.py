@@ -207,7 +207,8 @@ class Margins(Recipe[Draws], ExampleSpec):
 
     def prepare(self, bench: TrainingContext, examples: Draws) -> Draws:
         """Draw the examples of all epochs, one epoch after the other."""
-        from polarity_bench.training.examples.source import example_source, shuffled
+        from polarity_bench.training.examples.neighbour_cache import pool_neighbours
+        from polarity_bench.training.examples.source import ExampleSource, shuffled
         from polarity_bench.training.loops.trainer import learning_rate_factor, steps_in_epoch
 
         if examples.guide is None:
@@ -217,7 +218,9 @@ class Margins(Recipe[Draws], ExampleSpec):
             draws = [shuffled(given, count, self.seed, epoch) for epoch in range(self.epochs)]
         else:
             kind, pool = self.loss.examples, bench.data.pool
-            source = example_source(pool, examples.guide, kind, self, bench.embedder, bench.bar)
+            guide = examples.guide
+            neighbours = pool_neighbours(pool, guide, self, bench.embedder, bench.bar)
+            source = ExampleSource(pool, neighbours, kind, self, guide.id)
             draws = [source.columns(self.seed, epoch) for epoch in range(self.epochs)]
         n_examples = len(next(iter(draws[0].values())))
         self._check_batch(n_examples)

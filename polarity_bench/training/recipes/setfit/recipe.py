@@ -109,8 +109,8 @@ class SetFit(Recipe["LabelledTexts"]):
 
     def n_trained_on(self, n_rows: int, access: DataAccess) -> int:
         """Return the number of texts in all pairs, two for each, assuming two classes."""
-        per_class = self.samples_per_class or (8 if self.variant == "setfit" else 625)
-        n_texts = n_rows if per_class == "all" else min(2 * per_class, n_rows)
+        per_class = self.samples_per_class
+        n_texts = min(2 * per_class, n_rows) if isinstance(per_class, int) else n_rows
         usual = n_texts * (n_texts if self.variant == "setfit" else 40)
         return 2 * (self.pairs or usual)
 
@@ -188,15 +188,14 @@ class SetFit(Recipe["LabelledTexts"]):
         return FitResult(n_steps + n_more, facts, figures, {HEAD_FILE: head})
 
     def _in_words(self, n_texts: int, n_pairs: int) -> str:
-        said = (
+        then = "a logistic regression"
+        if self.variant == "papers":
+            then = f"{EPOCHS} epochs with the head, rates {BODY_RATE:g} and {HEAD_RATE:g}"
+        return (
             f"variant {self.variant}, {n_texts:,} texts, {n_pairs:,} sentence pairs, one epoch "
             f"of cosine similarity loss, batches of {self.batch_size}, rate {PAIR_RATE:g}; then "
+            f"{then}; weight decay {WEIGHT_DECAY:g}, seed {self.seed}"
         )
-        if self.variant == "papers":
-            said += f"{EPOCHS} epochs with the head, rates {BODY_RATE:g} and {HEAD_RATE:g}"
-        else:
-            said += "a logistic regression"
-        return f"{said}; weight decay {WEIGHT_DECAY:g}, seed {self.seed}"
 
 
 def check_base(base: SentenceTransformerEncoder, recipe: SetFit) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from types import UnionType
 from typing import (
@@ -201,15 +201,19 @@ class Parameters:
 P = TypeVar("P", bound=Parameters)
 
 
-@cache
+_DECLARED: dict[type, Sequence[ParameterInfo]] = {}
+
+
 def declared(cls: type[Parameters]) -> Sequence[ParameterInfo]:
     """Return the declarations of a dataclass's parameters, in order. The result is cached."""
-    hints = get_type_hints(cls)
-    return tuple(
-        ParameterInfo(**said, name=each.name, default=each.default, hint=hints[each.name])
-        for each in fields(cls)
-        if (said := each.metadata.get("declared"))
-    )
+    if cls not in _DECLARED:
+        hints = get_type_hints(cls)
+        _DECLARED[cls] = tuple(
+            ParameterInfo(**said, name=each.name, default=each.default, hint=hints[each.name])
+            for each in fields(cls)
+            if (said := each.metadata.get("declared"))
+        )
+    return _DECLARED[cls]
 
 
 def flattened(cls: type[Parameters]) -> dict[str, list[ParameterInfo]]:

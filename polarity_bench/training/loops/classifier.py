@@ -82,10 +82,10 @@ def fit_classifier(
     if empty := [name for code, name in enumerate(classes) if not (labels == code).any()]:
         raise InputError(f"the class {empty[0]!r} has no row to train on")
     torch.manual_seed(seed)
-    modules = build(model, len(classes), objective)
+    modules = ClassifierModules(model, classes, objective)
     if begin is not None:
         weights = {"weight": torch.tensor(begin.weight), "bias": torch.tensor(begin.bias)}
-        modules["dense"].load_state_dict(weights)
+        modules.dense.load_state_dict(weights)
     targets = torch.from_numpy(labels).to(model.device)
     plan, size = _plan(objective, len(rows), seed), objective.batch_size
     n_batches = plan.n_steps // objective.epochs
@@ -96,9 +96,8 @@ def fit_classifier(
         chosen = order[batch * size : (batch + 1) * size]
         chunk = CHUNK_TEXTS if model.device.type == "cpu" else len(chosen)
         made = encode(model, fewer, chosen, chunk_texts=chunk)
-        wanted = targets[chosen]
-        mixed = loss(objective, modules, made.sentences, made.tokens, made.owners, wanted)
-        return mixed if also is None else mixed + also(made, chosen)
+        loss = modules.loss(made, targets[chosen])
+        return loss if also is None else loss + also(made, chosen)
 
     model.train()
     weighed = _pooling_place(model) > 1  # tokens are weighted by their ids, which trimming changes
@@ -107,60 +106,53 @@ def fit_classifier(
         losses = descend(modules, loss_of_step, plan, steps)
     model.eval()
     last = losses[-n_batches:]
-    n_empty = int(getattr(modules["metric"], "n_empty", 0)) if "metric" in modules else 0
-    head = head_of(modules, classes, objective)
-    return FittedHead(head, losses, sum(last) / len(last), n_empty)
+    n_empty = int(getattr(modules.metric, "n_empty", 0))
+    return FittedHead(modules.head(), losses, sum(last) / len(last), n_empty)
 
 
-def build(model: SentenceTransformer, n_classes: int, objective: Objective) -> nn.ModuleDict:
-    """Return the encoder together with the modules that are trained with it."""
-    size = int(model.get_embedding_dimension() or 0)
-    found: dict[str, nn.Module] = {"encoder": model, "dense": nn.Linear(size, n_classes)}
-    if objective.metric is not None:
-        found["metric"] = objective.metric.build(n_classes, size)
-    return nn.ModuleDict(found).to(model.device)
-
-
-def loss(
-    objective: Objective,
-    modules: nn.ModuleDict,
-    sentences: Tensor,
-    tokens: Tensor,
-    owners: Tensor,
-    labels: Tensor,
-) -> Tensor:
-    """Return the loss of a batch, a scalar.
+class ClassifierModules(nn.Module):
+    """An encoder together with the modules that are trained with it: a linear layer and a loss.
 
     Args:
-        objective: The weights of the parts.
-        modules: The result of `build`.
-        sentences: The pooled texts, (n, d).
-        tokens: The states of all their tokens, (m, d).
-        owners: The text that each token belongs to, (m,).
-        labels: Class of each text, (n,).
+        model: The encoder.
+        classes: Names of the classes.
+        objective: The losses and their weights.
     """
-    entropy = cross_entropy(modules["dense"](sentences).float(), labels)
-    if objective.metric is None:
-        return entropy
-    if objective.metric.reads == "tokens":
-        beside = modules["metric"](tokens.float(), labels[owners])
-    else:
-        beside = modules["metric"](sentences.float(), labels)
-    mixed: Tensor = objective.share * entropy + (1 - objective.share) * beside
-    return mixed
 
+    def __init__(
+        self, model: SentenceTransformer, classes: Sequence[str], objective: Objective
+    ) -> None:
+        super().__init__()
+        self.classes, self.objective = tuple(classes), objective
+        size, metric = int(model.get_embedding_dimension() or 0), objective.metric
+        self.encoder = model
+        self.dense = nn.Linear(size, len(classes))
+        self.metric = None if metric is None else metric.build(len(classes), size)
+        self.to(model.device)
 
-def head_of(modules: nn.ModuleDict, classes: Sequence[str], objective: Objective) -> Head:
-    """Return the trained head."""
-    dense: Any = modules["dense"]
-    proxies = getattr(modules["metric"], "proxies", None) if "metric" in modules else None
-    return Head(
-        tuple(classes),
-        dense.weight.detach().cpu().numpy(),
-        dense.bias.detach().cpu().numpy(),
-        None if proxies is None else proxies.detach().cpu().numpy(),
-        objective.share,
-    )
+    def loss(self, made: EncodedTexts, labels: Tensor) -> Tensor:
+        """Return the loss of encoded texts with these labels, (n,), a scalar."""
+        entropy = cross_entropy(self.dense(made.sentences).float(), labels)
+        if self.metric is None:
+            return entropy
+        if self.objective.loss.reads == "tokens":
+            beside = self.metric(made.tokens.float(), labels[made.owners])
+        else:
+            beside = self.metric(made.sentences.float(), labels)
+        share = self.objective.share
+        mixed: Tensor = share * entropy + (1 - share) * beside
+        return mixed
+
+    def head(self) -> Head:
+        """Return the trained head."""
+        proxies: Tensor | None = getattr(self.metric, "proxies", None)
+        return Head(
+            self.classes,
+            self.dense.weight.detach().cpu().numpy(),
+            self.dense.bias.detach().cpu().numpy(),
+            None if proxies is None else proxies.detach().cpu().numpy(),
+            self.objective.share,
+        )
 
 
 def _plan(objective: Objective, n_rows: int, seed: int) -> DescentPlan:

@@ -18,8 +18,9 @@ from datasets import Dataset
 from safetensors import SafetensorError
 from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.base.evaluation import BaseEvaluator
+from torch.utils.data import BatchSampler, Sampler
 from transformers import PrinterCallback, TrainerCallback, TrainerState
-from transformers.integrations import TensorBoardCallback
+from transformers.integrations.integration_utils import TensorBoardCallback
 from transformers.trainer import TRAINER_STATE_NAME
 
 from polarity_bench.encoders.load import quiet
@@ -136,31 +137,26 @@ def _released(step: int, steps_per_epoch: int) -> float:
     return max(0.0, left / max(1, steps_per_epoch - RELEASED_WARM_UP_STEPS))
 
 
-class EpochBatches:
-    """Batches of the current epoch's draw, in its order.
+class EpochRows(Sampler[int]):
+    """Rows of the current epoch's draw, in its order.
 
     The data set holds the draws of all epochs one after the other, each already in random order.
     """
 
-    def __init__(self, per_epoch: int, batch_size: int) -> None:
+    def __init__(self, per_epoch: int) -> None:
         self.per_epoch = per_epoch
-        self.batch_size = batch_size
         self.epoch = 0
-        self.sampler = self  # accelerate expects a sampler, whose epoch it sets
-        self.drop_last = False
 
     def set_epoch(self, epoch: int) -> None:
-        """Set the epoch, counted from 0."""
+        """Set the epoch, counted from 0; accelerate calls this."""
         self.epoch = epoch
 
     def __len__(self) -> int:
-        return math.ceil(self.per_epoch / self.batch_size)
+        return self.per_epoch
 
-    def __iter__(self) -> Iterator[list[int]]:
+    def __iter__(self) -> Iterator[int]:
         first = self.epoch * self.per_epoch
-        for start in range(0, self.per_epoch, self.batch_size):
-            stop = min(start + self.batch_size, self.per_epoch)
-            yield list(range(first + start, first + stop))
+        return iter(range(first, first + self.per_epoch))
 
 
 class PolarityTrainer(SentenceTransformerTrainer):
@@ -206,7 +202,7 @@ class PolarityTrainer(SentenceTransformerTrainer):
 
     def get_batch_sampler(self, *_: Any, **__: Any) -> Any:
         """Return the batches of each epoch's draw."""
-        return EpochBatches(self._per_epoch, self._recipe.batch_size)
+        return BatchSampler(EpochRows(self._per_epoch), self._recipe.batch_size, drop_last=False)
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:  # noqa: ARG002
         """Create the recipe's learning-rate schedule, which knows its number of steps."""

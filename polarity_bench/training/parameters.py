@@ -8,6 +8,7 @@ write a job as TOML. This module imports nothing heavy.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -105,10 +106,8 @@ class ParameterInfo:
         """Return a text as a number if the parameter can be that number, and else the text."""
         for kind in (int, float):
             if kind in self.kinds:
-                try:
+                with suppress(ValueError):
                     return kind(text)
-                except ValueError:
-                    continue
         return text
 
 

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from polarity_bench.training.recipes.base import TrainingContext
     from polarity_bench.training.recipes.margins import Margins
 
-AS_RELEASED = "as-released"
 RELEASED_WARM_UP_STEPS = 10_000
 
 
@@ -272,7 +271,7 @@ class _Companion(TrainerCallback):
 
     def on_epoch_begin(self, *_: Any, **kwargs: Any) -> None:
         self._begun = time.perf_counter()
-        if self._recipe.warm_up == AS_RELEASED:
+        if self._recipe.warm_up == "as-released":
             # The released code calls `fit` again for each epoch, which resets AdamW's moments.
             kwargs["optimizer"].state.clear()
 

@@ -8,7 +8,6 @@ Shapes: n pairs, b pairs of a batch, d dimensions.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -147,8 +146,3 @@ class PairObjective(nn.Module):
 
 def _on(array: np.ndarray, device: torch.device) -> Tensor:
     return torch.from_numpy(array).to(device)
-
-
-def n_without_positives(batches: Sequence[Batch]) -> int:
-    """Count the batches without an anchor, whose contrastive term is 0."""
-    return sum(not len(batch.anchors) for batch in batches)

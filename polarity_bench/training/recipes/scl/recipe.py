@@ -42,14 +42,12 @@ class PairBatches:
 
     Attributes:
         n_tested: Number of the task's queries that are among the pairs.
-        rows: The pairs of each batch.
-        batches: Anchors, positives and negatives of each batch.
+        batches: Positions of the pairs of each batch; its anchors, positives and negatives.
     """
 
     pairs: NliPairs
     n_tested: int = 0
-    rows: Sequence[slice] = ()
-    batches: Sequence[Batch] = ()
+    batches: Sequence[tuple[slice, Batch]] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,7 +217,7 @@ class Scl(Recipe[PairBatches]):
             )
             for number, part in enumerate(rows)
         ]
-        return replace(examples, rows=rows, batches=batches)
+        return replace(examples, batches=list(zip(rows, batches, strict=True)))
 
     def fit(self, bench: TrainingContext, examples: PairBatches, epochs: EpochLog) -> FitResult:
         """Train one epoch, from the last checkpoint if there is one."""
@@ -227,12 +225,11 @@ class Scl(Recipe[PairBatches]):
         from polarity_bench.training.loops.descent import DescentPlan, descend
         from polarity_bench.training.recipes.scl.objective import (
             PairObjective,
-            n_without_positives,
             tokenize_pairs,
         )
         from polarity_bench.training.recipes.scl.pooling import repool
 
-        model, n_steps = bench.base.model, len(examples.rows)
+        model, n_steps = bench.base.model, len(examples.batches)
         repool(model, self.pooling)
         objective = PairObjective(
             model,
@@ -256,17 +253,18 @@ class Scl(Recipe[PairBatches]):
         with bench.steps(n_steps) as steps:
             losses = descend(
                 objective,
-                lambda step: objective(examples.rows[step], examples.batches[step]),
+                lambda step: objective(*examples.batches[step]),
                 plan,
                 steps,
             )
             speed = steps.speed(objective.n_encoded)
         epochs.add(1, n_steps, sum(losses) / n_steps, self.rate * plan.factor(n_steps - 1))
+        n_empty = sum(not len(batch.anchors) for _, batch in examples.batches)
         figures = {
             "pairs": len(examples.pairs),
             "pairs_without_label": examples.pairs.n_skipped,
             "batches": n_steps,
-            "batches_without_positives": n_without_positives(examples.batches),
+            "batches_without_positives": n_empty,
             "queries_among_pairs": examples.n_tested,
         }
         classifier = objective.classifier

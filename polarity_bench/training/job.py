@@ -47,11 +47,11 @@ class Job(Parameters):
         MISSING, "the base: what `load_encoder` takes, but no baseline", role="place"
     )
     task: str = parameter(MISSING, "a polarity task")
-    output: Path = parameter(MISSING, "folder of the run, a sentence-transformers one in the end")
+    output: Path = parameter(MISSING, "folder of the run and of the trained encoder")
     options: EncoderOptions = field(default_factory=EncoderOptions)
     data_dir: Path | None = parameter(None, "folder with data sets; or POLARITY_BENCH_DATA there")
-    task_dir: Path | None = parameter(None, "folder with task files of your own")
-    store: bool = parameter(False, "whether to keep embeddings of what does not change")
+    task_dir: Path | None = parameter(None, "folder with your own task files")
+    store: bool = parameter(False, "whether to store embeddings by encoders that do not change")
 
     family: ClassVar[str] = "job"
     name: ClassVar[str] = "train"

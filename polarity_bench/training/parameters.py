@@ -193,7 +193,7 @@ class Parameters:
                 given[key] = chosen(variants, value.get("name", usual)).from_dict(value)
         for key, each in known.items():
             if each.default is MISSING and key not in given:
-                raise InputError(f"the {cls.family} {cls.name!r} does not say its {key!r}")
+                raise InputError(f"the {cls.family} {cls.name!r} needs the parameter {key!r}")
         return cls(**given)
 
 

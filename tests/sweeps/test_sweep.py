@@ -644,7 +644,9 @@ def test_more_examples_than_there_are_are_refused_with_their_line(
     done = bench("sweep", grid, "-o", "out", *words)
     assert done.code == 2
     line = next(n for n, said in enumerate(grid.read_text().splitlines(), 1) if "examples" in said)
-    said = f"{grid}, line {line}: 385 triplets are asked for, the neighbours admit {24 * 4 * 4}; "
+    said = (
+        f"{grid}, line {line}: 385 triplets were requested, but the neighbours give {24 * 4 * 4}; "
+    )
     assert said in done.err, done.err
     assert not list(Path("out").glob("runs/*"))
     assert not list(Path("out").glob("state/*.json"))

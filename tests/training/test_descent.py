@@ -85,7 +85,7 @@ def test_a_loss_that_is_no_number_names_its_step() -> None:
 def test_a_broken_checkpoint_is_named(tmp_path: Path) -> None:
     file = tmp_path / "step-00000003.pt"
     file.write_bytes(b"no tensors")
-    with pytest.raises(InputError, match=f"{file}: no whole checkpoint"):
+    with pytest.raises(InputError, match=f"{file}: not a complete checkpoint"):
         trained(tmp_path)
 
 

@@ -145,7 +145,7 @@ def test_more_than_there_are_is_refused(kind: ExampleKind) -> None:
     n_candidates = len(HAND_EXAMPLES[kind])
     with pytest.raises(
         InputError,
-        match=rf"1,234 {kind} are asked for, the neighbours admit {n_candidates}; ask for "
+        match=rf"1,234 {kind} were requested, but the neighbours give {n_candidates}; change "
         r"another number \(`examples`, `dropout`\), more `neighbours` or a lower `threshold`",
     ):
         draw(HAND, HAND_LABELS, kind, 1234, seed=0, epoch=0)
@@ -156,7 +156,7 @@ def test_more_than_there_are_is_refused(kind: ExampleKind) -> None:
 def test_of_no_texts_nothing_can_be_drawn() -> None:
     nobody = Neighbours(ragged(), ragged())
     assert count_candidates(nobody, "triplets") == 0
-    with pytest.raises(InputError, match="1 pairs are asked for, the neighbours admit 0"):
+    with pytest.raises(InputError, match="1 pairs were requested, but the neighbours give 0"):
         draw(nobody, np.array([], dtype=np.int64), "pairs", 1, seed=0, epoch=0)
 
 

@@ -320,7 +320,7 @@ def test_layers_are_kept_from_below(tiny_model: Path, tmp_path: Path) -> None:
 
 def test_encoders_that_cannot_be_shaped_are_refused(tiny_model: Path) -> None:
     static = SentenceTransformer(modules=[StaticEmbedding(word_tokenizer(), embedding_dim=8)])
-    with pytest.raises(InputError, match="it is no transformer with pooling over its tokens"):
+    with pytest.raises(InputError, match="`model` is not a transformer with pooling over"):
         shape_encoder(static, Objective())
     with pytest.raises(InputError, match="`layers` 3: the encoder has 2"):
         shape_encoder(load(tiny_model), Objective(layers=3))

@@ -70,7 +70,7 @@ def test_examples_that_cannot_be_are_refused(changes: dict[str, Any], said: str)
         ),
         ({"warm_up": -0.1}, "`warm_up` must be at least 0, got -0.1"),
         ({"warm_up": math.inf}, "`warm_up` must be finite, got inf"),
-        ({"warm_up": 1.5}, "`warm_up` 1.5: a share of the steps below 1, whole steps, or"),
+        ({"warm_up": 1.5}, "`warm_up` must be a share of the steps below 1, a whole number"),
     ],
 )
 def test_training_that_cannot_be_is_refused(changes: dict[str, Any], said: str) -> None:
@@ -168,7 +168,7 @@ def test_a_triplet_margin_of_two_or_more_warns_that_the_hinge_never_closes(
     recipe = Margins(loss=Triplet(margin=margin), examples=10**6)
     with (
         pytest.warns(ParameterWarning, match=said),
-        pytest.raises(InputError, match="1,000,000 triplets are asked for"),
+        pytest.raises(InputError, match="1,000,000 triplets were requested"),
     ):
         run(tiny_model, task_dir, tmp_path / "x", replace(recipe, threshold=-1.0))
 

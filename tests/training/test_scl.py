@@ -232,7 +232,7 @@ def test_the_tasks_queries_among_the_pairs_are_counted(
     file = Path(str(small.pairs))
     known = file.read_text().replace(TEXTS[0], "what a warm, and honest evening")
     file.write_text(known)
-    with pytest.warns(ParameterWarning, match="1 of the 8 queries of mini stand among the pairs"):
+    with pytest.warns(ParameterWarning, match="1 of the 8 queries of mini are among the pairs"):
         done = run(tiny_model, task_dir, tmp_path / "x", small)
     assert done.figures["queries_among_pairs"] == 1
 
@@ -246,11 +246,11 @@ def test_pairs_of_a_premise_that_stand_apart_are_warned_of(
     apart = tmp_path / "apart.jsonl"
     apart.write_text("".join(labelled[0::3] + labelled[1::3] + labelled[2::3]))
     job = replace(small, pairs=str(apart))
-    with pytest.warns(ParameterWarning, match="12 of the 12 premises come back after others"):
+    with pytest.warns(ParameterWarning, match="12 of the 12 premises have pairs that are not"):
         run(tiny_model, task_dir, tmp_path / "x", job)
     once = tmp_path / "once.jsonl"
     once.write_text("".join([*labelled[1:], labelled[0]]))
-    with pytest.warns(ParameterWarning, match="1 of the 12 premises come back after others"):
+    with pytest.warns(ParameterWarning, match="1 of the 12 premises have pairs that are not"):
         run(tiny_model, task_dir, tmp_path / "y", replace(small, pairs=str(once)))
 
 

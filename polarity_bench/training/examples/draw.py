@@ -44,8 +44,8 @@ def check_count(count: int, n_candidates: int, kind: ExampleKind) -> None:
     """
     if not 1 <= count <= n_candidates:
         raise InputError(
-            f"{count:,} {kind} are asked for, the neighbours admit {n_candidates:,}; ask for "
-            "another number (`examples`, `dropout`), more `neighbours` or a lower `threshold`"
+            f"{count:,} {kind} were requested, but the neighbours give {n_candidates:,}; change "
+            "`examples` or `dropout`, or use more `neighbours` or a lower `threshold`"
         )
 
 

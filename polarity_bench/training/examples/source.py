@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _LABELS: dict[ExampleKind, str] = {
     "pairs": "the number of a class",
-    "labelled-pairs": "1 for texts of one class, or 0",
+    "labelled-pairs": "1 for two texts of the same class, or 0",
 }
 
 
@@ -41,7 +41,10 @@ class ExampleSource:
     """A pool with its neighbours, from which examples can be drawn repeatedly.
 
     Attributes:
-        encoder: The encoder whose neighbours they are.
+        neighbours: Neighbours of the pool's texts.
+        kind: Kind of the examples.
+        spec: How the neighbours were mined, and how many examples a draw has.
+        encoder: The encoder that found the neighbours.
 
     Raises:
         InputError: If no text of a class has a neighbour.
@@ -66,8 +69,8 @@ class ExampleSource:
             left = ", ".join(f"{n:.0f} of {c!r}" for n, c in zip(n_with, classes, strict=True))
             raise InputError(
                 f"no text of the label {classes[n_with.argmin()]!r} has a neighbour of {side} "
-                f"label{least}; with one remain {left}. A lower `threshold` or more `neighbours` "
-                "would find some"
+                f"label{least}; texts that have one: {left}; use a lower `threshold` or more "
+                "`neighbours`"
             )
 
     @property
@@ -218,13 +221,14 @@ def read_examples(path: Path, kind: ExampleKind) -> dict[str, list[Any]]:
     wanted = (*COLUMNS[kind], *(() if kind == "triplets" else ("label",)))
     if set(columns) != set(wanted):
         raise InputError(
-            f"{file}: the loss eats {kind}, columns {', '.join(wanted)}; found {', '.join(columns)}"
+            f"{file}: the loss takes {kind} in the columns {', '.join(wanted)}, "
+            f"got {', '.join(columns)}"
         )
     for name in wanted:
         for row, value in enumerate(columns[name]):
             if not (_is_label(value, kind) if name == "label" else _is_text(value)):
                 what = "a text" if name != "label" else _LABELS[kind]
-                raise InputError(f"{file}, row {row}: {name} is {value!r}; {what} is wanted")
+                raise InputError(f"{file}, row {row}: {name} must be {what}, got {value!r}")
     return {name: columns[name] for name in wanted}
 
 
@@ -257,6 +261,6 @@ def shuffled(
     """
     size = len(next(iter(columns.values())))
     if count > size:
-        raise InputError(f"`examples` {count:,}: only {size:,} were given")
+        raise InputError(f"`examples` {count:,}: only {size:,} were given; ask for fewer")
     order = np.random.default_rng([seed, epoch]).permutation(size)[:count]
     return {name: [values[i] for i in order] for name, values in columns.items()}

@@ -24,12 +24,12 @@ class ExampleSpec(Parameters):
     family: ClassVar[str] = "examples"
     name: ClassVar[str] = "neighbours"
 
-    mining: Mining = parameter("as-written", "neighbours as the paper writes or as its code does")
+    mining: Mining = parameter("as-written", "mined as the paper describes or as its code does")
     neighbours: int = parameter(16, "neighbours of each text, k in the papers", least=1)
     threshold: float = parameter(
-        0.5, "least cosine of a neighbour, where mined as-written", least=-1, most=1
+        0.5, "minimum cosine of a neighbour, if mined as-written", least=-1, most=1
     )
-    examples: int | None = parameter(None, "how many [default: 50000, or all there are]", least=1)
+    examples: int | None = parameter(None, "how many [default: 50000, or all candidates]", least=1)
     dropout: float | None = parameter(
         None, "share of candidates left out, instead of a number", least=0, below=1
     )

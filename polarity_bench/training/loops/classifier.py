@@ -62,7 +62,7 @@ def fit_classifier(
     begin: Probe | None = None,
     also: Callable[[EncodedTexts, IntArray], Tensor] | None = None,
 ) -> FittedHead:
-    """Train an encoder with a head. The encoder is changed. The seed draws each epoch's order.
+    """Train an encoder with a head. The encoder is changed; the seed sets each epoch's order.
 
     Args:
         model: The encoder, prepared by `shape_encoder`.
@@ -214,7 +214,7 @@ def check_encoder(model: SentenceTransformer, objective: Objective) -> None:
     first: Any = model[0]
     if not (hasattr(first, "auto_model") and _pooling_place(model)):
         raise InputError(
-            "`model`: it is no transformer with pooling over its tokens; a classifier needs one"
+            "`model` is not a transformer with pooling over its tokens, which a classifier needs"
         )
     if objective.layers is None:
         return
@@ -222,7 +222,7 @@ def check_encoder(model: SentenceTransformer, objective: Objective) -> None:
     if not isinstance(stack, nn.ModuleList):
         raise InputError(
             f"`layers` {objective.layers}: {type(first.auto_model).__name__} has no list of "
-            "layers (`encoder.layer`) to be cut"
+            "layers (`encoder.layer`) to cut"
         )
     if objective.layers > len(stack):
         raise InputError(f"`layers` {objective.layers}: the encoder has {len(stack)}")
@@ -236,8 +236,8 @@ def check_whole(model: SentenceTransformer) -> None:
     """
     if model.truncate_dim is not None:
         raise InputError(
-            f"`model`: its vectors are cut to {model.truncate_dim} dimensions (truncate_dim), and "
-            "training reads whole ones; save it without"
+            f"`model`: its vectors are cut to {model.truncate_dim} dimensions (truncate_dim), but "
+            "training needs whole vectors; save it without truncate_dim"
         )
 
 

@@ -100,7 +100,7 @@ class Checkpoints:
         try:
             state: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
         except (OSError, EOFError, RuntimeError, UnpicklingError) as error:
-            raise InputError(f"{file}: no whole checkpoint: {error}; delete it") from error
+            raise InputError(f"{file}: not a complete checkpoint: {error}; delete it") from error
         return state
 
 
@@ -141,7 +141,7 @@ def descend(
             trained.
         loss_of_step: Returns the scalar loss of a step, counted from 0.
         plan: Schedule and settings of the optimizer.
-        steps: Where to resume from, and whom to tell.
+        steps: Where to resume from, and how to report progress.
 
     Returns:
         The loss of each step.

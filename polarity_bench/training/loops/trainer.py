@@ -245,7 +245,7 @@ class PolarityTrainer(SentenceTransformerTrainer):
         except (OSError, RuntimeError, SafetensorError) as error:  # RuntimeError: full disk (torch)
             raise InputError(
                 f"{self._folder.checkpoint(step)} could not be written: {error}. "
-                f"{self._last_good()} Make room and run the same again, which goes on from there"
+                f"{self._last_good()} Free some space and run the same command to resume from it"
             ) from error
 
     def _last_good(self) -> str:
@@ -321,8 +321,8 @@ def check_device(device: str) -> None:
     taken = int(os.environ.get("LOCAL_RANK", "0"))
     if device != "cpu" and (torch.device(device).index or 0) != taken:
         raise InputError(
-            f"`device` {device}: this process trains on the GPU {taken}; show it another as its "
-            "first, by CUDA_VISIBLE_DEVICES"
+            f"`device` {device}: this process trains on GPU {taken}; to use another GPU, make it "
+            "the first one with CUDA_VISIBLE_DEVICES"
         )
 
 

@@ -72,7 +72,7 @@ class TripletMargin(MetricLoss):
         Schroff et al. (2015), FaceNet, https://arxiv.org/abs/1503.03832
     """
 
-    margin: float = parameter(1.0, "least wanted gap of two squared distances", above=0)
+    margin: float = parameter(1.0, "minimum gap between the two squared distances", above=0)
 
     name: ClassVar[str] = "triplet"
     title: ClassVar[str] = "Triplet"
@@ -119,7 +119,7 @@ class SupCon(MetricLoss):
         Gunel et al. (2020), https://arxiv.org/abs/2011.01403
     """
 
-    temperature: float = parameter(0.1, "what cosines are divided by", above=0)
+    temperature: float = parameter(0.1, "divisor of the cosines", above=0)
 
     name: ClassVar[str] = "supcon"
     title: ClassVar[str] = "SupCon"
@@ -141,7 +141,7 @@ class ProxyNCA(MetricLoss):
     See `metric_formulas.proxy_nca`.
     """
 
-    scale: float = parameter(1.0, "what distances to proxies are multiplied by", above=0)
+    scale: float = parameter(1.0, "factor of the distances to proxies", above=0)
 
     name: ClassVar[str] = "proxynca"
     title: ClassVar[str] = "ProxyNCA"
@@ -164,10 +164,10 @@ class SoftTriple(MetricLoss):
         Qian et al. (2019), SoftTriple Loss, https://arxiv.org/abs/1909.05235
     """
 
-    proxies_per_class: int = parameter(10, "proxies that each class has", least=1)
+    proxies_per_class: int = parameter(10, "number of proxies per class", least=1)
     gamma: float = parameter(0.1, "temperature of the softmax over a class's proxies", above=0)
-    scale: float = parameter(20.0, "what similarities to classes are multiplied by", above=0)
-    margin: float = parameter(0.01, "taken off the similarity to the own class", least=0)
+    scale: float = parameter(20.0, "factor of the similarities to classes", above=0)
+    margin: float = parameter(0.01, "subtracted from the similarity to the own class", least=0)
 
     name: ClassVar[str] = "softtriple"
     title: ClassVar[str] = "SoftTriple"
@@ -200,8 +200,8 @@ class ProxyAnchor(MetricLoss):
         Kim et al. (2020), Proxy Anchor Loss, https://arxiv.org/abs/2003.13911
     """
 
-    alpha: float = parameter(32.0, "what cosines of proxies and vectors are multiplied by", above=0)
-    margin: float = parameter(0.1, "how far beyond 0 a cosine is wanted, either way", least=0)
+    alpha: float = parameter(32.0, "factor of the cosines of proxies and vectors", above=0)
+    margin: float = parameter(0.1, "how far a cosine must be above or below 0", least=0)
 
     name: ClassVar[str] = "proxyanchor"
     title: ClassVar[str] = "ProxyAnchor"

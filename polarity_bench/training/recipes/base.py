@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 Examples = TypeVar("Examples", default=Any)
 
-LAST_ROW = {"Checkpoint": "none was chosen: the last row is what lies here"}
+LAST_ROW = {"Checkpoint": "none was chosen: the weights are those of the last row"}
 """What the model card says about the checkpoint of a recipe that publishes the final weights."""
 
 
@@ -165,7 +165,7 @@ class Recipe(Parameters, Generic[Examples]):
     tags: ClassVar[tuple[str, ...]] = ()
     """Tags of the card, by which the encoder can be found."""
     needs: ClassVar[Mapping[str, str]] = {}
-    """The additional packages that it needs, and what for."""
+    """The additional packages that the recipe needs, and what each is for."""
     extra: ClassVar[str] = "train"
     """The extra of polarity-bench that installs them."""
     several: ClassVar[bool] = False
@@ -175,7 +175,7 @@ class Recipe(Parameters, Generic[Examples]):
 
     @classmethod
     def unused(cls, values: Mapping[str, Any]) -> Mapping[str, str]:
-        """Return the parameters without effect beside these values, and what to do about each."""
+        """Return the parameters without effect given these values, and what to do about each."""
         return {}
 
     def check_used(self, given: Iterable[str]) -> None:
@@ -294,8 +294,8 @@ def warn_of_schedule(n_steps: int, share: float, rate: float) -> None:
         )
     elif share < LEAST_SHARE:
         why = (
-            f"the warm-up is too long for {steps}: the rate reaches {share * rate:.2g} at most, "
-            f"{rate:g} was asked for; use less warm-up, or more examples or epochs"
+            f"the warm-up is too long for {steps}: the rate reaches at most {share * rate:.2g} "
+            f"instead of {rate:g}; use less warm-up, or more examples or epochs"
         )
     else:
         return

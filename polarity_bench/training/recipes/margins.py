@@ -40,7 +40,7 @@ class Draws:
 
     Attributes:
         columns: The drawn examples; before, the user's own examples, if given.
-        guide: The encoder whose neighbours make the examples; None if the user gave them.
+        guide: The encoder that finds the neighbours; None if the user gave the examples.
     """
 
     columns: Mapping[str, list[Any]] = field(default_factory=dict)
@@ -61,34 +61,35 @@ class Margins(Recipe[Draws], ExampleSpec):
     several: ClassVar[bool] = True
     scores_first: ClassVar[bool] = False
 
-    loss: Loss = parameter(Triplet(), "what is minimised", variants=LOSSES)
+    loss: Loss = parameter(Triplet(), "the loss to minimise", variants=LOSSES)
     examples_from: Path | None = parameter(
         None, "folder that `examples` wrote, or a parquet file", role="place"
     )
     example_encoder: str | None = parameter(
-        None, "whose neighbours count [default: the model's own]", role="place"
+        None, "encoder that finds the neighbours [default: the model]", role="place"
     )
-    epochs: int = parameter(5, "each draws examples anew", least=1)
-    batch_size: int = parameter(64, "examples in a batch", least=1)
-    rate: float = parameter(3e-5, "greatest learning rate", above=0)
+    epochs: int = parameter(5, "epochs, each with a new draw of examples", least=1)
+    batch_size: int = parameter(64, "examples per batch", least=1)
+    rate: float = parameter(3e-5, "maximum learning rate", above=0)
     warm_up: float | Literal["as-released"] = parameter(
         0.1, "share of all steps, number of steps, or as-released", least=0
     )
     schedule: Schedule = parameter("linear", "learning rate after warm-up")
-    weight_decay: float = parameter(0.01, "of AdamW", least=0)
-    dtype: TrainDtype = parameter("float32", "of the forward pass while training")
+    weight_decay: float = parameter(0.01, "weight decay of AdamW", least=0)
+    dtype: TrainDtype = parameter("float32", "precision of the forward pass in training")
     accumulation: int = parameter(
-        1, "batches to an optimizer step; the loss still sees one batch at a time", least=1
+        1, "batches per optimizer step; the loss still sees one batch at a time", least=1
     )
-    seed: int = seed_parameter("of draws, their order and dropout")
-    patience: int = parameter(3, "epochs without a better joint score; 0: never stop", least=0)
+    seed: int = seed_parameter("seed of the draws, their order and dropout")
+    patience: int = parameter(3, "stop after so many epochs without improvement; 0: never", least=0)
     checkpoint: Literal["best", "last"] = parameter(
-        "best", "published: of the epoch with the best joint score, or, as in the paper, the last"
+        "best",
+        "epoch to publish: the one with the best joint score, or the last, as in the paper",
     )
     held_out: int | None = parameter(
         None,
-        "training rows, in no example, that choose the checkpoint [default: 500, of small data a "
-        "tenth]; 0: the task's own queries choose it",
+        "training rows kept out of the examples to choose the checkpoint [default: 500, or a "
+        "tenth of small data]; 0: the task's own queries choose it",
         least=0,
     )
     report_to: str = parameter("none", "tracker of transformers, e.g. tensorboard", role="aside")
@@ -103,8 +104,8 @@ class Margins(Recipe[Draws], ExampleSpec):
                 )
         elif self.warm_up > 1 and self.warm_up != int(self.warm_up):
             raise InputError(
-                f"`warm_up` {self.warm_up}: a share of the steps below 1, whole steps, or "
-                "'as-released' is wanted"
+                "`warm_up` must be a share of the steps below 1, a whole number of steps, or "
+                f"'as-released', got {self.warm_up}"
             )
         usual = ExampleSpec(examples=self.examples, dropout=self.dropout)
         mined = ("mining", "neighbours", "threshold")
@@ -113,8 +114,8 @@ class Margins(Recipe[Draws], ExampleSpec):
             or any(getattr(self, name) != getattr(usual, name) for name in mined)
         ):
             raise InputError(
-                "`examples_from`: the examples are made already; `example_encoder`, `mining`, "
-                "`neighbours` and `threshold` would do nothing"
+                "`examples_from`: the examples exist already, so `example_encoder`, `mining`, "
+                "`neighbours` and `threshold` have no effect; leave them out"
             )
         if self.examples is not None:
             self._check_batch(self.examples)
@@ -147,7 +148,7 @@ class Margins(Recipe[Draws], ExampleSpec):
         size = self.batch_size
         said = (
             f"accumulation {self.accumulation}: {self.loss.name} compares the examples of a batch "
-            f"with each other, so that {self.accumulation} batches of {size} do not train as one "
+            f"with each other, so {self.accumulation} batches of {size} do not train as one "
             f"of {self.accumulation * size}; raise the batch size instead, or train in several "
             "processes"
         )
@@ -264,7 +265,7 @@ class Margins(Recipe[Draws], ExampleSpec):
     def _check_batch(self, n_examples: int) -> None:
         if n_examples < self.batch_size:
             raise InputError(
-                f"{n_examples} examples are fewer than a batch of {self.batch_size}; ask for more "
+                f"{n_examples} examples are fewer than a batch of {self.batch_size}; use more "
                 "`examples` or a smaller `batch_size`"
             )
 

@@ -45,11 +45,11 @@ class TripleEntropy(Recipe["LabelledTexts"], Objective):
     extra: ClassVar[str] = "classify"
 
     loss: MetricLoss = parameter(
-        SoftTriple(), "what stands beside cross-entropy; cce: nothing", variants=OBJECTIVES
+        SoftTriple(), "loss to combine with cross-entropy; cce adds nothing", variants=OBJECTIVES
     )
     epochs: int = parameter(2, "passes over the rows", least=1)
-    samples: int | Literal["all"] = parameter("all", "texts drawn, classes alike as all", least=2)
-    seed: int = seed_parameter("of the texts, their order, head, proxies and dropout")
+    samples: int | Literal["all"] = parameter("all", "texts drawn, stratified by class", least=2)
+    seed: int = seed_parameter("seed of the texts, their order, head, proxies and dropout")
 
     @property
     def title(self) -> str:

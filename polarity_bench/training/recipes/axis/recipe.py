@@ -77,26 +77,28 @@ class Axis(Recipe["LabelledTexts"]):
     name: ClassVar[str] = "axis"
     sources: ClassVar[str] = "Method: polarity-bench, *Polarity as a coordinate of its own*."
 
-    head: Heads = parameter("linear", "what reads the class: linear, tuned or shared")
+    head: Heads = parameter("linear", "what predicts the class: linear, tuned or shared")
     probe: Probes = parameter(
-        "logistic", "how linear looks: logistic, mean-difference, or fisher: dimensions re-weighted"
+        "logistic", "linear: logistic, mean-difference, or fisher, which weights dimensions instead"
     )
     labels: int | Literal["all"] = parameter(
-        "all", "labelled texts drawn, classes alike as all", least=2
+        "all", "labelled texts drawn, stratified by class", least=2
     )
     labels_from: str | None = parameter(
-        None, "learn from another task's labels, of the same classes [default: the task's own]"
+        None, "train on another task's labels, with the same classes [default: the task's own]"
     )
     stretch: float | None = parameter(
-        None, "lengthen the vector so many times along the probe's direction instead", above=0
+        None,
+        "factor to lengthen the vector along the probe's direction, without an axis",
+        above=0,
     )
-    strength: float = parameter(1.0, "what a query weighs the axis by unless it says", least=0)
-    keep: float = parameter(10.0, "shared: the weight of keeping the base's vectors", least=0)
+    strength: float = parameter(1.0, "default weight of the axis in a query", least=0)
+    keep: float = parameter(10.0, "shared: weight of preserving the base's vectors", least=0)
     epochs: int = parameter(2, "tuned, shared: passes over the texts", least=1)
-    batch_size: int = parameter(64, "tuned, shared: texts in a batch", least=1)
-    rate: float = parameter(5e-5, "tuned, shared: greatest learning rate", above=0)
-    dtype: Literal["float32", "bfloat16"] = parameter("float32", "of the forward pass in training")
-    seed: int = seed_parameter("of the texts drawn, folds, order, head and dropout")
+    batch_size: int = parameter(64, "tuned, shared: texts per batch", least=1)
+    rate: float = parameter(5e-5, "tuned, shared: maximum learning rate", above=0)
+    dtype: Literal["float32", "bfloat16"] = parameter("float32", "precision of the forward pass")
+    seed: int = seed_parameter("seed of the drawn texts, folds, order, head and dropout")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -237,9 +239,10 @@ class Axis(Recipe["LabelledTexts"]):
         probe: Probe | None = None,
         vectors: FloatArray | None = None,
     ) -> Learnt:
-        """Fine-tune a copy of the base as a classifier.
+        """Fine-tune a copy of the base as a classifier, for the head `tuned`.
 
-        With a probe to begin from, and the base's vectors to preserve, fine-tune the base itself.
+        Given an initial probe and the base's vectors, fine-tune the base itself and preserve these
+        vectors, for the head `shared`.
         """
         from sentence_transformers import SentenceTransformer
 
@@ -294,7 +297,7 @@ class Axis(Recipe["LabelledTexts"]):
 
 
 def _check_base(base: SentenceTransformerEncoder) -> None:
-    """Refuse a base whose ranking would change when it becomes a unit vector with an axis."""
+    """Refuse a base whose ranking would change when its vectors get unit length and an axis."""
     from sentence_transformers.base.modules import Normalize
 
     name, cut = base.id.name, base.model.truncate_dim
@@ -306,9 +309,9 @@ def _check_base(base: SentenceTransformerEncoder) -> None:
         )
     if base.id.similarity == "dot" and not isinstance(base.model[-1], Normalize):
         raise InputError(
-            f"`model` {name}: it is compared by the inner product of vectors that are not of unit "
-            "length, as those beside an axis are, so that strength 0 would not rank as it does; "
-            "name a base that is compared by cosine"
+            f"`model` {name}: it is compared by the inner product of vectors of any length, but an "
+            "axis needs unit vectors, so strength 0 would not rank like the base; name a base that "
+            "is compared by cosine"
         )
 
 
@@ -322,8 +325,8 @@ def _of_another(
     classes = data.pool.classes
     if tuple(sorted(found.classes)) != classes:
         raise InputError(
-            f"`labels_from` {name}: its classes are {', '.join(sorted(found.classes))}, those of "
-            f"{data.task.spec.name} {', '.join(classes)}; name a task of the same"
+            f"`labels_from` {name}: its classes are {', '.join(sorted(found.classes))}, but those "
+            f"of {data.task.spec.name} are {', '.join(classes)}; name a task with the same classes"
         )
     if len(texts := _single(found)) < len(found.texts):
         raise InputError(f"`labels_from` {name}: it is a task of pairs; name one of single texts")

@@ -42,7 +42,8 @@ class PairBatches:
 
     Attributes:
         n_tested: Number of the task's queries that are among the pairs.
-        batches: Positions of the pairs of each batch; its anchors, positives and negatives.
+        batches: For each batch, the positions of its pairs, and its anchors, positives and
+            negatives.
     """
 
     pairs: NliPairs
@@ -71,32 +72,32 @@ class Scl(Recipe[PairBatches]):
 
     pairs: str | None = parameter(
         None,
-        "NLI pairs, as SNLI and MultiNLI have them: files, separated by commas, or hub:NAME",
+        "NLI pairs in the format of SNLI and MultiNLI: files, separated by commas, or hub:NAME",
         role="place",
     )
     lambda_: float = parameter(0.3, "share of the contrastive term in the loss", least=0, most=1)
-    temperature: float = parameter(1.0, "what similarities are divided by", above=0)
-    similarity: Literal["dot", "cosine"] = parameter("dot", "of the contrastive term")
-    positives: int | Literal["all"] = parameter("all", "most of an anchor in its batch", least=1)
-    negatives: int | Literal["all"] = parameter("all", "most of an anchor in its batch", least=1)
+    temperature: float = parameter(1.0, "divisor of the similarities", above=0)
+    similarity: Literal["dot", "cosine"] = parameter("dot", "similarity in the contrastive term")
+    positives: int | Literal["all"] = parameter("all", "maximum per anchor in its batch", least=1)
+    negatives: int | Literal["all"] = parameter("all", "maximum per anchor in its batch", least=1)
     reading: Literal["as-written", "as-released"] = parameter(
-        "as-written", "batches, anchors and limits as the paper writes or as its code does"
+        "as-written", "batches, anchors and limits as the paper describes, or as its code does"
     )
     cross_entropy: Literal["pairs", "augmented"] = parameter(
         "pairs", "on the batch's own pairs, or also on each anchor's positives and negatives"
     )
     pooling: Literal["mean-without-first", "mean"] = parameter(
-        "mean-without-first", "of tokens to a vector, whatever the base does"
+        "mean-without-first", "pooling of tokens to a vector, replacing that of the base"
     )
-    batch_size: int = parameter(64, "most pairs in a batch", least=1)
-    rate: float = parameter(2e-5, "greatest learning rate", above=0)
-    warm_up: float = parameter(0.1, "share of all steps", least=0, below=1)
+    batch_size: int = parameter(64, "maximum number of pairs in a batch", least=1)
+    rate: float = parameter(2e-5, "maximum learning rate", above=0)
+    warm_up: float = parameter(0.1, "share of the steps in which the rate rises", least=0, below=1)
     schedule: Literal["linear", "constant"] = parameter("constant", "learning rate after warm-up")
-    weight_decay: float = parameter(0.0, "of AdamW", least=0)
+    weight_decay: float = parameter(0.0, "weight decay of AdamW", least=0)
     dtype: Literal["float32", "bfloat16"] = parameter(
-        "float32", "of the encoder's forward pass while training"
+        "float32", "precision of the encoder's forward pass in training"
     )
-    seed: int = seed_parameter("of what limits draw, the classifier and dropout")
+    seed: int = seed_parameter("seed of the draws within the limits, the classifier and dropout")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -112,8 +113,8 @@ class Scl(Recipe[PairBatches]):
                 value = getattr(self, each.name)
                 if each.name in ("temperature", "similarity", *limits) and value != each.default:
                     raise InputError(
-                        f"`{each.name}` {value}: without a contrastive term, `lambda_` 0, it would "
-                        "do nothing"
+                        f"`{each.name}` {value}: it has no effect without a contrastive term "
+                        "(`lambda_` 0); leave it out"
                     )
 
     @property
@@ -121,7 +122,7 @@ class Scl(Recipe[PairBatches]):
         """A warning that the released code ignores the limit on negatives."""
         if self.reading == "as-written" or self.negatives == "all":
             return ()
-        said = "the released code takes all negatives whatever is asked for, and so does this"
+        said = "the released code ignores the limit and uses all negatives, and so does this"
         return (f"negatives {self.negatives}, as-released: {said}",)
 
     @property
@@ -167,7 +168,7 @@ class Scl(Recipe[PairBatches]):
         if n_tested:
             warnings.warn(
                 f"{n_tested:,} of the {len(bench.data.task.query.texts):,} queries of "
-                f"{bench.job.task} stand among the pairs, up to letter case and punctuation",
+                f"{bench.job.task} are among the pairs, ignoring letter case and punctuation",
                 ParameterWarning,
                 stacklevel=3,
             )
@@ -198,9 +199,9 @@ class Scl(Recipe[PairBatches]):
         n_apart = count_apart(np.array([premise for premise, _ in once]))
         if n_apart > MOST_APART * len(known):
             warnings.warn(
-                f"{n_apart:,} of the {len(known):,} premises come back after others: their pairs "
-                "stand in several batches, where they are contrasted with one another no more; "
-                "sort the files by premise",
+                f"{n_apart:,} of the {len(known):,} premises have pairs that are not consecutive: "
+                "these are split over several batches and not contrasted with each other; sort "
+                "the files by premise",
                 ParameterWarning,
                 stacklevel=3,
             )

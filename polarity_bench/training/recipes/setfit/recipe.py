@@ -79,7 +79,9 @@ class SetFit(Recipe["LabelledTexts"]):
     needs: ClassVar[Mapping[str, str]] = {"setfit": "SetFit", "accelerate": "its trainer"}
     extra: ClassVar[str] = "setfit"
 
-    variant: Variant = parameter("papers", "as the margins paper's authors ran it, or its own")
+    variant: Variant = parameter(
+        "papers", "as the margins paper's authors ran it, or SetFit's default"
+    )
     samples_per_class: int | Literal["all"] | None = parameter(
         None, "texts drawn of each class, or all [default: 625; setfit: 8]", least=2
     )
@@ -99,7 +101,7 @@ class SetFit(Recipe["LabelledTexts"]):
             object.__setattr__(self, "batch_size", _BATCH_SIZES[self.variant])
         if self.pairs is not None and self.pairs % 2:
             raise InputError(
-                f"`pairs` {self.pairs}: an even number is wanted, half the pairs are of one class"
+                f"`pairs` must be even, since half of the pairs are of one class, got {self.pairs}"
             )
 
     def load(self, bench: TrainingContext) -> Inputs[LabelledTexts]:
@@ -139,8 +141,8 @@ class SetFit(Recipe["LabelledTexts"]):
         found = generator.permutation(np.concatenate(drawn))
         if self.variant == "setfit" and len(found) > _MOST_TEXTS:
             raise InputError(
-                f"`variant` setfit takes pairs from all that its {len(found):,} texts make; at "
-                f"most {_MOST_TEXTS:,} texts: lower `samples_per_class`, or take papers"
+                f"`variant` setfit lists all pairs of its texts, so it takes at most "
+                f"{_MOST_TEXTS:,}, got {len(found):,}; lower `samples_per_class`, or use papers"
             )
         texts, labels = [pool.texts[i] for i in found], pool.labels[found]
         names = [pool.classes[label] for label in labels]
@@ -211,13 +213,13 @@ def check_base(base: SentenceTransformerEncoder, recipe: SetFit) -> None:
     best = torch.device(get_device_name()).type
     if torch.device(base.device).type != best:
         raise InputError(
-            f"`device` {base.device}: SetFit's trainer takes {best} wherever there is one; hide it "
-            "(CUDA_VISIBLE_DEVICES='') or train there"
+            f"`device` {base.device}: SetFit's trainer uses {best} whenever it is available; hide "
+            "it (CUDA_VISIBLE_DEVICES='') or train on it"
         )
     if best == "cuda" and (n_gpus := torch.cuda.device_count()) > 1:
         raise InputError(
-            f"SetFit's trainer takes a batch for each of the {n_gpus} GPUs, and so larger steps: "
-            "show it one of them, by CUDA_VISIBLE_DEVICES=0"
+            f"SetFit's trainer takes a batch for each of the {n_gpus} GPUs, so its steps are "
+            "larger; show it only one of them with CUDA_VISIBLE_DEVICES=0"
         )
 
 

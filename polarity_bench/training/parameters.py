@@ -111,9 +111,9 @@ class ParameterInfo:
         return text
 
 
-def parameter(default: Any, help: str, **said: Any) -> Any:  # noqa: A002  as in every command line
+def parameter(default: Any, help: str, **attributes: Any) -> Any:  # noqa: A002  as in every command line
     """Declare a field of `Parameters`: its default, and the attributes of its `ParameterInfo`."""
-    return field(default=default, metadata={"declared": {"help": help, **said}})
+    return field(default=default, metadata={"declared": {"help": help, **attributes}})
 
 
 def seed_parameter(of: str) -> Any:
@@ -145,14 +145,14 @@ class Parameters:
 
     def to_dict(self, *roles: Role) -> dict[str, Any]:
         """Return the name and the parameters of these roles (default: all) as JSON values."""
-        found: dict[str, Any] = {"name": self.name}
+        values: dict[str, Any] = {"name": self.name}
         for each in declared(type(self)):
             value = getattr(self, each.name)
             if not roles or each.role in roles:
                 if isinstance(value, Parameters):
                     value = value.to_dict(*roles)
-                found[each.name] = str(value) if isinstance(value, Path) else value
-        return found
+                values[each.name] = str(value) if isinstance(value, Path) else value
+        return values
 
     def below(self, folder: Path) -> Self:
         """Return a copy whose relative paths, encoders' folders too, are resolved from a folder."""
@@ -160,15 +160,15 @@ class Parameters:
 
         changed: dict[str, Any] = {}
         for each in declared(type(self)):
-            value = found = getattr(self, each.name)
+            value = resolved = getattr(self, each.name)
             if isinstance(value, Parameters):
-                found = value.below(folder)
+                resolved = value.below(folder)
             elif isinstance(value, Path):
-                found = folder / value.expanduser()
+                resolved = folder / value.expanduser()
             elif isinstance(value, str) and each.role == "place":
-                found = located(value, folder)
-            if found is not value and found != value:
-                changed[each.name] = found
+                resolved = located(value, folder)
+            if resolved is not value and resolved != value:
+                changed[each.name] = resolved
         return replace(self, **changed) if changed else self
 
     @classmethod
@@ -208,22 +208,22 @@ def declared(cls: type[Parameters]) -> Sequence[ParameterInfo]:
     if cls not in _DECLARED:
         hints = get_type_hints(cls)
         _DECLARED[cls] = tuple(
-            ParameterInfo(**said, name=each.name, default=each.default, hint=hints[each.name])
+            ParameterInfo(**attributes, name=each.name, default=each.default, hint=hints[each.name])
             for each in fields(cls)
-            if (said := each.metadata.get("declared"))
+            if (attributes := each.metadata.get("declared"))
         )
     return _DECLARED[cls]
 
 
 def flattened(cls: type[Parameters]) -> dict[str, list[ParameterInfo]]:
     """Return the declarations by name, including those of the parameters of all variants."""
-    found: dict[str, list[ParameterInfo]] = {}
+    by_name: dict[str, list[ParameterInfo]] = {}
     for each in declared(cls):
-        found.setdefault(each.name, []).append(each)
+        by_name.setdefault(each.name, []).append(each)
         for variant in (each.variants or {}).values():
             for inner, several in flattened(variant).items():
-                found.setdefault(inner, []).extend(several)
-    return found
+                by_name.setdefault(inner, []).extend(several)
+    return by_name
 
 
 def chosen(family: Mapping[str, type[P]], name: Any) -> type[P]:

@@ -101,5 +101,5 @@ def _per_anchor(neighbours: Neighbours, kind: ExampleKind) -> IntArray:
 
 
 def _at(ragged: RaggedRows, row: IntArray, column: IntArray) -> IntArray:
-    found: IntArray = ragged.values[ragged.offsets[row] + column].astype(np.int64)
-    return found
+    positions: IntArray = ragged.values[ragged.offsets[row] + column].astype(np.int64)
+    return positions

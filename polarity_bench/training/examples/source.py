@@ -61,8 +61,8 @@ class ExampleSource:
         if self.kind != "pairs":
             sides["any other"] = self.neighbours.opposite
         classes, spec = self.pool.classes, self.spec
-        for side, found in sides.items():
-            n_with = np.bincount(self.pool.labels, found.lengths > 0, minlength=len(classes))
+        for side, neighbours in sides.items():
+            n_with = np.bincount(self.pool.labels, neighbours.lengths > 0, minlength=len(classes))
             if n_with.all():
                 continue
             least = f" of cosine >= {spec.threshold:g}" if spec.mining == "as-written" else ""

@@ -80,8 +80,8 @@ class Checkpoints:
     @property
     def step(self) -> int:
         """Number of steps done at the last checkpoint; 0 if there is none."""
-        found = self.latest()
-        return int(found.stem.rpartition("-")[2]) if found else 0
+        latest = self.latest()
+        return int(latest.stem.rpartition("-")[2]) if latest else 0
 
     def write(self, step: int, state: Mapping[str, Any]) -> None:
         """Write a checkpoint, then remove the earlier ones."""
@@ -184,12 +184,12 @@ def descend(
 
 def _groups(weights: Mapping[str, nn.Parameter], plan: DescentPlan) -> list[dict[str, object]]:
     """Group the parameters by learning rate and weight decay."""
-    found: dict[tuple[float, float], list[nn.Parameter]] = {}
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
     for name, weight in weights.items():
         own = (rate for start, rate in plan.rates.items() if name.startswith(start))
         decay = plan.weight_decay if weight.ndim > 1 else 0.0
-        found.setdefault((next(own, plan.rate), decay), []).append(weight)
+        groups.setdefault((next(own, plan.rate), decay), []).append(weight)
     return [
-        {"params": several, "lr": rate, "weight_decay": decay}
-        for (rate, decay), several in found.items()
+        {"params": parameters, "lr": rate, "weight_decay": decay}
+        for (rate, decay), parameters in groups.items()
     ]

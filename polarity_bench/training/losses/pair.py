@@ -84,8 +84,8 @@ class Contrastive(Loss):
     @property
     def remarks(self) -> tuple[str, ...]:
         """A warning if the margin is 2 or more, because cosine distance lies in [0, 2]."""
-        said = f"margin {self.margin:g}: cosine distance lies in [0, 2]; from 2 on {self.endless}"
-        return (said,) if self.margin >= 2 else ()
+        remark = f"margin {self.margin:g}: cosine distance lies in [0, 2]; from 2 on {self.endless}"
+        return (remark,) if self.margin >= 2 else ()
 
 
 @dataclass(frozen=True)

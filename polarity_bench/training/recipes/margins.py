@@ -146,13 +146,13 @@ class Margins(Recipe[Draws], ExampleSpec):
         if self.accumulation == 1 or not self.loss.compares_batch:
             return self.loss.remarks
         size = self.batch_size
-        said = (
+        remark = (
             f"accumulation {self.accumulation}: {self.loss.name} compares the examples of a batch "
             f"with each other, so {self.accumulation} batches of {size} do not train as one "
             f"of {self.accumulation * size}; raise the batch size instead, or train in several "
             "processes"
         )
-        return (*self.loss.remarks, said)
+        return (*self.loss.remarks, remark)
 
     def n_trained_on(self, n_rows: int, access: DataAccess) -> int:
         """Return the number of texts in all epochs' examples, estimating the candidates."""

@@ -45,8 +45,8 @@ class Probe:
         """An orthonormal basis of the directions that separate the classes, (c - 1, d)."""
         differences = np.asarray(self.weight - self.weight.mean(axis=0), dtype=np.float64)
         _, _, basis = np.linalg.svd(differences, full_matrices=False)
-        found: FloatArray = basis[: len(self.weight) - 1]
-        return found
+        directions: FloatArray = basis[: len(self.weight) - 1]
+        return directions
 
 
 def logistic(vectors: FloatArray, labels: IntArray, seed: int) -> Probe:
@@ -54,7 +54,7 @@ def logistic(vectors: FloatArray, labels: IntArray, seed: int) -> Probe:
 
     Args:
         vectors: Vectors of unit length, (n, d).
-        labels: Class of each vector, (n,); each class occurs twice or more, once for each fold.
+        labels: Class of each vector, (n,); each class occurs at least twice.
         seed: Seed of the folds.
     """
     from sklearn.model_selection import StratifiedKFold
@@ -99,8 +99,8 @@ def mean_difference(vectors: FloatArray, labels: IntArray, seed: int) -> Probe: 
         gradient = np.concatenate([[np.mean((off * near).sum(axis=1))], off.mean(axis=0)])
         return float(-np.log(shares[rows, labels]).mean()), gradient
 
-    found = minimize(loss, np.zeros(n_classes + 1), jac=True, method="L-BFGS-B")
-    return Probe(found.x[0] * means, found.x[1:], math.nan, float(found.fun))
+    minimum = minimize(loss, np.zeros(n_classes + 1), jac=True, method="L-BFGS-B")
+    return Probe(minimum.x[0] * means, minimum.x[1:], math.nan, float(minimum.fun))
 
 
 def fisher_weights(vectors: FloatArray, labels: IntArray) -> FloatArray:

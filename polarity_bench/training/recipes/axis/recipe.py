@@ -118,15 +118,15 @@ class Axis(Recipe["LabelledTexts"]):
         head, instead = values.get("head", "linear"), "leave it out, or ask for the `head`"
         heads = dict.fromkeys(("epochs", "batch_size", "rate", "dtype"), "tuned or shared")
         heads |= {"keep": "shared", "probe": "linear", "stretch": "linear"}
-        found = {
+        unused = {
             name: f"with the head {head!r}; {instead} {others}"
             for name, others in heads.items()
             if head not in others
         }
         no_axis = values.get("stretch") is not None or values.get("probe") == "fisher"
         if head == "linear" and no_axis:
-            found["strength"] = "without an axis; leave it out, or leave out `stretch` and `probe`"
-        return found
+            unused["strength"] = "without an axis; leave it out, or leave out `stretch` and `probe`"
+        return unused
 
     @property
     def title(self) -> str:
@@ -271,8 +271,8 @@ class Axis(Recipe["LabelledTexts"]):
             speed = steps.speed(steps.share * len(rows) * self.epochs)
         axis = self._axis(given.classes, fitted.head, None if probe else encoder)
         keep = f", keep {self.keep:g}" if self.head == "shared" else ""
-        said = f"{self.epochs} epochs in batches of {self.batch_size}, rate {self.rate:g}, "
-        facts = {"Steps": f"{said}{self.dtype}{keep}"}
+        settings = f"{self.epochs} epochs in batches of {self.batch_size}, rate {self.rate:g}, "
+        facts = {"Steps": f"{settings}{self.dtype}{keep}"}
         return Learnt(axis, facts, fitted.loss, len(fitted.losses), speed)
 
     def _axis(
@@ -321,18 +321,19 @@ def _of_another(
     """Read the texts and labels of another task, which must have the same classes."""
     from polarity_bench.tasks.labelled import LabelledTexts
 
-    found = LabelledTexts.of(name, access, task_dir)
+    labelled = LabelledTexts.of(name, access, task_dir)
     classes = data.pool.classes
-    if tuple(sorted(found.classes)) != classes:
+    if tuple(sorted(labelled.classes)) != classes:
         raise InputError(
-            f"`labels_from` {name}: its classes are {', '.join(sorted(found.classes))}, but those "
-            f"of {data.task.spec.name} are {', '.join(classes)}; name a task with the same classes"
+            f"`labels_from` {name}: its classes are {', '.join(sorted(labelled.classes))}, but "
+            f"those of {data.task.spec.name} are {', '.join(classes)}; name a task with the "
+            "same classes"
         )
-    if len(texts := _single(found)) < len(found.texts):
+    if len(texts := _single(labelled)) < len(labelled.texts):
         raise InputError(f"`labels_from` {name}: it is a task of pairs; name one of single texts")
     data.check_given({"text": texts})
-    place = np.array([classes.index(name) for name in found.classes])
-    return replace(found, labels=place[found.labels], classes=classes)
+    place = np.array([classes.index(name) for name in labelled.classes])
+    return replace(labelled, labels=place[labelled.labels], classes=classes)
 
 
 def _single(given: LabelledTexts) -> list[str]:

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 def distillation(
     model: SentenceTransformer, vectors: FloatArray, keep: float
 ) -> Callable[[EncodedTexts, IntArray], Tensor]:
-    """Return the loss of vectors that move: `keep` · (1 - cosine of a text's after and before).
+    """Return the loss that preserves vectors: `keep` · (1 - cosine of a text after and before).
 
-    It is sentence-transformers' `EmbedDistillLoss`.
+    The cosine is that of the text's vectors, as in sentence-transformers' `EmbedDistillLoss`.
 
     Args:
         model: The encoder, up to the vector of unit length.

@@ -122,8 +122,8 @@ class Scl(Recipe[PairBatches]):
         """A warning that the released code ignores the limit on negatives."""
         if self.reading == "as-written" or self.negatives == "all":
             return ()
-        said = "the released code ignores the limit and uses all negatives, and so does this"
-        return (f"negatives {self.negatives}, as-released: {said}",)
+        why = "the released code ignores the limit and uses all negatives, and so does this"
+        return (f"negatives {self.negatives}, as-released: {why}",)
 
     @property
     def title(self) -> str:

@@ -130,21 +130,21 @@ class SetFit(Recipe["LabelledTexts"]):
         drawn = []
         for code, name in enumerate(pool.classes):
             members = generator.permutation(np.flatnonzero(pool.labels == code))
-            asked = self.samples_per_class
-            count = asked if isinstance(asked, int) else len(members)
+            per_class = self.samples_per_class
+            count = per_class if isinstance(per_class, int) else len(members)
             if count > len(members):
                 raise InputError(
                     f"`samples_per_class` {count:,}: {data.task.spec.name} has "
                     f"{len(members):,} distinct training texts of the class {name!r}; ask for fewer"
                 )
             drawn.append(members[:count])
-        found = generator.permutation(np.concatenate(drawn))
-        if self.variant == "setfit" and len(found) > _MOST_TEXTS:
+        rows = generator.permutation(np.concatenate(drawn))
+        if self.variant == "setfit" and len(rows) > _MOST_TEXTS:
             raise InputError(
                 f"`variant` setfit lists all pairs of its texts, so it takes at most "
-                f"{_MOST_TEXTS:,}, got {len(found):,}; lower `samples_per_class`, or use papers"
+                f"{_MOST_TEXTS:,}, got {len(rows):,}; lower `samples_per_class`, or use papers"
             )
-        texts, labels = [pool.texts[i] for i in found], pool.labels[found]
+        texts, labels = [pool.texts[i] for i in rows], pool.labels[rows]
         names = [pool.classes[label] for label in labels]
         examples = LabelledTexts(data.task.spec.name, texts, labels, pool.classes)
         return Inputs(digest_of([texts, names]), examples, texts)

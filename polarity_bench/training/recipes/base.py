@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 Examples = TypeVar("Examples", default=Any)
 
-LAST_ROW = {"Checkpoint": "none was chosen: the weights are those of the last row"}
+LAST_ROW = {"Checkpoint": "none was chosen: the last row is what lies here"}
 """What the model card says about the checkpoint of a recipe that publishes the final weights."""
 
 

@@ -224,7 +224,7 @@ def test_a_label_without_neighbours_says_how_many_remain() -> None:
     """b's texts lie at 30 and 250 degrees, 140 apart; two texts of a have one of their own."""
     said = (
         "no text of the label 'b' has a neighbour of its own label of cosine >= 0.5; texts "
-        "remain 2 of 'a', 0 of 'b'. A lower `threshold` or more `neighbours` would find some"
+        "that have one: 2 of 'a', 0 of 'b'; use a lower `threshold` or more `neighbours`"
     )
     for kind in EXAMPLE_KINDS:
         with pytest.raises(InputError, match=f"^{said}$"):

@@ -269,7 +269,7 @@ def test_other_pairs_are_another_run_wherever_they_lie(
 
 def test_as_released_a_limit_of_negatives_is_said_to_do_nothing(small: Scl) -> None:
     (said,) = replace(small, reading="as-released", negatives=3).remarks
-    assert said.startswith("negatives 3, as-released: the released code takes all")
+    assert said.startswith("negatives 3, as-released: the released code ignores the")
     assert not replace(small, negatives=3).remarks
 
 
@@ -294,9 +294,9 @@ def test_a_loss_that_is_no_number_stops_with_its_step(
         ({"negatives": "some"}, "`negatives` must be a whole number or 'all', got 'some'"),
         ({"warm_up": 1.0}, "`warm_up` must be below 1, got 1"),
         ({"cross_entropy": "augmented"}, "`cross_entropy` augmented: a baseline .* got 0.3"),
-        ({"lambda_": 0.0, "temperature": 0.5}, "`temperature` 0.5: without a contrastive term"),
-        ({"lambda_": 0.0, "similarity": "cosine"}, "`similarity` cosine: without a contrastive"),
-        ({"lambda_": 0.0, "negatives": 3}, "`negatives` 3: without a contrastive term"),
+        ({"lambda_": 0.0, "temperature": 0.5}, "`temperature` 0.5: it has no effect without a"),
+        ({"lambda_": 0.0, "similarity": "cosine"}, "`similarity` cosine: it has no effect without"),
+        ({"lambda_": 0.0, "negatives": 3}, "`negatives` 3: it has no effect without a"),
         ({"similarity": "cosin"}, "`similarity`: unknown value 'cosin'; did you mean 'cosine'"),
     ],
 )

@@ -262,9 +262,9 @@ def test_an_option_of_another_recipe_is_refused(bench: Bench) -> None:
 
 def test_help_shows_the_options_of_one_recipe(bench: Bench) -> None:
     usual = " ".join(bench("train", "--help").out.split())
-    assert "what is minimised [default: triplet]" in usual
+    assert "the loss to minimise [default: triplet]" in usual
     assert "[default: 0.1, 0.5]" in usual
-    assert "--batch-size <int> examples in a batch [default: 64]." in usual
+    assert "--batch-size <int> examples per batch [default: 64]." in usual
     assert "--mining as-written|as-released" in usual
     assert "--variant" not in usual
     for words in (

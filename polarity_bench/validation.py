@@ -34,7 +34,7 @@ _WORDS = {
 }
 """What a value must be, by pydantic's name of the problem; others get pydantic's own sentence."""
 
-_BOUNDS = ("greater_than", "greater_than_equal", "less_than_equal", "finite_number")
+_BOUNDS = ("greater_than", "greater_than_equal", "less_than", "less_than_equal", "finite_number")
 _UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
 
 

@@ -108,7 +108,7 @@ def plan_of(
             for item, effort in zip(grid.items, weights, strict=True)
         ],
         str(file.absolute()),
-        _made_from(grid, setup, known, encoders),
+        _made_from(grid, known, encoders),
     )
 
 
@@ -129,17 +129,14 @@ def with_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {**defaults, **settings}
 
 
-def _made_from(
-    grid: Grid, setup: Setup, known: Sizes, encoders: Mapping[str, EncoderId]
-) -> dict[str, str]:
+def _made_from(grid: Grid, known: Sizes, encoders: Mapping[str, EncoderId]) -> dict[str, str]:
     """Return the digests of all bases, data and further inputs of recipes, by name."""
-    access = setup.access()
     digests = {f"the data of {task}": digest for task, digest in known.digests.items()}
     for item in grid.items:
         if not isinstance(item, Training):
             digests[_encoder_key(item.model, item.options)] = encoders[item.digest].digest
             continue
-        beside = item.job.recipe.beside(access, setup.task_dir, item.job.options)
+        beside = item.job.recipe.beside(item.job)
         digests |= {name: digest() for name, digest in beside.items() if name not in digests}
     return digests
 

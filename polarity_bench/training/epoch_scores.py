@@ -76,12 +76,12 @@ class EpochScorer:
         ranked = self._reference
         if encoder.id.digest != self._base.digest:  # equal before training: reuse the ranking
             ranked = self._ranked(encoder, replace(self._embedder, store=None))
-        found: dict[str, float] = {}
+        all_scores: dict[str, float] = {}
         for prefix, task in self._tasks.items():
             ours, theirs = ranked[prefix], self._reference[prefix]
             scores = _scores(task, ours, None if ours is theirs else theirs)
-            found |= {f"{prefix}{name}": value for name, value in scores.items()}
-        return found
+            all_scores |= {f"{prefix}{name}": value for name, value in scores.items()}
+        return all_scores
 
     def _ranked(
         self, encoder: SentenceTransformerEncoder, embedder: Embedder, bar: Bar = no_bar
@@ -97,14 +97,14 @@ def _scores(
 ) -> dict[str, float]:
     bootstrap = Bootstrap(values_per_query(task, ours, reference), resampling=resampling(task))
     k = task.ks[-1]
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     for weighting in WEIGHTINGS:
         ending = "" if weighting == "linear" else f"_{weighting}"
         for metric in ("polarity", "similarity"):
-            found[f"{metric}{ending}"] = float(bootstrap.means[ScoreKey(metric, k, weighting)])
+            values[f"{metric}{ending}"] = float(bootstrap.means[ScoreKey(metric, k, weighting)])
         for metric in ("retention", "joint"):
             score = derived_score(bootstrap, metric, k, weighting)
-            found[f"{metric}{ending}"] = score.mean
+            values[f"{metric}{ending}"] = score.mean
             if metric == "joint" and weighting == "linear":
-                found["joint_low"], found["joint_high"] = score.ci95
-    return found
+                values["joint_low"], values["joint_high"] = score.ci95
+    return values

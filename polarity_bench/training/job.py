@@ -47,11 +47,11 @@ class Job(Parameters):
         MISSING, "the base: what `load_encoder` takes, but no baseline", role="place"
     )
     task: str = parameter(MISSING, "a polarity task")
-    output: Path = parameter(MISSING, "folder of the run, a sentence-transformers one in the end")
+    output: Path = parameter(MISSING, "folder of the run and of the trained encoder")
     options: EncoderOptions = field(default_factory=EncoderOptions)
     data_dir: Path | None = parameter(None, "folder with data sets; or POLARITY_BENCH_DATA there")
-    task_dir: Path | None = parameter(None, "folder with task files of your own")
-    store: bool = parameter(False, "whether to keep embeddings of what does not change")
+    task_dir: Path | None = parameter(None, "folder with your own task files")
+    store: bool = parameter(False, "whether to store embeddings by encoders that do not change")
 
     family: ClassVar[str] = "job"
     name: ClassVar[str] = "train"
@@ -119,13 +119,9 @@ class Job(Parameters):
 
 
 def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a table that TOML can hold: plain values first, then tables, and none that is None."""
-    tables = {
-        key: _without_none(value) for key, value in values.items() if isinstance(value, Mapping)
-    }
-    plain = {
-        key: value if isinstance(value, bool | int | float) else str(value)
+    """Return a table without the values that are None, which TOML cannot hold."""
+    return {
+        key: _without_none(value) if isinstance(value, Mapping) else value
         for key, value in values.items()
-        if value is not None and key not in tables
+        if value is not None
     }
-    return plain | tables

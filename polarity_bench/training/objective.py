@@ -16,7 +16,6 @@ class CrossEntropy(MetricLoss):
 
     name: ClassVar[str] = "cce"
     title: ClassVar[str] = "CCE"
-    reads: ClassVar[Literal["tokens", "first"]] = "first"
 
 
 OBJECTIVES: dict[str, type[MetricLoss]] = {"cce": CrossEntropy, **METRIC_LOSSES}
@@ -38,35 +37,37 @@ class Objective(Parameters):
     name: ClassVar[str] = "classifier"
 
     loss: MetricLoss = parameter(
-        CrossEntropy(), "what stands beside cross-entropy, or cce: nothing", variants=OBJECTIVES
+        CrossEntropy(), "loss to combine with cross-entropy; cce adds nothing", variants=OBJECTIVES
     )
     beta: float | None = parameter(
-        None, "share of cross-entropy in loss and inference [default: 0.5; cce: 1]", least=0
+        None, "share of cross-entropy in loss and inference [default: 0.5; cce: 1]", least=0, most=1
     )
     pooling: Pooling = parameter(
-        "own", "the vector of a text: as the encoder pools, its first token's, or the mean"
+        "own", "vector of a text: as the encoder pools, that of the first token, or the mean"
     )
-    layers: int | None = parameter(None, "keep so many of the encoder's layers", least=1)
+    layers: int | None = parameter(None, "number of the encoder's layers to keep", least=1)
     epochs: int = parameter(128, "passes over the rows", least=1)
-    batch_size: int = parameter(64, "texts in a batch", least=1)
-    rate: float = parameter(1e-5, "greatest learning rate", above=0)
-    head_rate: float | None = parameter(None, "the linear layer's [default: as `rate`]", above=0)
-    proxy_rate: float = parameter(1e-3, "greatest learning rate of proxies", above=0)
-    warm_up: float = parameter(0.06, "share of the steps in which the rates rise", least=0)
-    weight_decay: float = parameter(0.01, "of AdamW", least=0)
-    dtype: Literal["float32", "bfloat16"] = parameter("float32", "of the forward pass in training")
+    batch_size: int = parameter(64, "texts per batch", least=1)
+    rate: float = parameter(1e-5, "maximum learning rate", above=0)
+    head_rate: float | None = parameter(
+        None, "the linear layer's maximum [default: as `rate`]", above=0
+    )
+    proxy_rate: float = parameter(1e-3, "maximum learning rate of proxies", above=0)
+    warm_up: float = parameter(0.06, "share of the steps in which the rates rise", least=0, most=1)
+    weight_decay: float = parameter(0.01, "weight decay of AdamW", least=0)
+    dtype: Literal["float32", "bfloat16"] = parameter("float32", "precision of the forward pass")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         plain = self.loss.name == "cce"
         if self.beta is None:
             object.__setattr__(self, "beta", 1.0 if plain else 0.5)
-        if self.share > 1:
-            raise InputError(f"`beta` must lie in [0, 1], a share, got {self.beta}")
         if plain and self.share < 1:
             raise InputError(f"`beta` {self.beta}: the loss 'cce' is cross-entropy alone")
-        if self.warm_up > 1:
-            raise InputError(f"`warm_up` {self.warm_up}: a share of the steps, at most 1")
+
+    def n_steps(self, n_rows: int) -> int:
+        """Return the number of optimizer steps over this number of rows."""
+        return self.epochs * -(-n_rows // self.batch_size)
 
     @property
     def metric(self) -> MetricLoss | None:

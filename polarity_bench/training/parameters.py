@@ -8,6 +8,7 @@ write a job as TOML. This module imports nothing heavy.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -47,6 +48,7 @@ class ParameterInfo:
         least: Minimum, inclusive.
         above: Minimum, exclusive.
         most: Maximum, inclusive.
+        below: Maximum, exclusive.
         role: What the parameter affects.
         variants: If its value is one of several dataclasses: these, by name.
         name: Its name; taken from the dataclass, like its default and its type.
@@ -56,6 +58,7 @@ class ParameterInfo:
     least: float | None = None
     above: float | None = None
     most: float | None = None
+    below: float | None = None
     role: Role = "moves"
     variants: Mapping[str, type[Parameters]] | None = None
     name: str = ""
@@ -80,11 +83,12 @@ class ParameterInfo:
 
         instance_of: Any = InstanceOf  # mypy knows it as a type alone
 
+        bounds = Field(ge=self.least, gt=self.above, le=self.most, lt=self.below)
+
         def bounded(kind: Any) -> Any:
             if kind in (int, float):
                 infinite = False if kind is float else None
-                strict = Field(strict=True, allow_inf_nan=infinite)
-                return Annotated[kind, strict, Field(ge=self.least, gt=self.above, le=self.most)]
+                return Annotated[kind, Field(strict=True, allow_inf_nan=infinite), bounds]
             if kind is bool:
                 return Annotated[kind, Strict()]
             is_class = isinstance(kind, type) and issubclass(kind, Parameters)
@@ -102,16 +106,14 @@ class ParameterInfo:
         """Return a text as a number if the parameter can be that number, and else the text."""
         for kind in (int, float):
             if kind in self.kinds:
-                try:
+                with suppress(ValueError):
                     return kind(text)
-                except ValueError:
-                    continue
         return text
 
 
-def parameter(default: Any, help: str, **said: Any) -> Any:  # noqa: A002  as in every command line
+def parameter(default: Any, help: str, **attributes: Any) -> Any:  # noqa: A002  as in every command line
     """Declare a field of `Parameters`: its default, and the attributes of its `ParameterInfo`."""
-    return field(default=default, metadata={"declared": {"help": help, **said}})
+    return field(default=default, metadata={"declared": {"help": help, **attributes}})
 
 
 def seed_parameter(of: str) -> Any:
@@ -143,14 +145,14 @@ class Parameters:
 
     def to_dict(self, *roles: Role) -> dict[str, Any]:
         """Return the name and the parameters of these roles (default: all) as JSON values."""
-        found: dict[str, Any] = {"name": self.name}
+        values: dict[str, Any] = {"name": self.name}
         for each in declared(type(self)):
             value = getattr(self, each.name)
             if not roles or each.role in roles:
                 if isinstance(value, Parameters):
                     value = value.to_dict(*roles)
-                found[each.name] = str(value) if isinstance(value, Path) else value
-        return found
+                values[each.name] = str(value) if isinstance(value, Path) else value
+        return values
 
     def below(self, folder: Path) -> Self:
         """Return a copy whose relative paths, encoders' folders too, are resolved from a folder."""
@@ -158,15 +160,15 @@ class Parameters:
 
         changed: dict[str, Any] = {}
         for each in declared(type(self)):
-            value = found = getattr(self, each.name)
+            value = resolved = getattr(self, each.name)
             if isinstance(value, Parameters):
-                found = value.below(folder)
+                resolved = value.below(folder)
             elif isinstance(value, Path):
-                found = folder / value.expanduser()
+                resolved = folder / value.expanduser()
             elif isinstance(value, str) and each.role == "place":
-                found = located(value, folder)
-            if found is not value and found != value:
-                changed[each.name] = found
+                resolved = located(value, folder)
+            if resolved is not value and resolved != value:
+                changed[each.name] = resolved
         return replace(self, **changed) if changed else self
 
     @classmethod
@@ -191,7 +193,7 @@ class Parameters:
                 given[key] = chosen(variants, value.get("name", usual)).from_dict(value)
         for key, each in known.items():
             if each.default is MISSING and key not in given:
-                raise InputError(f"the {cls.family} {cls.name!r} does not say its {key!r}")
+                raise InputError(f"the {cls.family} {cls.name!r} needs the parameter {key!r}")
         return cls(**given)
 
 
@@ -206,22 +208,22 @@ def declared(cls: type[Parameters]) -> Sequence[ParameterInfo]:
     if cls not in _DECLARED:
         hints = get_type_hints(cls)
         _DECLARED[cls] = tuple(
-            ParameterInfo(**said, name=each.name, default=each.default, hint=hints[each.name])
+            ParameterInfo(**attributes, name=each.name, default=each.default, hint=hints[each.name])
             for each in fields(cls)
-            if (said := each.metadata.get("declared"))
+            if (attributes := each.metadata.get("declared"))
         )
     return _DECLARED[cls]
 
 
 def flattened(cls: type[Parameters]) -> dict[str, list[ParameterInfo]]:
     """Return the declarations by name, including those of the parameters of all variants."""
-    found: dict[str, list[ParameterInfo]] = {}
+    by_name: dict[str, list[ParameterInfo]] = {}
     for each in declared(cls):
-        found.setdefault(each.name, []).append(each)
+        by_name.setdefault(each.name, []).append(each)
         for variant in (each.variants or {}).values():
             for inner, several in flattened(variant).items():
-                found.setdefault(inner, []).extend(several)
-    return found
+                by_name.setdefault(inner, []).extend(several)
+    return by_name
 
 
 def chosen(family: Mapping[str, type[P]], name: Any) -> type[P]:

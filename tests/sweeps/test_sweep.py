@@ -26,9 +26,8 @@ from standins.board import placed
 from standins.sweeps import GRID, begun, made, made_here, read_small, small_grid, sweep_words
 
 from polarity_bench.boards.sweep_tables import read_sweep
-from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders.base import EncoderId
-from polarity_bench.encoders.load import EncoderOptions, load_encoder
+from polarity_bench.encoders.load import load_encoder
 from polarity_bench.errors import InputError
 from polarity_bench.results.result_files import read_results, write_result
 from polarity_bench.scores import Score, ScoreKey
@@ -650,7 +649,9 @@ def test_more_examples_than_there_are_are_refused_with_their_line(
     done = bench("sweep", grid, "-o", "out", *words)
     assert done.code == 2
     line = next(n for n, said in enumerate(grid.read_text().splitlines(), 1) if "examples" in said)
-    said = f"{grid}, line {line}: 385 triplets are asked for, the neighbours admit {24 * 4 * 4}; "
+    said = (
+        f"{grid}, line {line}: 385 triplets were requested, but the neighbours give {24 * 4 * 4}; "
+    )
     assert said in done.err, done.err
     assert not list(Path("out").glob("runs/*"))
     assert not list(Path("out").glob("state/*.json"))
@@ -668,7 +669,7 @@ def test_one_encoder_by_two_names_is_refused(bench: Bench, grid: Path, tiny_mode
 
 def test_examples_from_outside_must_stay_what_they_were(tmp_path: Path) -> None:
     def digest() -> str:
-        (named,) = recipe.beside(DataAccess(), None, EncoderOptions()).values()
+        (named,) = recipe.beside(Job(recipe, "tiny", "mini", tmp_path / "x")).values()
         return named()
 
     rows = {"anchor": ["a", "b"], "positive": ["c", "d"], "negative": ["e", "f"]}

@@ -324,7 +324,10 @@ def test_few_labels_may_be_drawn_and_another_tasks_taken(
         ({"labels": 2}, "`labels` 2: the class 'bad' has 1 of them; each needs at least 2"),
         ({"labels": 25}, "`labels` 25: the data has 24 rows"),
         ({"labels_from": "nowhere"}, "unknown task 'nowhere'"),
-        ({"labels_from": "contrast"}, "its classes are negative, positive, those of mini bad, go"),
+        (
+            {"labels_from": "contrast"},
+            "its classes are negative, positive, but those of mini are",
+        ),
         ({"labels_from": "mini"}, "the examples, row 24: text is a query of the task"),
     ],
 )

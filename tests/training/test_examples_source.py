@@ -21,9 +21,9 @@ from polarity_bench.encoders.base import Encoder
 from polarity_bench.errors import InputError
 from polarity_bench.training.data import TrainingPool
 from polarity_bench.training.examples import EXAMPLE_KINDS, ExampleKind
+from polarity_bench.training.examples.neighbour_cache import pool_neighbours
 from polarity_bench.training.examples.source import (
     ExampleSource,
-    example_source,
     generate_examples,
     read_examples,
     write_examples,
@@ -58,7 +58,8 @@ def compass_pool(*labelled: tuple[str, int], classes: Sequence[str] = "ab") -> T
 def source_of(
     pool: TrainingPool, encoder: Encoder, kind: ExampleKind, spec: ExampleSpec
 ) -> ExampleSource:
-    return example_source(pool, encoder, kind, spec, Embedder())
+    neighbours = pool_neighbours(pool, encoder, spec, Embedder())
+    return ExampleSource(pool, neighbours, kind, spec, encoder.id)
 
 
 # Generation
@@ -206,10 +207,10 @@ def test_an_unknown_encoder_is_refused(task_dir: Path) -> None:
 
 def test_more_than_there_are_is_refused(task_dir: Path) -> None:
     with pytest.raises(
-        InputError, match="385 triplets are asked for, the neighbours admit 384; ask for another"
+        InputError, match="385 triplets were requested, but the neighbours give 384; change"
     ):
         make(task_dir, spec=ExampleSpec(threshold=-1, neighbours=4, examples=385))
-    with pytest.raises(InputError, match="0 triplets are asked for, the neighbours admit 384"):
+    with pytest.raises(InputError, match="0 triplets were requested, but the neighbours give 384"):
         make(task_dir, spec=ExampleSpec(threshold=-1, neighbours=4, dropout=0.9999))
 
 
@@ -222,8 +223,8 @@ POOL = compass_pool(("0", 0), ("20", 0), ("30", 1), ("180", 0), ("250", 1))
 def test_a_label_without_neighbours_says_how_many_remain() -> None:
     """b's texts lie at 30 and 250 degrees, 140 apart; two texts of a have one of their own."""
     said = (
-        "no text of the label 'b' has a neighbour of its own label of cosine >= 0.5; with one "
-        "remain 2 of 'a', 0 of 'b'. A lower `threshold` or more `neighbours` would find some"
+        "no text of the label 'b' has a neighbour of its own label of cosine >= 0.5; texts "
+        "that have one: 2 of 'a', 0 of 'b'; use a lower `threshold` or more `neighbours`"
     )
     for kind in EXAMPLE_KINDS:
         with pytest.raises(InputError, match=f"^{said}$"):
@@ -232,7 +233,7 @@ def test_a_label_without_neighbours_says_how_many_remain() -> None:
 
 def test_a_label_without_neighbours_of_the_other_is_refused_where_they_are_wanted() -> None:
     pool = compass_pool(("0", 0), ("10", 0), ("180", 1), ("190", 1))
-    said = "no text of the label 'a' has a neighbour of any other label of cosine >= 0.5; with one"
+    said = "no text of the label 'a' has a neighbour of any other label of cosine >= 0.5; texts"
     for kind in ("triplets", "labelled-pairs"):
         with pytest.raises(InputError, match=said):
             source_of(pool, CompassEncoder(), kind, ExampleSpec())
@@ -240,7 +241,9 @@ def test_a_label_without_neighbours_of_the_other_is_refused_where_they_are_wante
 
 
 def test_mined_as_released_no_cosine_is_named() -> None:
-    with pytest.raises(InputError, match=r"has a neighbour of its own label; with one remain 2 of"):
+    with pytest.raises(
+        InputError, match=r"has a neighbour of its own label; texts that have one: 2"
+    ):
         source_of(
             compass_pool(("0", 0), ("1", 0), ("90", 1)),
             CompassEncoder(),
@@ -290,10 +293,10 @@ def test_what_was_written_is_read(kind: ExampleKind, task_dir: Path, tmp_path: P
 
 def test_examples_of_another_kind_are_refused(task_dir: Path, tmp_path: Path) -> None:
     file = write_examples(make(task_dir, "pairs"), tmp_path / "out")
-    said = "the loss eats triplets, columns anchor, positive, negative; found anchor, positive, lab"
+    said = "the loss takes triplets in the columns anchor, positive, negative, got anchor, posi"
     with pytest.raises(InputError, match=re.escape(f"{file}: {said}")):
         read_examples(tmp_path / "out", "triplets")
-    with pytest.raises(InputError, match="the loss eats labelled-pairs, columns sentence1, sent"):
+    with pytest.raises(InputError, match="the loss takes labelled-pairs in the columns sentence1"):
         read_examples(file, "labelled-pairs")
 
 

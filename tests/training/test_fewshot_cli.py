@@ -155,7 +155,7 @@ def test_setfit_stands_beside(bench: Bench) -> None:
             ["--loss", "cce,frozen", "--beta", "0.5"],
             "--beta: none of cce, frozen takes this parameter",
         ),
-        (["--loss", "supcon", "--beta", "1.5"], "--beta must lie in [0, 1]"),
+        (["--loss", "supcon", "--beta", "1.5"], "--beta must be at most 1, got 1.5"),
         (["--loss", "supcon", "--temperature", "0"], "--temperature must be above 0"),
         (["--protocol", "few-shots"], "unknown protocol 'few-shots'; did you mean 'few-shot'"),
         (["--rows", "10,20"], "--rows must be a whole number or 'all', got '10,20'"),

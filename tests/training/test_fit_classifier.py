@@ -13,24 +13,24 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
 from standins import SOURCES, tiny_encoder, word_tokenizer
-from torch import Tensor, nn
+from torch import Tensor
 
 from polarity_bench.classifiers.tokens import encode, encode_all, tokenize
 from polarity_bench.errors import InputError
 from polarity_bench.training.loops.classifier import (
+    ClassifierModules,
     FittedHead,
-    build,
     fit_classifier,
     shape_encoder,
     transformer_of,
 )
-from polarity_bench.training.loops.classifier import loss as loss_of
 from polarity_bench.training.loops.descent import Checkpoints, Steps
 from polarity_bench.training.losses.metric import METRIC_LOSSES, SoftTriple, SupCon
 from polarity_bench.training.objective import OBJECTIVES, CrossEntropy, Objective
 from polarity_bench.training.recipes.scl.pooling import repool
 
 TEXTS = [text for text, _ in SOURCES[4:16]]
+CLASSES = ("bad", "good")
 LABELS = np.array([int(label) for _, label in SOURCES[4:16]])
 SMALL = Objective(loss=SoftTriple(proxies_per_class=2), epochs=2, batch_size=5, rate=1e-3)
 
@@ -45,7 +45,7 @@ def fitted(
     model = load(folder)
     shape_encoder(model, objective)
     rows = tokenize(model, TEXTS)
-    more: dict[str, Any] = {"seed": 1, "labels": LABELS, "classes": ("bad", "good")} | given
+    more: dict[str, Any] = {"seed": 1, "labels": LABELS, "classes": CLASSES} | given
     return fit_classifier(model, rows, objective=objective, **more), model
 
 
@@ -56,11 +56,14 @@ def state(made: tuple[FittedHead, SentenceTransformer]) -> tuple[bytes, list[byt
 
 
 def by_loops(
-    model: SentenceTransformer, modules: nn.ModuleDict, objective: Objective, rows: Sequence[int]
+    model: SentenceTransformer,
+    modules: ClassifierModules,
+    objective: Objective,
+    rows: Sequence[int],
 ) -> float:
     """β CE + (1 − β) L, a text at a time, in float64 from the vectors on."""
     entropy, tokens, sentences, owners = 0.0, [], [], []
-    dense: Any = modules["dense"]
+    dense = modules.dense
     for row in rows:
         features = model.preprocess([TEXTS[row]])
         made = model(features)
@@ -74,7 +77,8 @@ def by_loops(
     entropy /= len(rows)
     read = objective.loss.reads == "tokens"
     labels = owners if read else [int(LABELS[row]) for row in rows]
-    beside = modules["metric"](torch.stack(tokens if read else sentences), torch.tensor(labels))
+    assert modules.metric is not None
+    beside = modules.metric(torch.stack(tokens if read else sentences), torch.tensor(labels))
     return objective.share * entropy + (1 - objective.share) * float(beside)
 
 
@@ -83,13 +87,14 @@ def test_the_loss_of_a_batch_is_that_of_a_slow_loop(tiny_model: Path, name: str)
     objective = Objective(loss=METRIC_LOSSES[name](), beta=0.3)
     model = load(tiny_model)
     torch.manual_seed(0)
-    modules = build(model, 2, objective)
-    modules["metric"].double()
+    modules = ClassifierModules(model, CLASSES, objective)
+    assert modules.metric is not None
+    modules.metric.double()
     rows = [0, 3, 7, 8, 11]
     with torch.no_grad():
         made = encode(model, tokenize(model, TEXTS), np.array(rows), chunk_texts=2)
-        parts = (made.sentences, made.tokens.double(), made.owners, torch.from_numpy(LABELS[rows]))
-        found = loss_of(objective, modules, *parts)
+        made = replace(made, tokens=made.tokens.double())
+        found = modules.loss(made, torch.from_numpy(LABELS[rows]))
         expected = by_loops(model, modules, objective, rows)
     assert float(found) == pytest.approx(expected, rel=1e-5)
 
@@ -108,7 +113,7 @@ def test_the_first_loss_is_that_of_the_weights_it_begins_with(
     made, _ = fitted(folder)
     model = load(folder)
     torch.manual_seed(1)
-    modules = build(model, 2, SMALL)
+    modules = ClassifierModules(model, CLASSES, SMALL)
     batch = np.random.default_rng([1, 0]).permutation(len(TEXTS))[:5].tolist()
     with torch.no_grad():
         assert made.losses[0] == pytest.approx(by_loops(model, modules, SMALL, batch), rel=1e-5)
@@ -219,7 +224,7 @@ def test_proxies_have_a_rate_of_their_own(tiny_model: Path) -> None:
     assert slow.head.proxies is not None
     assert fast.head.proxies is not None
     torch.manual_seed(1)
-    drawn: Any = build(load(tiny_model), 2, SMALL)["metric"]
+    drawn: Any = ClassifierModules(load(tiny_model), CLASSES, SMALL).metric
     begun = drawn.proxies.detach().numpy()
     assert np.abs(slow.head.proxies - begun).max() < 1e-6
     assert np.abs(fast.head.proxies - begun).max() > 1e-4
@@ -233,10 +238,10 @@ def test_a_class_without_rows_is_named(tiny_model: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"loss": SupCon(), "beta": 1.1}, r"`beta` must lie in \[0, 1\], a share, got 1\.1"),
+        ({"loss": SupCon(), "beta": 1.1}, "`beta` must be at most 1, got 1.1"),
         ({"loss": SupCon(), "beta": -0.1}, "`beta` must be at least 0, got -0.1"),
         ({"beta": 0.5}, r"`beta` 0\.5: the loss 'cce' is cross-entropy alone"),
-        ({"warm_up": 1.5}, r"`warm_up` 1\.5: a share of the steps, at most 1"),
+        ({"warm_up": 1.5}, "`warm_up` must be at most 1, got 1.5"),
         ({"layers": 0}, "`layers` must be at least 1, got 0"),
     ],
 )
@@ -315,7 +320,7 @@ def test_layers_are_kept_from_below(tiny_model: Path, tmp_path: Path) -> None:
 
 def test_encoders_that_cannot_be_shaped_are_refused(tiny_model: Path) -> None:
     static = SentenceTransformer(modules=[StaticEmbedding(word_tokenizer(), embedding_dim=8)])
-    with pytest.raises(InputError, match="it is no transformer with pooling over its tokens"):
+    with pytest.raises(InputError, match="`model` is not a transformer with pooling over"):
         shape_encoder(static, Objective())
     with pytest.raises(InputError, match="`layers` 3: the encoder has 2"):
         shape_encoder(load(tiny_model), Objective(layers=3))

@@ -143,7 +143,7 @@ def test_what_is_left_out_has_its_default() -> None:
     ("old", "new", "said"),
     [
         ("model =", "model :", "not TOML: "),
-        ('task = "sst2"', "", "the job 'train' does not say its 'task'"),
+        ('task = "sst2"', "", "the job 'train' needs the parameter 'task'"),
         ('task = "sst2"', "task = 2", "`task` must be text, got 2"),
         ("store = false", 'store = "no"', "`store` must be true or false, got 'no'"),
         (

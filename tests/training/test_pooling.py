@@ -102,7 +102,7 @@ def test_an_encoder_without_a_first_token_is_refused(model: SentenceTransformer)
 
 def test_what_has_no_tokens_to_pool_is_refused() -> None:
     static = StaticEmbedding(word_tokenizer(), embedding_dim=8)
-    with pytest.raises(InputError, match=r"`model`: a transformer with pooling is wanted.*Static"):
+    with pytest.raises(InputError, match=r"`model` must be a transformer with pooling, got .*St"):
         repool(SentenceTransformer(modules=[static]), "mean")
 
 

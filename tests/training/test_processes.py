@@ -217,7 +217,7 @@ def test_a_process_with_many_gpus_trains_on_one(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)
     for device in ("cpu", "cuda", "cuda:0"):
         check_device(device)
-    with pytest.raises(InputError, match=r"`device` cuda:1: this process trains on the GPU 0"):
+    with pytest.raises(InputError, match=r"`device` cuda:1: this process trains on GPU 0"):
         check_device("cuda:1")
     monkeypatch.setenv("LOCAL_RANK", "1")
     check_device("cuda:1")

@@ -122,7 +122,7 @@ def test_a_rate_is_a_share(schedule: Schedule, warm_up: Any, steps: int) -> None
         ),
         (
             {"epochs": 5, "warm_up": "as-released"},
-            "the warm-up is too long for 20 optimizer steps: the rate reaches 3e-07 at most, 0.001",
+            "for 20 optimizer steps: the rate reaches at most 3e-07 instead of 0.001",
         ),
         ({"epochs": 3}, None),
     ],

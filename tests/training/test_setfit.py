@@ -181,7 +181,7 @@ def test_a_run_that_was_stopped_is_not_taken_for_an_encoder(
         ({"variant": "paper"}, "`variant`: unknown value 'paper'; did you mean 'papers'"),
         ({"samples_per_class": 1}, "`samples_per_class` must be at least 2, got 1"),
         ({"pairs": 0}, "`pairs` must be at least 2, got 0"),
-        ({"pairs": 7}, "`pairs` 7: an even number is wanted"),
+        ({"pairs": 7}, "`pairs` must be even, since half of the pairs are of one class, got 7"),
         ({"batch_size": 0}, "`batch_size` must be at least 1, got 0"),
         ({"seed": -1}, "`seed` must be at least 0, got -1"),
     ],
@@ -212,7 +212,7 @@ def test_too_many_texts_for_all_their_pairs_are_refused(
 ) -> None:
     monkeypatch.setattr(module, "_MOST_TEXTS", 20)
     spec = SetFit(variant="setfit", samples_per_class="all")
-    with pytest.raises(InputError, match="all that its 24 texts make; at most 20 texts"):
+    with pytest.raises(InputError, match="pairs of its texts, so it takes at most 20, got 24"):
         run(base, tasks, tmp_path / "run", spec)
 
 
@@ -224,7 +224,7 @@ def test_bases_that_cannot_be_trained_are_refused(
     with pytest.raises(InputError, match=r"is a static encoder, .* take setfit"):
         run(static, tasks, tmp_path / "run", SMALL)
     monkeypatch.setattr("sentence_transformers.util.get_device_name", lambda: "mps")
-    with pytest.raises(InputError, match="`device` cpu: SetFit's trainer takes mps wherever"):
+    with pytest.raises(InputError, match="`device` cpu: SetFit's trainer uses mps whenever"):
         run(base, tasks, tmp_path / "run", SMALL)
     assert not (tmp_path / "run").exists()
 
@@ -233,7 +233,7 @@ def test_several_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sentence_transformers.util.get_device_name", lambda: "cuda:0")
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     base: Any = SimpleNamespace(device="cuda:0", model=SimpleNamespace(tokenizer=print))
-    with pytest.raises(InputError, match=r"each of the 2 GPUs, .* by CUDA_VISIBLE_DEVICES=0"):
+    with pytest.raises(InputError, match=r"each of the 2 GPUs, .* with CUDA_VISIBLE_DEVICES=0"):
         module.check_base(base, SMALL)
 
 

@@ -10,6 +10,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ import torch
 from safetensors.torch import save_file
 from standins import QUERIES, SOURCES, tiny_encoder, write_task
 from standins.training import SMALL, equal, job_of, run, weights
+from torch.utils.data import BatchSampler
 
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders.load import EncoderOptions, load_encoder
@@ -33,7 +35,7 @@ from polarity_bench.training.epoch_scores import EpochScorer
 from polarity_bench.training.examples.spec import ExampleSpec
 from polarity_bench.training.history import Row, best_row, is_over, kept_row
 from polarity_bench.training.job import Job
-from polarity_bench.training.loops.trainer import EpochBatches, PolarityTrainer
+from polarity_bench.training.loops.trainer import EpochRows, PolarityTrainer
 from polarity_bench.training.losses.pair import LOSSES, Triplet
 from polarity_bench.training.recipes.margins import Margins
 from polarity_bench.training.run_folder import run_folder
@@ -302,11 +304,13 @@ def test_examples_of_the_users_own_are_trained_on(
     moved = file.rename(tmp_path / "moved.parquet")
     assert run(tiny_model, task_dir, tmp_path / "x", replace(GIVEN, examples_from=moved)).reused
     mnrl = replace(GIVEN, examples_from=moved, loss=LOSSES["mnrl"]())
-    with pytest.raises(InputError, match=r"the loss eats pairs, columns anchor, positive, label"):
+    with pytest.raises(
+        InputError, match=r"the loss takes pairs in the columns anchor, positive, l"
+    ):
         run(tiny_model, task_dir, tmp_path / "y", mnrl)
     with pytest.raises(InputError, match=r"`examples` 17: only 16 were given"):
         run(tiny_model, task_dir, tmp_path / "y", replace(GIVEN, examples_from=moved, examples=17))
-    with pytest.raises(InputError, match=r"`examples_from`: the examples are made already"):
+    with pytest.raises(InputError, match=r"`examples_from`: the examples exist already"):
         replace(GIVEN, examples_from=moved, neighbours=4)
 
 
@@ -355,6 +359,34 @@ def test_a_tracker_that_is_not_there_is_refused_at_once(
     assert not (tmp_path / "x").exists()
 
 
+@pytest.mark.parametrize("chosen", [None, "elsewhere"])
+def test_tensorboard_writes_into_the_run_unless_the_user_names_a_folder(
+    chosen: str | None,
+    tiny_model: Path,
+    task_dir: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from transformers.integrations import integration_utils
+
+    opened: list[str] = []
+
+    class Writer:
+        def __init__(self, log_dir: str) -> None:
+            opened.append(log_dir)
+
+        def __getattr__(self, name: str) -> Any:
+            return lambda *_, **__: None
+
+    module = SimpleNamespace(SummaryWriter=Writer)
+    monkeypatch.setattr(integration_utils, "is_tensorboard_available", lambda: True)
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
+    if chosen:
+        monkeypatch.setenv("TENSORBOARD_LOGGING_DIR", chosen)
+    run(tiny_model, task_dir, tmp_path / "x", replace(SMALL, report_to="tensorboard", epochs=1))
+    assert opened == [chosen or str(tmp_path / "x" / "tensorboard")]
+
+
 def test_fewer_examples_than_a_batch_are_refused(
     tiny_model: Path, task_dir: Path, tmp_path: Path
 ) -> None:
@@ -369,7 +401,7 @@ def test_more_examples_than_there_are_are_refused(
     tiny_model: Path, task_dir: Path, tmp_path: Path
 ) -> None:
     spec = replace(SMALL, examples=10**6)
-    with pytest.raises(InputError, match=r"1,000,000 triplets are asked for, the neighbours admit"):
+    with pytest.raises(InputError, match=r"1,000,000 triplets were requested, but the neighbours"):
         run(tiny_model, task_dir, tmp_path / "x", spec)
 
 
@@ -625,7 +657,7 @@ def test_a_refused_run_leaves_no_folder_that_it_made(
     (tmp_path / "there").mkdir()
     spec = replace(SMALL, examples=10**6)
     for place in ("there", "runs/x"):
-        with pytest.raises(InputError, match="are asked for"):
+        with pytest.raises(InputError, match="were requested"):
             run(tiny_model, task_dir, tmp_path / place, spec)
     assert not list((tmp_path / "there").iterdir())
     assert not (tmp_path / "runs").exists()
@@ -649,7 +681,7 @@ def test_a_failed_run_leaves_its_folder_to_another(
     tiny_model: Path, task_dir: Path, tmp_path: Path
 ) -> None:
     spec = replace(SMALL, examples=10**6)
-    with pytest.raises(InputError, match="are asked for"):
+    with pytest.raises(InputError, match="were requested"):
         run(tiny_model, task_dir, tmp_path / "x", spec)
     run(tiny_model, task_dir, tmp_path / "x")
 
@@ -667,9 +699,10 @@ def test_the_best_is_the_earliest_of_equals_and_the_base_where_none_is_better() 
 
 
 def test_each_epoch_has_the_batches_of_its_own_draw() -> None:
-    batches = EpochBatches(per_epoch=5, batch_size=2)
+    rows = EpochRows(per_epoch=5)
+    batches = BatchSampler(rows, batch_size=2, drop_last=False)
     assert list(batches) == [[0, 1], [2, 3], [4]]
-    batches.set_epoch(2)
+    rows.set_epoch(2)
     assert list(batches) == [[10, 11], [12, 13], [14]]
     assert len(batches) == 3
 

@@ -237,7 +237,7 @@ def test_examples_are_written_and_trained_on(bench: Bench, tiny_model: Path) -> 
         *("--neighbours", "4", "--output", "y"),
     )
     assert idle.code == 2
-    assert "--examples-from: the examples are made already" in idle.err
+    assert "--examples-from: the examples exist already" in idle.err
     Path("thesis").mkdir()
     Path("thesis/README.md").write_text("years of work")
     refused = bench("examples", *words, "--output", "thesis")
@@ -251,7 +251,7 @@ def test_examples_are_written_and_trained_on(bench: Bench, tiny_model: Path) -> 
         *("--loss", "mnrl", "--output", "y"),
     )
     assert pairs.code == 2
-    assert "the loss eats pairs, columns anchor, positive, label; found anchor" in pairs.err
+    assert "the loss takes pairs in the columns anchor, positive, label, got anchor" in pairs.err
 
 
 def test_an_option_of_another_recipe_is_refused(bench: Bench) -> None:
@@ -262,9 +262,9 @@ def test_an_option_of_another_recipe_is_refused(bench: Bench) -> None:
 
 def test_help_shows_the_options_of_one_recipe(bench: Bench) -> None:
     usual = " ".join(bench("train", "--help").out.split())
-    assert "what is minimised [default: triplet]" in usual
+    assert "the loss to minimise [default: triplet]" in usual
     assert "[default: 0.1, 0.5]" in usual
-    assert "--batch-size <int> examples in a batch [default: 64]." in usual
+    assert "--batch-size <int> examples per batch [default: 64]." in usual
     assert "--mining as-written|as-released" in usual
     assert "--variant" not in usual
     for words in (

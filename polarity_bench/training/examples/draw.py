@@ -27,12 +27,8 @@ class Draw:
         labels: Label of each example, (m,); None for triplets.
     """
 
-    kind: ExampleKind
     positions: IntArray
     labels: IntArray | None
-
-    def __len__(self) -> int:
-        return len(self.positions)
 
 
 def count_candidates(neighbours: Neighbours, kind: ExampleKind) -> int:
@@ -48,19 +44,9 @@ def check_count(count: int, n_candidates: int, kind: ExampleKind) -> None:
     """
     if not 1 <= count <= n_candidates:
         raise InputError(
-            f"{count:,} {kind} are asked for, the neighbours admit {n_candidates:,}; ask for "
-            "another number (`examples`, `dropout`), more `neighbours` or a lower `threshold`"
+            f"{count:,} {kind} were requested, but the neighbours give {n_candidates:,}; change "
+            "`examples` or `dropout`, or use more `neighbours` or a lower `threshold`"
         )
-
-
-def dropout_for(count: int, n_candidates: int) -> float:
-    """Return the dropout that leaves this number of candidates.
-
-    Example:
-        >>> dropout_for(count=17, n_candidates=100)
-        0.83
-    """
-    return 1 - count / n_candidates
 
 
 def draw(
@@ -95,16 +81,16 @@ def draw(
         n_opposite = opposite.lengths[anchor]
         positive = _at(same, anchor, within // n_opposite)
         negative = _at(opposite, anchor, within % n_opposite)
-        return Draw(kind, np.stack([anchor, positive, negative], axis=1), None)
+        return Draw(np.stack([anchor, positive, negative], axis=1), None)
     if kind == "pairs":
         positive = _at(same, anchor, within)
-        return Draw(kind, np.stack([anchor, positive], axis=1), labels[anchor])
+        return Draw(np.stack([anchor, positive], axis=1), labels[anchor])
     n_same = same.lengths[anchor]
     alike = within < n_same
     other = np.empty(count, dtype=np.int64)
     other[alike] = _at(same, anchor[alike], within[alike])
     other[~alike] = _at(opposite, anchor[~alike], (within - n_same)[~alike])
-    return Draw(kind, np.stack([anchor, other], axis=1), alike.astype(np.int64))
+    return Draw(np.stack([anchor, other], axis=1), alike.astype(np.int64))
 
 
 def _per_anchor(neighbours: Neighbours, kind: ExampleKind) -> IntArray:
@@ -115,5 +101,5 @@ def _per_anchor(neighbours: Neighbours, kind: ExampleKind) -> IntArray:
 
 
 def _at(ragged: RaggedRows, row: IntArray, column: IntArray) -> IntArray:
-    found: IntArray = ragged.values[ragged.offsets[row] + column].astype(np.int64)
-    return found
+    positions: IntArray = ragged.values[ragged.offsets[row] + column].astype(np.int64)
+    return positions

@@ -81,17 +81,17 @@ def _kept(file: Path, find: Callable[[], Neighbours]) -> Neighbours:
     with FileLock(file.with_suffix(".lock")):
         if (there := _read(file)) is not None:
             return there
-        found = find()
+        neighbours = find()
         content = io.BytesIO()
         np.savez(
             content,
-            same_values=found.same.values,
-            same_offsets=found.same.offsets,
-            opposite_values=found.opposite.values,
-            opposite_offsets=found.opposite.offsets,
+            same_values=neighbours.same.values,
+            same_offsets=neighbours.same.offsets,
+            opposite_values=neighbours.opposite.values,
+            opposite_offsets=neighbours.opposite.offsets,
         )
         write_atomically(file, content.getvalue())
-        return found
+        return neighbours
 
 
 def _read(file: Path) -> Neighbours | None:

@@ -84,9 +84,9 @@ def find_neighbours(
     if mining == "as-released":
         everything = np.arange(len(labels))
         index, similarity = _nearest(embeddings, everything, everything, k)
-        found = np.isfinite(similarity)
+        kept = np.isfinite(similarity)
         alike = labels[index] == labels[:, None]
-        return Neighbours(RaggedRows.of(index, found & alike), RaggedRows.of(index, found & ~alike))
+        return Neighbours(RaggedRows.of(index, kept & alike), RaggedRows.of(index, kept & ~alike))
     own = _table(len(labels), k)
     other = _table(len(labels), k)
     for label in np.unique(labels):
@@ -111,11 +111,11 @@ def _nearest(
         return index, similarity
     # If the queries are among the sources, both arrays hold the same positions.
     excluded = [[i] for i in range(len(queries))] if itself else []
-    found = top_k(
+    retrieved = top_k(
         Embeddings(embeddings.vectors[queries], embeddings.similarity),
         Embeddings(embeddings.vectors[sources], embeddings.similarity),
         reached,
         excluded=excluded,
     )
-    index[:, :reached], similarity[:, :reached] = sources[found.index], found.similarity
+    index[:, :reached], similarity[:, :reached] = sources[retrieved.index], retrieved.similarity
     return index, similarity

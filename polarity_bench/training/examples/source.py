@@ -19,11 +19,10 @@ from polarity_bench.errors import InputError, nearest
 from polarity_bench.files import check_writable, write_atomically
 from polarity_bench.progress import Bar, no_bar
 from polarity_bench.tasks.catalogue import choose_tasks, load_tasks
-from polarity_bench.tasks.types.base import TaskSpec
 from polarity_bench.training.data import TrainingPool, load_training_data
 from polarity_bench.training.examples import COLUMNS, EXAMPLE_KINDS, ExampleKind
 from polarity_bench.training.examples.card import examples_card
-from polarity_bench.training.examples.draw import count_candidates, draw, dropout_for
+from polarity_bench.training.examples.draw import count_candidates, draw
 from polarity_bench.training.examples.neighbour_cache import pool_neighbours
 from polarity_bench.training.examples.neighbours import Neighbours
 from polarity_bench.training.examples.spec import ExampleSpec
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
 _LABELS: dict[ExampleKind, str] = {
     "pairs": "the number of a class",
-    "labelled-pairs": "1 for texts of one class, or 0",
+    "labelled-pairs": "1 for two texts of the same class, or 0",
 }
 
 
@@ -42,18 +41,47 @@ class ExampleSource:
     """A pool with its neighbours, from which examples can be drawn repeatedly.
 
     Attributes:
-        count: Number of examples in each draw.
+        neighbours: Neighbours of the pool's texts.
+        kind: Kind of the examples.
+        spec: How the neighbours were mined, and how many examples a draw has.
+        encoder: The encoder that found the neighbours.
+
+    Raises:
+        InputError: If no text of a class has a neighbour.
     """
 
     pool: TrainingPool
     neighbours: Neighbours
     kind: ExampleKind
-    count: int
+    spec: ExampleSpec
+    encoder: EncoderId
+
+    def __post_init__(self) -> None:
+        sides = {"its own": self.neighbours.same}
+        if self.kind != "pairs":
+            sides["any other"] = self.neighbours.opposite
+        classes, spec = self.pool.classes, self.spec
+        for side, neighbours in sides.items():
+            n_with = np.bincount(self.pool.labels, neighbours.lengths > 0, minlength=len(classes))
+            if n_with.all():
+                continue
+            least = f" of cosine >= {spec.threshold:g}" if spec.mining == "as-written" else ""
+            left = ", ".join(f"{n:.0f} of {c!r}" for n, c in zip(n_with, classes, strict=True))
+            raise InputError(
+                f"no text of the label {classes[n_with.argmin()]!r} has a neighbour of {side} "
+                f"label{least}; texts that have one: {left}; use a lower `threshold` or more "
+                "`neighbours`"
+            )
 
     @property
     def n_candidates(self) -> int:
         """Number of examples that the neighbours allow."""
         return count_candidates(self.neighbours, self.kind)
+
+    @property
+    def count(self) -> int:
+        """Number of examples in each draw."""
+        return self.spec.solve_count(self.n_candidates)
 
     def columns(self, seed: int, epoch: int) -> dict[str, list[Any]]:
         """Draw examples; return the texts of each column, and the labels if the kind has labels."""
@@ -64,43 +92,21 @@ class ExampleSource:
         }
         return columns if drawn.labels is None else columns | {"label": drawn.labels.tolist()}
 
-
-def example_source(
-    pool: TrainingPool,
-    encoder: Encoder,
-    kind: ExampleKind,
-    spec: ExampleSpec,
-    embedder: Embedder,
-    bar: Bar = no_bar,
-) -> ExampleSource:
-    """Find the neighbours of a pool's texts, by the embeddings of an encoder.
-
-    Raises:
-        InputError: If no text of a class has a neighbour.
-    """
-    neighbours = pool_neighbours(pool, encoder, spec, embedder, bar)
-    _check_classes(pool, neighbours, kind, spec)
-    count = spec.solve_count(count_candidates(neighbours, kind))
-    return ExampleSource(pool, neighbours, kind, count)
-
-
-def _check_classes(
-    pool: TrainingPool, neighbours: Neighbours, kind: ExampleKind, spec: ExampleSpec
-) -> None:
-    sides = {"its own": neighbours.same}
-    if kind != "pairs":
-        sides["any other"] = neighbours.opposite
-    for side, found in sides.items():
-        n_with = np.bincount(pool.labels, found.lengths > 0, minlength=len(pool.classes))
-        if n_with.all():
-            continue
-        least = f" of cosine >= {spec.threshold:g}" if spec.mining == "as-written" else ""
-        left = ", ".join(f"{n:.0f} of {c!r}" for n, c in zip(n_with, pool.classes, strict=True))
-        raise InputError(
-            f"no text of the label {pool.classes[n_with.argmin()]!r} has a neighbour of {side} "
-            f"label{least}; with one remain {left}. A lower `threshold` or more `neighbours` would "
-            "find some"
-        )
+    @property
+    def facts(self) -> dict[str, str]:
+        """What the card says about the examples, by heading."""
+        pool, dropout = self.pool, 1 - self.count / self.n_candidates
+        return {
+            "Left out": f"{pool.n_duplicates:,} repeated rows, {pool.n_contradicting:,} rows whose "
+            f"text has two labels, {pool.n_held_out:,} held-out rows and relatives, "
+            f"{pool.n_tested:,} rows that are queries of the task",
+            "Classes": ", ".join(pool.classes),
+            "Kind": f"{self.kind}: {', '.join(COLUMNS[self.kind])}",
+            "Neighbours": f"{self.spec.mined_words}, by {self.encoder.label} "
+            f"(digest {self.encoder.digest})",
+            "Candidates": f"{self.n_candidates:,}",
+            "Dropout": f"{dropout:.6f}, solved for {self.count:,} examples",
+        }
 
 
 def generate_examples(
@@ -153,13 +159,17 @@ def generate_examples(
     pool = data.pool
     if isinstance(encoder, str):
         encoder = load_encoder(encoder)
-    source = example_source(pool, encoder, kind, spec, data.in_groups(embedder or Embedder()), bar)
+    neighbours = pool_neighbours(pool, encoder, spec, data.in_groups(embedder or Embedder()), bar)
+    source = ExampleSource(pool, neighbours, kind, spec, encoder.id)
     dataset = Dataset.from_dict(source.columns(seed, epoch), features=_features(kind, pool))
-    dataset.info.description = examples_card(
-        _facts(chosen, encoder.id, source, spec, seed, epoch),
-        f"{kind} of {chosen.title}",
-        len(dataset),
-    )
+    facts = {
+        "Task": f"{chosen.title} ({chosen.name}, version {chosen.version}), "
+        f"{len(pool):,} distinct texts",
+        **source.facts,
+        "Seed": f"{seed}, epoch {epoch}",
+    }
+    title = f"{kind} of {chosen.title}"
+    dataset.info.description = examples_card(facts, title, len(dataset))
     return dataset
 
 
@@ -211,13 +221,14 @@ def read_examples(path: Path, kind: ExampleKind) -> dict[str, list[Any]]:
     wanted = (*COLUMNS[kind], *(() if kind == "triplets" else ("label",)))
     if set(columns) != set(wanted):
         raise InputError(
-            f"{file}: the loss eats {kind}, columns {', '.join(wanted)}; found {', '.join(columns)}"
+            f"{file}: the loss takes {kind} in the columns {', '.join(wanted)}, "
+            f"got {', '.join(columns)}"
         )
     for name in wanted:
         for row, value in enumerate(columns[name]):
             if not (_is_label(value, kind) if name == "label" else _is_text(value)):
                 what = "a text" if name != "label" else _LABELS[kind]
-                raise InputError(f"{file}, row {row}: {name} is {value!r}; {what} is wanted")
+                raise InputError(f"{file}, row {row}: {name} must be {what}, got {value!r}")
     return {name: columns[name] for name in wanted}
 
 
@@ -234,10 +245,9 @@ def _features(kind: ExampleKind, pool: TrainingPool) -> Any:
     from datasets import ClassLabel, Features, Value
 
     features: dict[str, Any] = {name: Value("string") for name in COLUMNS[kind]}
-    if kind == "pairs":
-        features["label"] = ClassLabel(names=list(pool.classes))
-    elif kind == "labelled-pairs":
-        features["label"] = ClassLabel(names=["opposite", "same"])
+    if kind != "triplets":
+        names = pool.classes if kind == "pairs" else ("opposite", "same")
+        features["label"] = ClassLabel(names=list(names))
     return Features(features)
 
 
@@ -251,30 +261,6 @@ def shuffled(
     """
     size = len(next(iter(columns.values())))
     if count > size:
-        raise InputError(f"`examples` {count:,}: only {size:,} were given")
+        raise InputError(f"`examples` {count:,}: only {size:,} were given; ask for fewer")
     order = np.random.default_rng([seed, epoch]).permutation(size)[:count]
     return {name: [values[i] for i in order] for name, values in columns.items()}
-
-
-def _facts(
-    task: TaskSpec,
-    encoder: EncoderId,
-    source: ExampleSource,
-    spec: ExampleSpec,
-    seed: int,
-    epoch: int,
-) -> dict[str, Any]:
-    pool = source.pool
-    return {
-        "Task": f"{task.title} ({task.name}, version {task.version}), {len(pool):,} distinct texts",
-        "Left out": f"{pool.n_duplicates:,} repeated rows, {pool.n_contradicting:,} rows whose "
-        f"text has two labels, {pool.n_held_out:,} held-out rows and relatives, "
-        f"{pool.n_tested:,} rows that are queries of the task",
-        "Classes": ", ".join(pool.classes),
-        "Kind": f"{source.kind}: {', '.join(COLUMNS[source.kind])}",
-        "Neighbours": f"{spec.mined_words}, by {encoder.label} (digest {encoder.digest})",
-        "Candidates": f"{source.n_candidates:,}",
-        "Dropout": f"{dropout_for(source.count, source.n_candidates):.6f}, solved for "
-        f"{source.count:,} examples",
-        "Seed": f"{seed}, epoch {epoch}",
-    }

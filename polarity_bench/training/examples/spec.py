@@ -24,20 +24,20 @@ class ExampleSpec(Parameters):
     family: ClassVar[str] = "examples"
     name: ClassVar[str] = "neighbours"
 
-    mining: Mining = parameter("as-written", "neighbours as the paper writes or as its code does")
+    mining: Mining = parameter("as-written", "mined as the paper describes or as its code does")
     neighbours: int = parameter(16, "neighbours of each text, k in the papers", least=1)
-    threshold: float = parameter(0.5, "least cosine of a neighbour, where mined as-written")
-    examples: int | None = parameter(None, "how many [default: 50000, or all there are]", least=1)
-    dropout: float | None = parameter(None, "share of candidates left out, instead of a number")
+    threshold: float = parameter(
+        0.5, "minimum cosine of a neighbour, if mined as-written", least=-1, most=1
+    )
+    examples: int | None = parameter(None, "how many [default: 50000, or all candidates]", least=1)
+    dropout: float | None = parameter(
+        None, "share of candidates left out, instead of a number", least=0, below=1
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not -1 <= self.threshold <= 1:
-            raise InputError(f"`threshold` must lie in [-1, 1], a cosine, got {self.threshold}")
         if self.examples is not None and self.dropout is not None:
             raise InputError("give `examples` or `dropout`, not both: one is solved from the other")
-        if self.dropout is not None and not 0 <= self.dropout < 1:
-            raise InputError(f"`dropout` must lie in [0, 1), got {self.dropout}")
 
     def solve_count(self, n_candidates: int) -> int:
         """Return the number of examples to draw from this number of candidates."""

@@ -9,7 +9,6 @@ Shapes: n texts, c classes, d dimensions.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from polarity_bench.training.objective import Objective
+    from polarity_bench.training.recipes.axis.probe import Probe
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,14 @@ class FittedHead:
 
     Attributes:
         losses: The loss of each step.
+        loss: Mean loss of the last epoch.
         n_empty: Number of batches without two texts of the same class or without two of different
             classes: their metric loss was 0.
     """
 
     head: Head
     losses: Sequence[float]
+    loss: float
     n_empty: int
 
 
@@ -57,8 +59,10 @@ def fit_classifier(
     *,
     seed: int,
     steps: Steps = FRESH,
+    begin: Probe | None = None,
+    also: Callable[[EncodedTexts, IntArray], Tensor] | None = None,
 ) -> FittedHead:
-    """Train an encoder with a head. The encoder is changed.
+    """Train an encoder with a head. The encoder is changed; the seed sets each epoch's order.
 
     Args:
         model: The encoder, prepared by `shape_encoder`.
@@ -67,7 +71,10 @@ def fit_classifier(
         classes: Names of the classes.
         objective: Losses and settings of the training.
         seed: Seed of the head, the proxies, the order and dropout.
-        steps: Where to resume from, and whom to tell.
+        steps: Where to resume from, and how to report progress.
+        begin: The initial linear layer; None draws it.
+        also: Returns a further term of a batch's loss, from its encoded texts and their positions
+            in `rows`.
 
     Raises:
         InputError: If a loss is not finite, or a class has no rows.
@@ -75,63 +82,22 @@ def fit_classifier(
     if empty := [name for code, name in enumerate(classes) if not (labels == code).any()]:
         raise InputError(f"the class {empty[0]!r} has no row to train on")
     torch.manual_seed(seed)
-    modules = build(model, len(classes), objective)
+    modules = ClassifierModules(model, classes, objective)
+    if begin is not None:
+        weights = {"weight": torch.tensor(begin.weight), "bias": torch.tensor(begin.bias)}
+        modules.dense.load_state_dict(weights)
     targets = torch.from_numpy(labels).to(model.device)
-
-    def loss_of_batch(made: EncodedTexts, chosen: IntArray) -> Tensor:
-        return loss(objective, modules, made.sentences, made.tokens, made.owners, targets[chosen])
-
-    losses = descend_over_texts(
-        modules,
-        model,
-        rows,
-        objective,
-        loss_of_batch,
-        seed=seed,
-        steps=steps,
-    )
-    counted = getattr(modules["metric"], "n_empty", 0) if "metric" in modules else 0
-    return FittedHead(head_of(modules, classes, objective), losses, int(counted))
-
-
-def descend_over_texts(
-    modules: nn.ModuleDict,
-    model: SentenceTransformer,
-    rows: TokenRows,
-    objective: Objective,
-    loss_of_batch: Callable[[EncodedTexts, IntArray], Tensor],
-    *,
-    seed: int,
-    steps: Steps = FRESH,
-) -> Sequence[float]:
-    """Train on batches of texts. The seed draws a new order for each epoch.
-
-    Args:
-        modules: All modules to train, including the encoder.
-        model: The encoder.
-        rows: The training texts.
-        objective: Steps, batches and rates.
-        loss_of_batch: Returns the loss of a batch from its encoded texts and their positions in
-            `rows`.
-        seed: Seed of the order and of dropout.
-        steps: Where to resume from, and whom to tell.
-
-    Returns:
-        The loss of each step.
-
-    Raises:
-        InputError: If a loss is not finite.
-    """
-    plan, size = plan_of(objective, len(rows), seed), objective.batch_size
-    n_batches = math.ceil(len(rows) / size)
-    on_gpu = model.device.type != "cpu"
+    plan, size = _plan(objective, len(rows), seed), objective.batch_size
+    n_batches = plan.n_steps // objective.epochs
 
     def loss_of_step(step: int) -> Tensor:
         epoch, batch = divmod(step, n_batches)
         order = np.random.default_rng([seed, epoch]).permutation(len(rows))
         chosen = order[batch * size : (batch + 1) * size]
-        chunk = len(chosen) if on_gpu else CHUNK_TEXTS
-        return loss_of_batch(encode(model, fewer, chosen, chunk_texts=chunk), chosen)
+        chunk = CHUNK_TEXTS if model.device.type == "cpu" else len(chosen)
+        made = encode(model, fewer, chosen, chunk_texts=chunk)
+        loss = modules.loss(made, targets[chosen])
+        return loss if also is None else loss + also(made, chosen)
 
     model.train()
     weighed = _pooling_place(model) > 1  # tokens are weighted by their ids, which trimming changes
@@ -139,65 +105,60 @@ def descend_over_texts(
     with cut as fewer:
         losses = descend(modules, loss_of_step, plan, steps)
     model.eval()
-    return losses
+    last = losses[-n_batches:]
+    n_empty = int(getattr(modules.metric, "n_empty", 0))
+    return FittedHead(modules.head(), losses, sum(last) / len(last), n_empty)
 
 
-def build(model: SentenceTransformer, n_classes: int, objective: Objective) -> nn.ModuleDict:
-    """Return the encoder together with the modules that are trained with it."""
-    size = int(model.get_embedding_dimension() or 0)
-    found: dict[str, nn.Module] = {"encoder": model, "dense": nn.Linear(size, n_classes)}
-    if objective.metric is not None:
-        found["metric"] = objective.metric.build(n_classes, size)
-    return nn.ModuleDict(found).to(model.device)
-
-
-def loss(
-    objective: Objective,
-    modules: nn.ModuleDict,
-    sentences: Tensor,
-    tokens: Tensor,
-    owners: Tensor,
-    labels: Tensor,
-) -> Tensor:
-    """Return the loss of a batch, a scalar.
+class ClassifierModules(nn.Module):
+    """An encoder together with the modules that are trained with it: a linear layer and a loss.
 
     Args:
-        objective: The weights of the parts.
-        modules: The result of `build`.
-        sentences: The pooled texts, (n, d).
-        tokens: The states of all their tokens, (m, d).
-        owners: The text that each token belongs to, (m,).
-        labels: Class of each text, (n,).
+        model: The encoder.
+        classes: Names of the classes.
+        objective: The losses and their weights.
     """
-    entropy = cross_entropy(modules["dense"](sentences).float(), labels)
-    if objective.metric is None:
-        return entropy
-    if objective.metric.reads == "tokens":
-        beside = modules["metric"](tokens.float(), labels[owners])
-    else:
-        beside = modules["metric"](sentences.float(), labels)
-    mixed: Tensor = objective.share * entropy + (1 - objective.share) * beside
-    return mixed
+
+    def __init__(
+        self, model: SentenceTransformer, classes: Sequence[str], objective: Objective
+    ) -> None:
+        super().__init__()
+        self.classes, self.objective = tuple(classes), objective
+        size, metric = int(model.get_embedding_dimension() or 0), objective.metric
+        self.encoder = model
+        self.dense = nn.Linear(size, len(classes))
+        self.metric = None if metric is None else metric.build(len(classes), size)
+        self.to(model.device)
+
+    def loss(self, made: EncodedTexts, labels: Tensor) -> Tensor:
+        """Return the loss of encoded texts with these labels, (n,), a scalar."""
+        entropy = cross_entropy(self.dense(made.sentences).float(), labels)
+        if self.metric is None:
+            return entropy
+        if self.objective.loss.reads == "tokens":
+            beside = self.metric(made.tokens.float(), labels[made.owners])
+        else:
+            beside = self.metric(made.sentences.float(), labels)
+        share = self.objective.share
+        mixed: Tensor = share * entropy + (1 - share) * beside
+        return mixed
+
+    def head(self) -> Head:
+        """Return the trained head."""
+        proxies: Tensor | None = getattr(self.metric, "proxies", None)
+        return Head(
+            self.classes,
+            self.dense.weight.detach().cpu().numpy(),
+            self.dense.bias.detach().cpu().numpy(),
+            None if proxies is None else proxies.detach().cpu().numpy(),
+            self.objective.share,
+        )
 
 
-def head_of(modules: nn.ModuleDict, classes: Sequence[str], objective: Objective) -> Head:
-    """Return the trained head."""
-    dense: Any = modules["dense"]
-    proxies = getattr(modules["metric"], "proxies", None) if "metric" in modules else None
-    return Head(
-        tuple(classes),
-        dense.weight.detach().cpu().numpy(),
-        dense.bias.detach().cpu().numpy(),
-        None if proxies is None else proxies.detach().cpu().numpy(),
-        objective.share,
-    )
-
-
-def plan_of(objective: Objective, n_rows: int, seed: int) -> DescentPlan:
+def _plan(objective: Objective, n_rows: int, seed: int) -> DescentPlan:
     """Return the schedule and settings of the optimizer for this number of rows."""
-    n_batches = math.ceil(n_rows / objective.batch_size)
     return DescentPlan(
-        n_steps=objective.epochs * n_batches,
+        n_steps=objective.n_steps(n_rows),
         rate=objective.rate,
         warm_up=objective.warm_up,
         weight_decay=objective.weight_decay,
@@ -253,7 +214,7 @@ def check_encoder(model: SentenceTransformer, objective: Objective) -> None:
     first: Any = model[0]
     if not (hasattr(first, "auto_model") and _pooling_place(model)):
         raise InputError(
-            "`model`: it is no transformer with pooling over its tokens; a classifier needs one"
+            "`model` is not a transformer with pooling over its tokens, which a classifier needs"
         )
     if objective.layers is None:
         return
@@ -261,7 +222,7 @@ def check_encoder(model: SentenceTransformer, objective: Objective) -> None:
     if not isinstance(stack, nn.ModuleList):
         raise InputError(
             f"`layers` {objective.layers}: {type(first.auto_model).__name__} has no list of "
-            "layers (`encoder.layer`) to be cut"
+            "layers (`encoder.layer`) to cut"
         )
     if objective.layers > len(stack):
         raise InputError(f"`layers` {objective.layers}: the encoder has {len(stack)}")
@@ -275,8 +236,8 @@ def check_whole(model: SentenceTransformer) -> None:
     """
     if model.truncate_dim is not None:
         raise InputError(
-            f"`model`: its vectors are cut to {model.truncate_dim} dimensions (truncate_dim), and "
-            "training reads whole ones; save it without"
+            f"`model`: its vectors are cut to {model.truncate_dim} dimensions (truncate_dim), but "
+            "training needs whole vectors; save it without truncate_dim"
         )
 
 

@@ -148,30 +148,27 @@ def _padded(values: Tensor, width: int) -> Tensor:
     return nn.functional.pad(values, (0, width - values.shape[1]))
 
 
-def _are_bags(columns: list[dict[str, Any]]) -> bool:
-    """Return whether all columns are bags of tokens with equal remarks."""
-    remarks = [
-        {key: value for key, value in features.items() if not isinstance(value, Tensor)}
-        for features in columns
-    ]
-    tensors = [set(features) - set(said) for features, said in zip(columns, remarks, strict=True)]
-    bags = all(each == {"input_ids", "offsets"} for each in tensors)
-    return bags and all(said == remarks[0] for said in remarks)
-
-
-def _can_be_sorted(columns: list[dict[str, Any]]) -> bool:
-    """Return whether all columns hold tokens padded on the right, and otherwise equal remarks.
+def _are_alike(columns: list[dict[str, Any]]) -> bool:
+    """Return whether all columns have tensors of the same names, and equal remarks.
 
     Remarks are features that apply to a whole column, such as the length of its prompt.
     """
-    remarks = [
-        {key: value for key, value in features.items() if not isinstance(value, Tensor)}
+    kinds = [
+        {key: Tensor if isinstance(value, Tensor) else value for key, value in features.items()}
         for features in columns
     ]
-    alike = all(set(f) == set(columns[0]) for f in columns) and all(
-        r == remarks[0] for r in remarks
-    )
-    return alike and all(_is_right_padded(features) for features in columns)
+    return all(kind == kinds[0] for kind in kinds)
+
+
+def _are_bags(columns: list[dict[str, Any]]) -> bool:
+    """Return whether all columns are bags of tokens with equal remarks."""
+    tensors = {key for key, value in columns[0].items() if isinstance(value, Tensor)}
+    return tensors == {"input_ids", "offsets"} and _are_alike(columns)
+
+
+def _can_be_sorted(columns: list[dict[str, Any]]) -> bool:
+    """Return whether all columns hold tokens padded on the right, and otherwise equal remarks."""
+    return _are_alike(columns) and all(map(_is_right_padded, columns))
 
 
 def _is_right_padded(features: dict[str, Any]) -> bool:

@@ -10,7 +10,6 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,9 @@ from datasets import Dataset
 from safetensors import SafetensorError
 from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.base.evaluation import BaseEvaluator
+from torch.utils.data import BatchSampler, Sampler
 from transformers import PrinterCallback, TrainerCallback, TrainerState
+from transformers.integrations.integration_utils import TensorBoardCallback
 from transformers.trainer import TRAINER_STATE_NAME
 
 from polarity_bench.encoders.load import quiet
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from polarity_bench.training.recipes.base import TrainingContext
     from polarity_bench.training.recipes.margins import Margins
 
-AS_RELEASED = "as-released"
 RELEASED_WARM_UP_STEPS = 10_000
 
 
@@ -136,31 +136,26 @@ def _released(step: int, steps_per_epoch: int) -> float:
     return max(0.0, left / max(1, steps_per_epoch - RELEASED_WARM_UP_STEPS))
 
 
-class EpochBatches:
-    """Batches of the current epoch's draw, in its order.
+class EpochRows(Sampler[int]):
+    """Rows of the current epoch's draw, in its order.
 
     The data set holds the draws of all epochs one after the other, each already in random order.
     """
 
-    def __init__(self, per_epoch: int, batch_size: int) -> None:
+    def __init__(self, per_epoch: int) -> None:
         self.per_epoch = per_epoch
-        self.batch_size = batch_size
         self.epoch = 0
-        self.sampler = self  # accelerate expects a sampler, whose epoch it sets
-        self.drop_last = False
 
     def set_epoch(self, epoch: int) -> None:
-        """Set the epoch, counted from 0."""
+        """Set the epoch, counted from 0; accelerate calls this."""
         self.epoch = epoch
 
     def __len__(self) -> int:
-        return math.ceil(self.per_epoch / self.batch_size)
+        return self.per_epoch
 
-    def __iter__(self) -> Iterator[list[int]]:
+    def __iter__(self) -> Iterator[int]:
         first = self.epoch * self.per_epoch
-        for start in range(0, self.per_epoch, self.batch_size):
-            stop = min(start + self.batch_size, self.per_epoch)
-            yield list(range(first + start, first + stop))
+        return iter(range(first, first + self.per_epoch))
 
 
 class PolarityTrainer(SentenceTransformerTrainer):
@@ -187,16 +182,18 @@ class PolarityTrainer(SentenceTransformerTrainer):
             gather=recipe.gathers,
         )
         self.companion = _Companion(recipe, bench.folder, judge.chosen_by)
-        with _tensorboard_in(bench.folder.path / "tensorboard"):
-            super().__init__(
-                model=bench.base.model,
-                args=training_arguments(recipe, bench, resumed=resumed),
-                train_dataset=dataset,
-                loss=loss,
-                evaluator=_Evaluator(judge),
-                callbacks=[self.companion],
-            )
+        super().__init__(
+            model=bench.base.model,
+            args=training_arguments(recipe, bench, resumed=resumed),
+            train_dataset=dataset,
+            loss=loss,
+            evaluator=_Evaluator(judge),
+            callbacks=[self.companion],
+        )
         self.remove_callback(PrinterCallback)  # it prints to stdout
+        for callback in self.callback_handler.callbacks:
+            if isinstance(callback, TensorBoardCallback) and callback.logging_dir is None:
+                callback.logging_dir = str(bench.folder.path / "tensorboard")
 
     def load_weights(self, checkpoint: Path) -> None:
         """Load the weights of a checkpoint into the model."""
@@ -204,7 +201,7 @@ class PolarityTrainer(SentenceTransformerTrainer):
 
     def get_batch_sampler(self, *_: Any, **__: Any) -> Any:
         """Return the batches of each epoch's draw."""
-        return EpochBatches(self._per_epoch, self._recipe.batch_size)
+        return BatchSampler(EpochRows(self._per_epoch), self._recipe.batch_size, drop_last=False)
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:  # noqa: ARG002
         """Create the recipe's learning-rate schedule, which knows its number of steps."""
@@ -248,7 +245,7 @@ class PolarityTrainer(SentenceTransformerTrainer):
         except (OSError, RuntimeError, SafetensorError) as error:  # RuntimeError: full disk (torch)
             raise InputError(
                 f"{self._folder.checkpoint(step)} could not be written: {error}. "
-                f"{self._last_good()} Make room and run the same again, which goes on from there"
+                f"{self._last_good()} Free some space and run the same command to resume from it"
             ) from error
 
     def _last_good(self) -> str:
@@ -274,7 +271,7 @@ class _Companion(TrainerCallback):
 
     def on_epoch_begin(self, *_: Any, **kwargs: Any) -> None:
         self._begun = time.perf_counter()
-        if self._recipe.warm_up == AS_RELEASED:
+        if self._recipe.warm_up == "as-released":
             # The released code calls `fit` again for each epoch, which resets AdamW's moments.
             kwargs["optimizer"].state.clear()
 
@@ -305,20 +302,6 @@ class _Evaluator(BaseEvaluator):
         return self._judge(model)
 
 
-@contextmanager
-def _tensorboard_in(folder: Path) -> Iterator[None]:
-    """Make TensorBoard's callback, if requested, write to a folder, unless the user chose one."""
-    name = "TENSORBOARD_LOGGING_DIR"
-    if name in os.environ:
-        yield
-        return
-    os.environ[name] = str(folder)
-    try:
-        yield
-    finally:
-        del os.environ[name]
-
-
 def check_tracker(name: str) -> None:
     """Refuse a tracker that transformers does not know, or that is not installed."""
     if name == "none":
@@ -338,8 +321,8 @@ def check_device(device: str) -> None:
     taken = int(os.environ.get("LOCAL_RANK", "0"))
     if device != "cpu" and (torch.device(device).index or 0) != taken:
         raise InputError(
-            f"`device` {device}: this process trains on the GPU {taken}; show it another as its "
-            "first, by CUDA_VISIBLE_DEVICES"
+            f"`device` {device}: this process trains on GPU {taken}; to use another GPU, make it "
+            "the first one with CUDA_VISIBLE_DEVICES"
         )
 
 

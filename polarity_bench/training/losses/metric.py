@@ -30,7 +30,7 @@ class MetricLoss(Parameters):
     family: ClassVar[str] = "loss"
     title: ClassVar[str]
     """Name of the loss in the literature."""
-    reads: ClassVar[Literal["tokens", "first"]]
+    reads: ClassVar[Literal["tokens", "first"]] = "first"
     """What the loss reads: the state of every token, for proxies, or only of each first token."""
 
     def build(self, n_classes: int, size: int) -> nn.Module:
@@ -72,11 +72,10 @@ class TripletMargin(MetricLoss):
         Schroff et al. (2015), FaceNet, https://arxiv.org/abs/1503.03832
     """
 
-    margin: float = parameter(1.0, "least wanted gap of two squared distances", above=0)
+    margin: float = parameter(1.0, "minimum gap between the two squared distances", above=0)
 
     name: ClassVar[str] = "triplet"
     title: ClassVar[str] = "Triplet"
-    reads: ClassVar[Literal["tokens", "first"]] = "first"
 
     def _module(self, n_classes: int, size: int) -> nn.Module:  # noqa: ARG002
         from pytorch_metric_learning.distances import LpDistance
@@ -98,7 +97,6 @@ class NPairs(MetricLoss):
 
     name: ClassVar[str] = "npairs"
     title: ClassVar[str] = "NPairs"
-    reads: ClassVar[Literal["tokens", "first"]] = "first"
 
     def _module(self, n_classes: int, size: int) -> nn.Module:  # noqa: ARG002
         from polarity_bench.training.losses.metric_formulas import n_pairs
@@ -121,11 +119,10 @@ class SupCon(MetricLoss):
         Gunel et al. (2020), https://arxiv.org/abs/2011.01403
     """
 
-    temperature: float = parameter(0.1, "what cosines are divided by", above=0)
+    temperature: float = parameter(0.1, "divisor of the cosines", above=0)
 
     name: ClassVar[str] = "supcon"
     title: ClassVar[str] = "SupCon"
-    reads: ClassVar[Literal["tokens", "first"]] = "first"
 
     def _module(self, n_classes: int, size: int) -> nn.Module:  # noqa: ARG002
         from pytorch_metric_learning.losses import SupConLoss
@@ -144,7 +141,7 @@ class ProxyNCA(MetricLoss):
     See `metric_formulas.proxy_nca`.
     """
 
-    scale: float = parameter(1.0, "what distances to proxies are multiplied by", above=0)
+    scale: float = parameter(1.0, "factor of the distances to proxies", above=0)
 
     name: ClassVar[str] = "proxynca"
     title: ClassVar[str] = "ProxyNCA"
@@ -167,10 +164,10 @@ class SoftTriple(MetricLoss):
         Qian et al. (2019), SoftTriple Loss, https://arxiv.org/abs/1909.05235
     """
 
-    proxies_per_class: int = parameter(10, "proxies that each class has", least=1)
+    proxies_per_class: int = parameter(10, "number of proxies per class", least=1)
     gamma: float = parameter(0.1, "temperature of the softmax over a class's proxies", above=0)
-    scale: float = parameter(20.0, "what similarities to classes are multiplied by", above=0)
-    margin: float = parameter(0.01, "taken off the similarity to the own class", least=0)
+    scale: float = parameter(20.0, "factor of the similarities to classes", above=0)
+    margin: float = parameter(0.01, "subtracted from the similarity to the own class", least=0)
 
     name: ClassVar[str] = "softtriple"
     title: ClassVar[str] = "SoftTriple"
@@ -203,8 +200,8 @@ class ProxyAnchor(MetricLoss):
         Kim et al. (2020), Proxy Anchor Loss, https://arxiv.org/abs/2003.13911
     """
 
-    alpha: float = parameter(32.0, "what cosines of proxies and vectors are multiplied by", above=0)
-    margin: float = parameter(0.1, "how far beyond 0 a cosine is wanted, either way", least=0)
+    alpha: float = parameter(32.0, "factor of the cosines of proxies and vectors", above=0)
+    margin: float = parameter(0.1, "how far a cosine must be above or below 0", least=0)
 
     name: ClassVar[str] = "proxyanchor"
     title: ClassVar[str] = "ProxyAnchor"

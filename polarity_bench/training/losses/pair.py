@@ -62,7 +62,7 @@ class Contrastive(Loss):
         Hadsell et al. (2006), Dimensionality reduction by learning an invariant mapping.
     """
 
-    margin: float = parameter(0.5, "least wanted cosine distance of pairs unlike", above=0)
+    margin: float = parameter(0.5, "minimum cosine distance of different classes", above=0)
 
     name: ClassVar[str] = "contrastive"
     title: ClassVar[str] = "Contrastive"
@@ -84,8 +84,8 @@ class Contrastive(Loss):
     @property
     def remarks(self) -> tuple[str, ...]:
         """A warning if the margin is 2 or more, because cosine distance lies in [0, 2]."""
-        said = f"margin {self.margin:g}: cosine distance lies in [0, 2]; from 2 on {self.endless}"
-        return (said,) if self.margin >= 2 else ()
+        remark = f"margin {self.margin:g}: cosine distance lies in [0, 2]; from 2 on {self.endless}"
+        return (remark,) if self.margin >= 2 else ()
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class Triplet(Contrastive):
         Schroff et al. (2015), FaceNet, https://arxiv.org/abs/1503.03832
     """
 
-    margin: float = parameter(0.1, "least wanted gap of two cosine distances", above=0)
+    margin: float = parameter(0.1, "minimum gap between the two cosine distances", above=0)
 
     name: ClassVar[str] = "triplet"
     title: ClassVar[str] = "Triplet"
@@ -135,7 +135,7 @@ class Ranking(Loss):
         Henderson et al. (2017), https://arxiv.org/abs/1705.00652
     """
 
-    temperature: float = parameter(0.05, "what cosines are divided by", above=0)
+    temperature: float = parameter(0.05, "divisor of the cosines", above=0)
 
     name: ClassVar[str] = "mnrl"
     title: ClassVar[str] = "Multiple negatives ranking"

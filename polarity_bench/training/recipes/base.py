@@ -25,16 +25,19 @@ from polarity_bench.training.processes import n_processes
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
+    from polarity_bench.classifiers.tokens import TokenRows
     from polarity_bench.data.sources import DataAccess
     from polarity_bench.embedding.embedder import Embedder
     from polarity_bench.encoders.base import EncoderId
-    from polarity_bench.encoders.load import EncoderOptions, SentenceTransformerEncoder
+    from polarity_bench.encoders.load import SentenceTransformerEncoder
     from polarity_bench.progress import Bar
+    from polarity_bench.tasks.labelled import Text
     from polarity_bench.training.data import TrainingData
     from polarity_bench.training.epoch_scores import EpochScorer
     from polarity_bench.training.history import Row
     from polarity_bench.training.job import Job
     from polarity_bench.training.loops.descent import Steps
+    from polarity_bench.training.objective import Objective
     from polarity_bench.training.run_folder import RunFolder
 
 Examples = TypeVar("Examples", default=Any)
@@ -63,6 +66,19 @@ class TrainingContext:
         with self.bar(self.folder.titled(checkpoints.step), n_steps) as advance:
             share = 1 - checkpoints.step / n_steps
             yield Steps(checkpoints, advance, share, time.perf_counter())
+
+    @contextmanager
+    def steps_over(
+        self, model: SentenceTransformer, texts: Sequence[Text], objective: Objective
+    ) -> Iterator[tuple[TokenRows, Steps]]:
+        """Tokenize the texts that a classifier is trained on, and open the bar over its steps."""
+        from polarity_bench.classifiers.tokens import tokenize
+
+        n_steps = objective.n_steps(len(texts))
+        warn_of_schedule(n_steps, 1.0, objective.rate)
+        rows = tokenize(model, texts, self.base.id.prompt or "")
+        with self.steps(n_steps) as steps:
+            yield rows, steps
 
 
 @dataclass(frozen=True)
@@ -149,7 +165,7 @@ class Recipe(Parameters, Generic[Examples]):
     tags: ClassVar[tuple[str, ...]] = ()
     """Tags of the card, by which the encoder can be found."""
     needs: ClassVar[Mapping[str, str]] = {}
-    """The additional packages that it needs, and what for."""
+    """The additional packages that the recipe needs, and what each is for."""
     extra: ClassVar[str] = "train"
     """The extra of polarity-bench that installs them."""
     several: ClassVar[bool] = False
@@ -158,8 +174,8 @@ class Recipe(Parameters, Generic[Examples]):
     """Whether `train` scores the base; if not, `fit` adds that row too."""
 
     @classmethod
-    def unused(cls, values: Mapping[str, Any]) -> Mapping[str, str]:  # noqa: ARG003
-        """Return the parameters without effect beside these values, and what to do about each."""
+    def unused(cls, values: Mapping[str, Any]) -> Mapping[str, str]:
+        """Return the parameters without effect given these values, and what to do about each."""
         return {}
 
     def check_used(self, given: Iterable[str]) -> None:
@@ -197,7 +213,7 @@ class Recipe(Parameters, Generic[Examples]):
             )
         check_packages(f"the recipe {self.name!r}", self.needs, self.extra)
 
-    def n_trained_on(self, n_rows: int, access: DataAccess) -> int:  # noqa: ARG002
+    def n_trained_on(self, n_rows: int, access: DataAccess) -> int:
         """Estimate how many texts the encoder processes in training, to estimate the time.
 
         Args:
@@ -207,10 +223,7 @@ class Recipe(Parameters, Generic[Examples]):
         return 0
 
     def read(
-        self,
-        data: TrainingData,
-        access: DataAccess,  # noqa: ARG002
-        task_dir: Path | None,  # noqa: ARG002
+        self, data: TrainingData, access: DataAccess, task_dir: Path | None
     ) -> Inputs[Examples]:
         """Read or draw the training data: by default the pool.
 
@@ -220,13 +233,8 @@ class Recipe(Parameters, Generic[Examples]):
         pool: Any = data.pool
         return Inputs(data.pool.digest, pool, data.pool.texts)
 
-    def beside(
-        self,
-        access: DataAccess,  # noqa: ARG002
-        task_dir: Path | None,  # noqa: ARG002
-        options: EncoderOptions,  # noqa: ARG002
-    ) -> Mapping[str, Callable[[], str]]:
-        """Return the inputs other than the task's rows and the base, by name.
+    def beside(self, job: Job) -> Mapping[str, Callable[[], str]]:
+        """Return the inputs of a job other than the task's rows and the base, by name.
 
         Returns:
             For each input, a function that returns its digest, or raises InputError if the input is
@@ -238,7 +246,7 @@ class Recipe(Parameters, Generic[Examples]):
         """Load and check everything but the base that affects the result."""
         return self.read(bench.data, bench.job.access(), bench.job.task_dir)
 
-    def prepare(self, bench: TrainingContext, examples: Examples) -> Examples:  # noqa: ARG002
+    def prepare(self, bench: TrainingContext, examples: Examples) -> Examples:
         """Complete the examples for `fit`; nothing is written yet."""
         return examples
 
@@ -286,8 +294,8 @@ def warn_of_schedule(n_steps: int, share: float, rate: float) -> None:
         )
     elif share < LEAST_SHARE:
         why = (
-            f"the warm-up is too long for {steps}: the rate reaches {share * rate:.2g} at most, "
-            f"{rate:g} was asked for; use less warm-up, or more examples or epochs"
+            f"the warm-up is too long for {steps}: the rate reaches at most {share * rate:.2g} "
+            f"instead of {rate:g}; use less warm-up, or more examples or epochs"
         )
     else:
         return

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from polarity_bench.encoders.base import Encoder
     from polarity_bench.encoders.load import EncoderOptions
     from polarity_bench.training.data import TrainingData
+    from polarity_bench.training.job import Job
 
 Schedule = Literal["linear", "cosine", "constant"]
 SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
@@ -39,7 +40,7 @@ class Draws:
 
     Attributes:
         columns: The drawn examples; before, the user's own examples, if given.
-        guide: The encoder whose neighbours make the examples; None if the user gave them.
+        guide: The encoder that finds the neighbours; None if the user gave the examples.
     """
 
     columns: Mapping[str, list[Any]] = field(default_factory=dict)
@@ -47,48 +48,48 @@ class Draws:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Margins(ExampleSpec, Recipe[Draws]):
+class Margins(Recipe[Draws], ExampleSpec):
     """Training on examples from neighbours, drawn again for each epoch; keeps the best epoch.
 
     References:
         Jørgensen and Breitung (2025), Margins in Contrastive Learning.
     """
 
-    family: ClassVar[str] = "recipe"
     name: ClassVar[str] = "margins"
     sources: ClassVar[str] = f"Metrics, examples and margins: {PAPER}."
     needs: ClassVar[Mapping[str, str]] = {"accelerate": "the trainer"}
     several: ClassVar[bool] = True
     scores_first: ClassVar[bool] = False
 
-    loss: Loss = parameter(Triplet(), "what is minimised", variants=LOSSES)
+    loss: Loss = parameter(Triplet(), "the loss to minimise", variants=LOSSES)
     examples_from: Path | None = parameter(
         None, "folder that `examples` wrote, or a parquet file", role="place"
     )
     example_encoder: str | None = parameter(
-        None, "whose neighbours count [default: the model's own]", role="place"
+        None, "encoder that finds the neighbours [default: the model]", role="place"
     )
-    epochs: int = parameter(5, "each draws examples anew", least=1)
-    batch_size: int = parameter(64, "examples in a batch", least=1)
-    rate: float = parameter(3e-5, "greatest learning rate", above=0)
+    epochs: int = parameter(5, "epochs, each with a new draw of examples", least=1)
+    batch_size: int = parameter(64, "examples per batch", least=1)
+    rate: float = parameter(3e-5, "maximum learning rate", above=0)
     warm_up: float | Literal["as-released"] = parameter(
         0.1, "share of all steps, number of steps, or as-released", least=0
     )
     schedule: Schedule = parameter("linear", "learning rate after warm-up")
-    weight_decay: float = parameter(0.01, "of AdamW", least=0)
-    dtype: TrainDtype = parameter("float32", "of the forward pass while training")
+    weight_decay: float = parameter(0.01, "weight decay of AdamW", least=0)
+    dtype: TrainDtype = parameter("float32", "precision of the forward pass in training")
     accumulation: int = parameter(
-        1, "batches to an optimizer step; the loss still sees one batch at a time", least=1
+        1, "batches per optimizer step; the loss still sees one batch at a time", least=1
     )
-    seed: int = seed_parameter("of draws, their order and dropout")
-    patience: int = parameter(3, "epochs without a better joint score; 0: never stop", least=0)
+    seed: int = seed_parameter("seed of the draws, their order and dropout")
+    patience: int = parameter(3, "stop after so many epochs without improvement; 0: never", least=0)
     checkpoint: Literal["best", "last"] = parameter(
-        "best", "published: of the epoch with the best joint score, or, as in the paper, the last"
+        "best",
+        "epoch to publish: the one with the best joint score, or the last, as in the paper",
     )
     held_out: int | None = parameter(
         None,
-        "training rows, in no example, that choose the checkpoint [default: 500, of small data a "
-        "tenth]; 0: the task's own queries choose it",
+        "training rows kept out of the examples to choose the checkpoint [default: 500, or a "
+        "tenth of small data]; 0: the task's own queries choose it",
         least=0,
     )
     report_to: str = parameter("none", "tracker of transformers, e.g. tensorboard", role="aside")
@@ -103,8 +104,8 @@ class Margins(ExampleSpec, Recipe[Draws]):
                 )
         elif self.warm_up > 1 and self.warm_up != int(self.warm_up):
             raise InputError(
-                f"`warm_up` {self.warm_up}: a share of the steps below 1, whole steps, or "
-                "'as-released' is wanted"
+                "`warm_up` must be a share of the steps below 1, a whole number of steps, or "
+                f"'as-released', got {self.warm_up}"
             )
         usual = ExampleSpec(examples=self.examples, dropout=self.dropout)
         mined = ("mining", "neighbours", "threshold")
@@ -113,8 +114,8 @@ class Margins(ExampleSpec, Recipe[Draws]):
             or any(getattr(self, name) != getattr(usual, name) for name in mined)
         ):
             raise InputError(
-                "`examples_from`: the examples are made already; `example_encoder`, `mining`, "
-                "`neighbours` and `threshold` would do nothing"
+                "`examples_from`: the examples exist already, so `example_encoder`, `mining`, "
+                "`neighbours` and `threshold` have no effect; leave them out"
             )
         if self.examples is not None:
             self._check_batch(self.examples)
@@ -145,15 +146,15 @@ class Margins(ExampleSpec, Recipe[Draws]):
         if self.accumulation == 1 or not self.loss.compares_batch:
             return self.loss.remarks
         size = self.batch_size
-        said = (
+        remark = (
             f"accumulation {self.accumulation}: {self.loss.name} compares the examples of a batch "
-            f"with each other, so that {self.accumulation} batches of {size} do not train as one "
+            f"with each other, so {self.accumulation} batches of {size} do not train as one "
             f"of {self.accumulation * size}; raise the batch size instead, or train in several "
             "processes"
         )
-        return (*self.loss.remarks, said)
+        return (*self.loss.remarks, remark)
 
-    def n_trained_on(self, n_rows: int, access: DataAccess) -> int:  # noqa: ARG002
+    def n_trained_on(self, n_rows: int, access: DataAccess) -> int:
         """Return the number of texts in all epochs' examples, estimating the candidates."""
         from polarity_bench.training.examples import COLUMNS
 
@@ -161,26 +162,21 @@ class Margins(ExampleSpec, Recipe[Draws]):
         most = n_rows * self.neighbours * (self.neighbours // 4 if kind == "triplets" else 1)
         return self.epochs * self.solve_count(most) * len(COLUMNS[kind])
 
-    def beside(
-        self,
-        access: DataAccess,  # noqa: ARG002
-        task_dir: Path | None,  # noqa: ARG002
-        options: EncoderOptions,
-    ) -> Mapping[str, Callable[[], str]]:
+    def beside(self, job: Job) -> Mapping[str, Callable[[], str]]:
         """Return the encoder whose neighbours are used, or the given examples."""
         from polarity_bench.encoders.load import load_encoder
         from polarity_bench.training.examples.source import read_examples
         from polarity_bench.values import digest_of
 
-        file, kind, guide = self.examples_from, self.loss.examples, self.example_encoder
-        found: dict[str, Callable[[], str]] = {}
-        if file is not None:
-            found[f"`examples_from` {file}, {kind},"] = lambda: digest_of(read_examples(file, kind))
-        if guide is not None:
-            found[f"`example_encoder` {guide}"] = lambda: (
-                load_encoder(guide, _as_it_comes(options)).id.digest
-            )
-        return found
+        kind = self.loss.examples
+        if (file := self.examples_from) is not None:
+            return {
+                f"`examples_from` {file}, {kind},": lambda: digest_of(read_examples(file, kind))
+            }
+        if (guide := self.example_encoder) is not None:
+            options = _as_it_comes(job.options)
+            return {f"`example_encoder` {guide}": lambda: load_encoder(guide, options).id.digest}
+        return {}
 
     def load(self, bench: TrainingContext) -> Inputs[Draws]:
         """Load the encoder whose neighbours are used, or the given examples."""
@@ -199,12 +195,7 @@ class Margins(ExampleSpec, Recipe[Draws]):
             guide = load_encoder(self.example_encoder, _as_it_comes(bench.job.options))
         return replace(inputs, examples=Draws(guide=guide), encoders={"example_encoder": guide.id})
 
-    def read(
-        self,
-        data: TrainingData,
-        access: DataAccess,  # noqa: ARG002
-        task_dir: Path | None,  # noqa: ARG002
-    ) -> Inputs[Draws]:
+    def read(self, data: TrainingData, access: DataAccess, task_dir: Path | None) -> Inputs[Draws]:
         """Read the given examples, or else the pool, from which examples are made."""
         from polarity_bench.training.examples.source import read_examples
         from polarity_bench.values import digest_of
@@ -217,7 +208,8 @@ class Margins(ExampleSpec, Recipe[Draws]):
 
     def prepare(self, bench: TrainingContext, examples: Draws) -> Draws:
         """Draw the examples of all epochs, one epoch after the other."""
-        from polarity_bench.training.examples.source import example_source, shuffled
+        from polarity_bench.training.examples.neighbour_cache import pool_neighbours
+        from polarity_bench.training.examples.source import ExampleSource, shuffled
         from polarity_bench.training.loops.trainer import learning_rate_factor, steps_in_epoch
 
         if examples.guide is None:
@@ -227,7 +219,9 @@ class Margins(ExampleSpec, Recipe[Draws]):
             draws = [shuffled(given, count, self.seed, epoch) for epoch in range(self.epochs)]
         else:
             kind, pool = self.loss.examples, bench.data.pool
-            source = example_source(pool, examples.guide, kind, self, bench.embedder, bench.bar)
+            guide = examples.guide
+            neighbours = pool_neighbours(pool, guide, self, bench.embedder, bench.bar)
+            source = ExampleSource(pool, neighbours, kind, self, guide.id)
             draws = [source.columns(self.seed, epoch) for epoch in range(self.epochs)]
         n_examples = len(next(iter(draws[0].values())))
         self._check_batch(n_examples)
@@ -271,7 +265,7 @@ class Margins(ExampleSpec, Recipe[Draws]):
     def _check_batch(self, n_examples: int) -> None:
         if n_examples < self.batch_size:
             raise InputError(
-                f"{n_examples} examples are fewer than a batch of {self.batch_size}; ask for more "
+                f"{n_examples} examples are fewer than a batch of {self.batch_size}; use more "
                 "`examples` or a smaller `batch_size`"
             )
 

@@ -17,7 +17,6 @@ from polarity_bench.training.recipes.base import (
     Inputs,
     Recipe,
     TrainingContext,
-    warn_of_schedule,
 )
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TripleEntropy(Objective, Recipe["LabelledTexts"]):
+class TripleEntropy(Recipe["LabelledTexts"], Objective):
     """A classifier of the task's labels: an encoder and its head, which are both published.
 
     The loss `cce` is cross-entropy alone. No rows are held out: the final weights are published.
@@ -36,7 +35,6 @@ class TripleEntropy(Objective, Recipe["LabelledTexts"]):
         Sosnowski et al. (2022), TripleEntropy, equation 6.
     """
 
-    family: ClassVar[str] = "recipe"
     name: ClassVar[str] = "triple-entropy"
     tags: ClassVar[tuple[str, ...]] = ("text-classification",)
     sources: ClassVar[str] = (
@@ -47,11 +45,11 @@ class TripleEntropy(Objective, Recipe["LabelledTexts"]):
     extra: ClassVar[str] = "classify"
 
     loss: MetricLoss = parameter(
-        SoftTriple(), "what stands beside cross-entropy; cce: nothing", variants=OBJECTIVES
+        SoftTriple(), "loss to combine with cross-entropy; cce adds nothing", variants=OBJECTIVES
     )
     epochs: int = parameter(2, "passes over the rows", least=1)
-    samples: int | Literal["all"] = parameter("all", "texts drawn, classes alike as all", least=2)
-    seed: int = seed_parameter("of the texts, their order, head, proxies and dropout")
+    samples: int | Literal["all"] = parameter("all", "texts drawn, stratified by class", least=2)
+    seed: int = seed_parameter("seed of the texts, their order, head, proxies and dropout")
 
     @property
     def title(self) -> str:
@@ -65,16 +63,13 @@ class TripleEntropy(Objective, Recipe["LabelledTexts"]):
         check_encoder(bench.base.model, self)
         return super().load(bench)
 
-    def n_trained_on(self, n_rows: int, access: DataAccess) -> int:  # noqa: ARG002
+    def n_trained_on(self, n_rows: int, access: DataAccess) -> int:
         """Return the number of labelled texts times the number of epochs."""
         n_labels = n_rows if self.samples == "all" else min(self.samples, n_rows)
         return self.epochs * n_labels
 
     def read(
-        self,
-        data: TrainingData,
-        access: DataAccess,  # noqa: ARG002
-        task_dir: Path | None,  # noqa: ARG002
+        self, data: TrainingData, access: DataAccess, task_dir: Path | None
     ) -> Inputs[LabelledTexts]:
         """Draw the texts."""
         given = data.pool.labelled(data.task.spec.name)
@@ -85,27 +80,16 @@ class TripleEntropy(Objective, Recipe["LabelledTexts"]):
     def fit(self, bench: TrainingContext, examples: LabelledTexts, epochs: EpochLog) -> FitResult:
         """Train the encoder and the head together, from the last checkpoint if there is one."""
         from polarity_bench.classifiers.head import HEAD_FILE
-        from polarity_bench.classifiers.tokens import tokenize
-        from polarity_bench.training.loops.classifier import fit_classifier, plan_of, shape_encoder
+        from polarity_bench.training.loops.classifier import fit_classifier, shape_encoder
 
-        base, n_texts = bench.base, len(examples.texts)
-        n_steps = plan_of(self, n_texts, self.seed).n_steps
-        warn_of_schedule(n_steps, 1.0, self.rate)
-        shape_encoder(base.model, self, pooling_added=base.id.pooling_added)
-        tokens = tokenize(base.model, examples.texts, base.id.prompt or "")
-        with bench.steps(n_steps) as steps:
-            fitted = fit_classifier(
-                base.model,
-                tokens,
-                examples.labels,
-                examples.classes,
-                self,
-                seed=self.seed,
-                steps=steps,
-            )
+        model, n_texts = bench.base.model, len(examples.texts)
+        shape_encoder(model, self, pooling_added=bench.base.id.pooling_added)
+        with bench.steps_over(model, examples.texts, self) as (rows, steps):
+            labels, classes = examples.labels, examples.classes
+            fitted = fit_classifier(model, rows, labels, classes, self, seed=self.seed, steps=steps)
             speed = steps.speed(steps.share * n_texts * self.epochs)
-        last = fitted.losses[-(n_steps // self.epochs) :]
-        epochs.add(self.epochs, n_steps, sum(last) / len(last))
+        n_steps = len(fitted.losses)
+        epochs.add(self.epochs, n_steps, fitted.loss)
         facts = {
             "Training": f"{n_texts:,} texts, {self.epochs} epochs in batches of "
             f"{self.batch_size}, {self.title}, share of cross-entropy {self.share:g}, rate "

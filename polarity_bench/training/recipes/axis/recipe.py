@@ -3,34 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
 from polarity_bench.embedding.groups import Groups
-from polarity_bench.encoders.base import Similarity
 from polarity_bench.errors import InputError
-from polarity_bench.training.parameters import ParameterInfo, declared, parameter, seed_parameter
+from polarity_bench.training.parameters import declared, parameter, seed_parameter
 from polarity_bench.training.recipes.base import (
     EpochLog,
     FitResult,
     Inputs,
     Recipe,
     TrainingContext,
-    warn_of_schedule,
 )
 from polarity_bench.values import FloatArray
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
+    from polarity_bench.classifiers.head import Head
     from polarity_bench.data.sources import DataAccess
-    from polarity_bench.encoders.load import EncoderOptions, SentenceTransformerEncoder
+    from polarity_bench.encoders.load import SentenceTransformerEncoder
     from polarity_bench.tasks.labelled import LabelledTexts
     from polarity_bench.training.data import TrainingData
-    from polarity_bench.training.loops.descent import Steps
+    from polarity_bench.training.job import Job
     from polarity_bench.training.objective import Objective
     from polarity_bench.training.recipes.axis.probe import Probe
 
@@ -43,20 +44,18 @@ class Learnt:
     """A trained head and how it was trained.
 
     Attributes:
-        modules: Modules that follow the base's vector of unit length.
+        module: The module that follows the base's vector of unit length.
         facts: What the model card says about the head.
         loss: Its mean loss, in the last epoch or on held-out rows.
         n_steps: Number of optimizer steps.
         speed: Training texts per second; None if the encoder was not trained.
-        similarity: How the resulting encoder's vectors are compared.
     """
 
-    modules: list[Any]
+    module: Any
     facts: Mapping[str, str]
     loss: float
     n_steps: int = 1
     speed: float | None = None
-    similarity: Similarity = "dot"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,35 +77,40 @@ class Axis(Recipe["LabelledTexts"]):
     name: ClassVar[str] = "axis"
     sources: ClassVar[str] = "Method: polarity-bench, *Polarity as a coordinate of its own*."
 
-    head: Heads = parameter("linear", "what reads the class: linear, tuned or shared")
+    head: Heads = parameter("linear", "what predicts the class: linear, tuned or shared")
     probe: Probes = parameter(
-        "logistic", "how linear looks: logistic, mean-difference, or fisher: dimensions re-weighted"
+        "logistic", "linear: logistic, mean-difference, or fisher, which weights dimensions instead"
     )
     labels: int | Literal["all"] = parameter(
-        "all", "labelled texts drawn, classes alike as all", least=2
+        "all", "labelled texts drawn, stratified by class", least=2
     )
     labels_from: str | None = parameter(
-        None, "learn from another task's labels, of the same classes [default: the task's own]"
+        None, "train on another task's labels, with the same classes [default: the task's own]"
     )
     stretch: float | None = parameter(
-        None, "lengthen the vector so many times along the probe's direction instead", above=0
+        None,
+        "factor to lengthen the vector along the probe's direction, without an axis",
+        above=0,
     )
-    strength: float = parameter(1.0, "what a query weighs the axis by unless it says", least=0)
-    keep: float = parameter(10.0, "shared: the weight of keeping the base's vectors", least=0)
+    strength: float = parameter(1.0, "default weight of the axis in a query", least=0)
+    keep: float = parameter(10.0, "shared: weight of preserving the base's vectors", least=0)
     epochs: int = parameter(2, "tuned, shared: passes over the texts", least=1)
-    batch_size: int = parameter(64, "tuned, shared: texts in a batch", least=1)
-    rate: float = parameter(5e-5, "tuned, shared: greatest learning rate", above=0)
-    dtype: Literal["float32", "bfloat16"] = parameter("float32", "of the forward pass in training")
-    seed: int = seed_parameter("of the texts drawn, folds, order, head and dropout")
+    batch_size: int = parameter(64, "tuned, shared: texts per batch", least=1)
+    rate: float = parameter(5e-5, "tuned, shared: maximum learning rate", above=0)
+    dtype: Literal["float32", "bfloat16"] = parameter("float32", "precision of the forward pass")
+    seed: int = seed_parameter("seed of the drawn texts, folds, order, head and dropout")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.check_used(each.name for each in declared(Axis) if not self._is_usual(each))
+        self.check_used(
+            each.name for each in declared(Axis) if getattr(self, each.name) != each.default
+        )
         if self.stretch is not None and self.probe == "fisher":
             raise InputError("`stretch` has no direction to follow with the `probe` fisher")
 
-    def _is_usual(self, each: ParameterInfo) -> bool:
-        return bool(getattr(self, each.name) == each.default)
+    @property
+    def _adds_axis(self) -> bool:
+        return self.stretch is None and self.probe != "fisher"
 
     @classmethod
     def unused(cls, values: Mapping[str, Any]) -> Mapping[str, str]:
@@ -114,15 +118,15 @@ class Axis(Recipe["LabelledTexts"]):
         head, instead = values.get("head", "linear"), "leave it out, or ask for the `head`"
         heads = dict.fromkeys(("epochs", "batch_size", "rate", "dtype"), "tuned or shared")
         heads |= {"keep": "shared", "probe": "linear", "stretch": "linear"}
-        found = {
+        unused = {
             name: f"with the head {head!r}; {instead} {others}"
             for name, others in heads.items()
             if head not in others
         }
         no_axis = values.get("stretch") is not None or values.get("probe") == "fisher"
         if head == "linear" and no_axis:
-            found["strength"] = "without an axis; leave it out, or leave out `stretch` and `probe`"
-        return found
+            unused["strength"] = "without an axis; leave it out, or leave out `stretch` and `probe`"
+        return unused
 
     @property
     def title(self) -> str:
@@ -131,19 +135,14 @@ class Axis(Recipe["LabelledTexts"]):
             return f"axis, stretched {self.stretch:g} times"
         return f"axis, {self.head if self.probe == 'logistic' else self.probe}"
 
-    def beside(
-        self,
-        access: DataAccess,
-        task_dir: Path | None,
-        options: EncoderOptions,  # noqa: ARG002
-    ) -> Mapping[str, Callable[[], str]]:
+    def beside(self, job: Job) -> Mapping[str, Callable[[], str]]:
         """Return the labels of the other task, if any."""
         from polarity_bench.tasks.labelled import LabelledTexts
 
-        name = self.labels_from
-        if name is None:
+        if (name := self.labels_from) is None:
             return {}
-        return {f"`labels_from` {name}": lambda: LabelledTexts.of(name, access, task_dir).digest}
+        labelled = partial(LabelledTexts.of, name, job.access(), job.task_dir)
+        return {f"`labels_from` {name}": lambda: labelled().digest}
 
     def load(self, bench: TrainingContext) -> Inputs[LabelledTexts]:
         """Check the base and draw the labelled texts."""
@@ -162,7 +161,7 @@ class Axis(Recipe["LabelledTexts"]):
                 )
         return super().load(bench)
 
-    def n_trained_on(self, n_rows: int, access: DataAccess) -> int:  # noqa: ARG002
+    def n_trained_on(self, n_rows: int, access: DataAccess) -> int:
         """Return the number of labelled texts times epochs; 0 if only the head is trained."""
         n_labels = n_rows if self.labels == "all" else min(self.labels, n_rows)
         return 0 if self.head == "linear" else self.epochs * n_labels
@@ -197,9 +196,8 @@ class Axis(Recipe["LabelledTexts"]):
         if not isinstance(model[-1], Normalize):
             model.append(Normalize())
         learnt = self._learn(bench, examples, vectors)
-        for module in learnt.modules:
-            model.append(module.to(model.device))
-        model.similarity_fn_name = learnt.similarity
+        model.append(learnt.module.to(model.device))
+        model.similarity_fn_name = "dot" if self._adds_axis else "cosine"
         epochs.add(1 if self.head == "linear" else self.epochs, learnt.n_steps, learnt.loss)
         of = "" if self.labels_from is None else f" of {self.labels_from}"
         facts = {
@@ -220,91 +218,73 @@ class Axis(Recipe["LabelledTexts"]):
         if self.probe == "fisher":
             weights = np.sqrt(fisher_weights(vectors, given.labels))
             facts = {"Space": "each dimension weighed by the root of its Fisher ratio"}
-            return Learnt([_dense(np.diag(weights))], facts, 0.0, similarity="cosine")
+            return Learnt(_dense(np.diag(weights)), facts, 0.0)
         if self.head == "tuned":
-            return self._tuned(bench, given)
+            return self._fine_tune(bench, given)
         probe = PROBES[self.probe](vectors, given.labels, self.seed)
         if self.head == "shared":
-            return self._shared(bench, given, vectors, probe)
+            return self._fine_tune(bench, given, probe, vectors)
         facts = {"Probe": f"{self.probe}, log loss {probe.log_loss:.4f}"}
-        if self.stretch is not None:
-            basis = probe.directions
-            grown = np.eye(basis.shape[1]) + (self.stretch - 1) * basis.T @ basis
-            facts |= {"Space": f"{self.stretch:g} times as long along the probe's directions"}
-            return Learnt([_dense(grown)], facts, probe.log_loss, similarity="cosine")
-        return Learnt([self._axis(given.classes, probe)], facts, probe.log_loss)
+        if self.stretch is None:
+            return Learnt(self._axis(given.classes, probe), facts, probe.log_loss)
+        basis = probe.directions
+        grown = np.eye(basis.shape[1]) + (self.stretch - 1) * basis.T @ basis
+        facts |= {"Space": f"{self.stretch:g} times as long along the probe's directions"}
+        return Learnt(_dense(grown), facts, probe.log_loss)
 
-    def _tuned(self, bench: TrainingContext, given: LabelledTexts) -> Learnt:
-        """Fine-tune a copy of the base as a classifier."""
-        from copy import deepcopy
+    def _fine_tune(
+        self,
+        bench: TrainingContext,
+        given: LabelledTexts,
+        probe: Probe | None = None,
+        vectors: FloatArray | None = None,
+    ) -> Learnt:
+        """Fine-tune a copy of the base as a classifier, for the head `tuned`.
 
+        Given an initial probe and the base's vectors, fine-tune the base itself and preserve these
+        vectors, for the head `shared`.
+        """
         from sentence_transformers import SentenceTransformer
 
-        from polarity_bench.classifiers.tokens import tokenize
         from polarity_bench.training.loops.classifier import fit_classifier, shape_encoder
-        from polarity_bench.training.recipes.axis.probe import Probe
+        from polarity_bench.training.recipes.axis.shared_encoder import distillation
 
-        base, objective = bench.base, self._objective()
-        tower = SentenceTransformer(modules=[deepcopy(base.model[0]), deepcopy(base.model[1])])
-        tower.to(base.model.device)
-        shape_encoder(tower, objective)
-        rows = tokenize(tower, given.texts, base.id.prompt or "")
-        with bench.steps(self._n_steps(len(rows))) as steps:
+        encoder, objective, also = bench.base.model, self._objective(), None
+        if vectors is not None:
+            also = distillation(encoder, vectors, self.keep)
+        else:
+            parts = [deepcopy(module) for module in (encoder[0], encoder[1])]
+            encoder = SentenceTransformer(modules=parts).to(encoder.device)
+            shape_encoder(encoder, objective)
+        with bench.steps_over(encoder, given.texts, objective) as (rows, steps):
             fitted = fit_classifier(
-                tower,
+                encoder,
                 rows,
                 given.labels,
                 given.classes,
                 objective,
                 seed=self.seed,
                 steps=steps,
+                begin=probe,
+                also=also,
             )
-            probe = Probe(fitted.head.weight, fitted.head.bias, np.nan, np.nan)
-            axis = self._axis(given.classes, probe, tower)
-            return self._trained(axis, fitted.losses, steps, len(rows))
-
-    def _shared(
-        self, bench: TrainingContext, given: LabelledTexts, vectors: FloatArray, probe: Probe
-    ) -> Learnt:
-        """Fine-tune the base itself while it preserves its vectors."""
-        from polarity_bench.classifiers.tokens import tokenize
-        from polarity_bench.training.recipes.axis.shared_encoder import fit_shared
-
-        model = bench.base.model
-        rows = tokenize(model, given.texts, bench.base.id.prompt or "")
-        with bench.steps(self._n_steps(len(rows))) as steps:
-            probe, losses = fit_shared(
-                model,
-                rows,
-                given.labels,
-                vectors,
-                probe,
-                self._objective(),
-                keep=self.keep,
-                seed=self.seed,
-                steps=steps,
-            )
-            return self._trained(self._axis(given.classes, probe), losses, steps, len(rows))
-
-    def _trained(self, axis: Any, losses: Sequence[float], steps: Steps, n_texts: int) -> Learnt:
-        last = losses[-(len(losses) // self.epochs) :]
-        facts = {
-            "Steps": f"{self.epochs} epochs in batches of {self.batch_size}, rate {self.rate:g}, "
-            f"{self.dtype}" + (f", keep {self.keep:g}" if self.head == "shared" else "")
-        }
-        speed = steps.speed(steps.share * n_texts * self.epochs)
-        return Learnt([axis], facts, sum(last) / len(last), len(losses), speed)
+            speed = steps.speed(steps.share * len(rows) * self.epochs)
+        axis = self._axis(given.classes, fitted.head, None if probe else encoder)
+        keep = f", keep {self.keep:g}" if self.head == "shared" else ""
+        settings = f"{self.epochs} epochs in batches of {self.batch_size}, rate {self.rate:g}, "
+        facts = {"Steps": f"{settings}{self.dtype}{keep}"}
+        return Learnt(axis, facts, fitted.loss, len(fitted.losses), speed)
 
     def _axis(
-        self, classes: Sequence[str], probe: Probe, tower: SentenceTransformer | None = None
+        self, classes: Sequence[str], head: Probe | Head, tower: SentenceTransformer | None = None
     ) -> Any:
         import torch
 
         from polarity_bench.encoders.axis import Axis as Module
 
         parts: Any = None if tower is None else (tower[0], tower[1])
-        axis = Module(list(classes), probe.weight.shape[1], self.strength, parts)
-        weights = {"weight": torch.tensor(probe.weight), "bias": torch.tensor(probe.bias)}
+        axis = Module(list(classes), head.weight.shape[1], self.strength, parts)
+        weights = {"weight": torch.tensor(head.weight), "bias": torch.tensor(head.bias)}
         axis.head.load_state_dict(weights)
         return axis.eval()
 
@@ -315,15 +295,9 @@ class Axis(Recipe["LabelledTexts"]):
             epochs=self.epochs, batch_size=self.batch_size, rate=self.rate, dtype=self.dtype
         )
 
-    def _n_steps(self, n_rows: int) -> int:
-        """Return the number of optimizer steps; warn if there are few."""
-        n_steps = self.epochs * -(-n_rows // self.batch_size)
-        warn_of_schedule(n_steps, 1.0, self.rate)
-        return n_steps
-
 
 def _check_base(base: SentenceTransformerEncoder) -> None:
-    """Refuse a base whose ranking would change when it becomes a unit vector with an axis."""
+    """Refuse a base whose ranking would change when its vectors get unit length and an axis."""
     from sentence_transformers.base.modules import Normalize
 
     name, cut = base.id.name, base.model.truncate_dim
@@ -335,9 +309,9 @@ def _check_base(base: SentenceTransformerEncoder) -> None:
         )
     if base.id.similarity == "dot" and not isinstance(base.model[-1], Normalize):
         raise InputError(
-            f"`model` {name}: it is compared by the inner product of vectors that are not of unit "
-            "length, as those beside an axis are, so that strength 0 would not rank as it does; "
-            "name a base that is compared by cosine"
+            f"`model` {name}: it is compared by the inner product of vectors of any length, but an "
+            "axis needs unit vectors, so strength 0 would not rank like the base; name a base that "
+            "is compared by cosine"
         )
 
 
@@ -347,18 +321,19 @@ def _of_another(
     """Read the texts and labels of another task, which must have the same classes."""
     from polarity_bench.tasks.labelled import LabelledTexts
 
-    found = LabelledTexts.of(name, access, task_dir)
+    labelled = LabelledTexts.of(name, access, task_dir)
     classes = data.pool.classes
-    if tuple(sorted(found.classes)) != classes:
+    if tuple(sorted(labelled.classes)) != classes:
         raise InputError(
-            f"`labels_from` {name}: its classes are {', '.join(sorted(found.classes))}, those of "
-            f"{data.task.spec.name} {', '.join(classes)}; name a task of the same"
+            f"`labels_from` {name}: its classes are {', '.join(sorted(labelled.classes))}, but "
+            f"those of {data.task.spec.name} are {', '.join(classes)}; name a task with the "
+            "same classes"
         )
-    if len(texts := _single(found)) < len(found.texts):
+    if len(texts := _single(labelled)) < len(labelled.texts):
         raise InputError(f"`labels_from` {name}: it is a task of pairs; name one of single texts")
     data.check_given({"text": texts})
-    place = np.array([classes.index(name) for name in found.classes])
-    return replace(found, labels=place[found.labels], classes=classes)
+    place = np.array([classes.index(name) for name in labelled.classes])
+    return replace(labelled, labels=place[labelled.labels], classes=classes)
 
 
 def _single(given: LabelledTexts) -> list[str]:

@@ -1,60 +1,38 @@
-"""Fine-tuning of one encoder for classes, preserving its vectors by distillation.
+"""Preserving an encoder's vectors by distillation while it is fine-tuned for classes.
 
-Shapes: n texts, d dimensions, c classes.
+Shapes: n texts, d dimensions.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch import Tensor
 
-from polarity_bench.classifiers.tokens import EncodedTexts, TokenRows
-from polarity_bench.training.loops.classifier import descend_over_texts
-from polarity_bench.training.loops.descent import FRESH, Steps
-from polarity_bench.training.recipes.axis.probe import Probe
+from polarity_bench.classifiers.tokens import EncodedTexts
 from polarity_bench.values import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-    from polarity_bench.training.objective import Objective
 
+def distillation(
+    model: SentenceTransformer, vectors: FloatArray, keep: float
+) -> Callable[[EncodedTexts, IntArray], Tensor]:
+    """Return the loss that preserves vectors: `keep` · (1 - cosine of a text after and before).
 
-def fit_shared(
-    model: SentenceTransformer,
-    rows: TokenRows,
-    labels: IntArray,
-    vectors: FloatArray,
-    probe: Probe,
-    objective: Objective,
-    *,
-    keep: float,
-    seed: int,
-    steps: Steps = FRESH,
-) -> tuple[Probe, Sequence[float]]:
-    """Train an encoder, which is changed, and the linear classifier that reads its vectors.
-
-    The loss is cross-entropy + `keep` · (1 - cosine of a text's vectors after and before). The
-    second term is sentence-transformers' `EmbedDistillLoss`.
+    The cosine is that of the text's vectors, as in sentence-transformers' `EmbedDistillLoss`.
 
     Args:
         model: The encoder, up to the vector of unit length.
-        rows: The training texts.
-        labels: Class of each text, (n,).
-        vectors: Vectors of the texts before training, (n, d).
-        probe: Initial classifier.
-        objective: Steps, batches and rates.
-        keep: Weight of the distillation.
-        seed: Seed of the order and of dropout.
-        steps: Where to resume from, and whom to tell.
+        vectors: Vectors of the training texts before training, (n, d).
+        keep: Weight of the loss.
 
     Returns:
-        The classifier, and the loss of each step.
+        A function from encoded texts and their positions among the training texts to their mean
+        loss.
 
     References:
         Kim et al. (2023), EmbedDistill: A Geometric Knowledge Distillation for Information
@@ -62,28 +40,11 @@ def fit_shared(
     """
     from sentence_transformers.sentence_transformer.losses import EmbedDistillLoss
 
-    dense = nn.Linear(probe.weight.shape[1], len(probe.weight))
-    with torch.no_grad():
-        dense.weight.copy_(torch.from_numpy(probe.weight))
-        dense.bias.copy_(torch.from_numpy(probe.bias))
-    modules = nn.ModuleDict({"encoder": model, "dense": dense}).to(model.device)
-    distillation = EmbedDistillLoss(model)
-    targets, before = torch.from_numpy(labels), torch.from_numpy(vectors)
+    teacher, before = EmbedDistillLoss(model), torch.from_numpy(vectors)
 
     def loss_of_batch(made: EncodedTexts, chosen: IntArray) -> Tensor:
-        wanted, teacher = (each[chosen].to(model.device) for each in (targets, before))
-        entropy = cross_entropy(modules["dense"](made.sentences).float(), wanted)
-        kept = distillation.compute_loss_from_embeddings([made.sentences], [teacher])
-        return entropy + keep * kept
+        wanted = before[chosen].to(model.device)
+        moved: Tensor = teacher.compute_loss_from_embeddings([made.sentences], [wanted])
+        return keep * moved
 
-    losses = descend_over_texts(
-        modules,
-        model,
-        rows,
-        objective,
-        loss_of_batch,
-        seed=seed,
-        steps=steps,
-    )
-    weight, bias = (each.detach().cpu().numpy() for each in (dense.weight, dense.bias))
-    return Probe(weight, bias, math.nan, math.nan), losses
+    return loss_of_batch

@@ -8,7 +8,6 @@ Shapes: n pairs, b pairs of a batch, d dimensions.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,9 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from polarity_bench.classifiers.tokens import TokenRows, tokenize
+from polarity_bench.classifiers.tokens import CHUNK_TEXTS, TokenRows, encode, tokenize
 from polarity_bench.data.nli import NliPairs
-from polarity_bench.training.loops.length_sorted import CHUNK_TEXTS, encode_sorted
 from polarity_bench.training.recipes.scl.batches import Batch, augmented_pairs
 from polarity_bench.training.recipes.scl.loss import PairClassifier, Similarity, scl_loss
 from polarity_bench.values import IntArray
@@ -118,9 +116,8 @@ class PairObjective(nn.Module):
         self.n_encoded += len(texts)
         on_cpu = BFLOAT16_CHUNK_TEXTS if torch.is_autocast_enabled("cpu") else CHUNK_TEXTS
         chunk_texts = on_cpu if device.type == "cpu" else len(texts)
-        features = pairs.texts.features(texts, str(device))
-        (vectors,) = encode_sorted(self.encoder, [features], chunk_texts)
-        left, right = vectors.float()[_on(places, device)].chunk(2)
+        encoded = encode(self.encoder, pairs.texts, texts, chunk_texts=chunk_texts)
+        left, right = encoded.sentences.float()[_on(places, device)].chunk(2)
         return left, right
 
     def _cross_entropy(self, premises: Tensor, hypotheses: Tensor, batch: Batch) -> Tensor:
@@ -149,8 +146,3 @@ class PairObjective(nn.Module):
 
 def _on(array: np.ndarray, device: torch.device) -> Tensor:
     return torch.from_numpy(array).to(device)
-
-
-def n_without_positives(batches: Sequence[Batch]) -> int:
-    """Count the batches without an anchor, whose contrastive term is 0."""
-    return sum(not len(batch.anchors) for batch in batches)

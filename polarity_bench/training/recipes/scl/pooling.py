@@ -32,14 +32,14 @@ def check_pooling(model: SentenceTransformer, kind: PoolingKind) -> None:
     kinds = [type(module) for module in model]
     if not (issubclass(kinds[0], Transformer) and Pooling in kinds):
         names = ", ".join(kind.__name__ for kind in kinds)
-        raise InputError(f"`model`: a transformer with pooling is wanted, this is made of {names}")
+        raise InputError(f"`model` must be a transformer with pooling, got {names}")
     tokenizer: Any = model.tokenizer
     if kind == "mean-without-first" and (
         tokenizer.cls_token is None or tokenizer("a")["input_ids"][0] != tokenizer.cls_token_id
     ):
         raise InputError(
             "`pooling` mean-without-first: this encoder has no token before its texts to leave "
-            "out; take mean"
+            "out; use mean"
         )
 
 

@@ -28,11 +28,9 @@ from polarity_bench.training.recipes.base import (
 if TYPE_CHECKING:
     from polarity_bench.data.nli import NliPairs
     from polarity_bench.data.sources import DataAccess
-    from polarity_bench.encoders.load import EncoderOptions
     from polarity_bench.training.data import TrainingData
-    from polarity_bench.training.loops.descent import DescentPlan
+    from polarity_bench.training.job import Job
     from polarity_bench.training.recipes.scl.batches import Batch
-    from polarity_bench.training.recipes.scl.objective import PairObjective
 
 MOST_APART = 0.01
 """Maximum share of premises whose pairs are not consecutive; in SNLI it is one in a thousand."""
@@ -44,14 +42,13 @@ class PairBatches:
 
     Attributes:
         n_tested: Number of the task's queries that are among the pairs.
-        rows: The pairs of each batch.
-        batches: Anchors, positives and negatives of each batch.
+        batches: For each batch, the positions of its pairs, and its anchors, positives and
+            negatives.
     """
 
     pairs: NliPairs
     n_tested: int = 0
-    rows: Sequence[slice] = ()
-    batches: Sequence[Batch] = ()
+    batches: Sequence[tuple[slice, Batch]] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,39 +72,35 @@ class Scl(Recipe[PairBatches]):
 
     pairs: str | None = parameter(
         None,
-        "NLI pairs, as SNLI and MultiNLI have them: files, separated by commas, or hub:NAME",
+        "NLI pairs in the format of SNLI and MultiNLI: files, separated by commas, or hub:NAME",
         role="place",
     )
-    lambda_: float = parameter(0.3, "share of the contrastive term in the loss", least=0)
-    temperature: float = parameter(1.0, "what similarities are divided by", above=0)
-    similarity: Literal["dot", "cosine"] = parameter("dot", "of the contrastive term")
-    positives: int | Literal["all"] = parameter("all", "most of an anchor in its batch", least=1)
-    negatives: int | Literal["all"] = parameter("all", "most of an anchor in its batch", least=1)
+    lambda_: float = parameter(0.3, "share of the contrastive term in the loss", least=0, most=1)
+    temperature: float = parameter(1.0, "divisor of the similarities", above=0)
+    similarity: Literal["dot", "cosine"] = parameter("dot", "similarity in the contrastive term")
+    positives: int | Literal["all"] = parameter("all", "maximum per anchor in its batch", least=1)
+    negatives: int | Literal["all"] = parameter("all", "maximum per anchor in its batch", least=1)
     reading: Literal["as-written", "as-released"] = parameter(
-        "as-written", "batches, anchors and limits as the paper writes or as its code does"
+        "as-written", "batches, anchors and limits as the paper describes, or as its code does"
     )
     cross_entropy: Literal["pairs", "augmented"] = parameter(
         "pairs", "on the batch's own pairs, or also on each anchor's positives and negatives"
     )
     pooling: Literal["mean-without-first", "mean"] = parameter(
-        "mean-without-first", "of tokens to a vector, whatever the base does"
+        "mean-without-first", "pooling of tokens to a vector, replacing that of the base"
     )
-    batch_size: int = parameter(64, "most pairs in a batch", least=1)
-    rate: float = parameter(2e-5, "greatest learning rate", above=0)
-    warm_up: float = parameter(0.1, "share of all steps", least=0)
+    batch_size: int = parameter(64, "maximum number of pairs in a batch", least=1)
+    rate: float = parameter(2e-5, "maximum learning rate", above=0)
+    warm_up: float = parameter(0.1, "share of the steps in which the rate rises", least=0, below=1)
     schedule: Literal["linear", "constant"] = parameter("constant", "learning rate after warm-up")
-    weight_decay: float = parameter(0.0, "of AdamW", least=0)
+    weight_decay: float = parameter(0.0, "weight decay of AdamW", least=0)
     dtype: Literal["float32", "bfloat16"] = parameter(
-        "float32", "of the encoder's forward pass while training"
+        "float32", "precision of the encoder's forward pass in training"
     )
-    seed: int = seed_parameter("of what limits draw, the classifier and dropout")
+    seed: int = seed_parameter("seed of the draws within the limits, the classifier and dropout")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.lambda_ <= 1:
-            raise InputError(f"`lambda_` must lie in [0, 1], got {self.lambda_:g}")
-        if not self.warm_up < 1:
-            raise InputError(f"`warm_up` must lie in [0, 1), a share, got {self.warm_up:g}")
         augmented = self.cross_entropy == "augmented"
         if augmented and self.lambda_:
             raise InputError(
@@ -120,8 +113,8 @@ class Scl(Recipe[PairBatches]):
                 value = getattr(self, each.name)
                 if each.name in ("temperature", "similarity", *limits) and value != each.default:
                     raise InputError(
-                        f"`{each.name}` {value}: without a contrastive term, `lambda_` 0, it would "
-                        "do nothing"
+                        f"`{each.name}` {value}: it has no effect without a contrastive term "
+                        "(`lambda_` 0); leave it out"
                     )
 
     @property
@@ -129,8 +122,8 @@ class Scl(Recipe[PairBatches]):
         """A warning that the released code ignores the limit on negatives."""
         if self.reading == "as-written" or self.negatives == "all":
             return ()
-        said = "the released code takes all negatives whatever is asked for, and so does this"
-        return (f"negatives {self.negatives}, as-released: {said}",)
+        why = "the released code ignores the limit and uses all negatives, and so does this"
+        return (f"negatives {self.negatives}, as-released: {why}",)
 
     @property
     def title(self) -> str:
@@ -154,18 +147,14 @@ class Scl(Recipe[PairBatches]):
             return self
         return replace(self, pairs=",".join(_located(name, folder) for name in self.names))
 
-    def n_trained_on(self, n_rows: int, access: DataAccess) -> int:  # noqa: ARG002
+    def n_trained_on(self, n_rows: int, access: DataAccess) -> int:
         """Return the number of texts in all pairs, two for each."""
         return 2 * _counted(tuple(self.names), access)[0]
 
-    def beside(
-        self,
-        access: DataAccess,
-        task_dir: Path | None,  # noqa: ARG002
-        options: EncoderOptions,  # noqa: ARG002
-    ) -> Mapping[str, Callable[[], str]]:
+    def beside(self, job: Job) -> Mapping[str, Callable[[], str]]:
         """Return the pairs."""
-        return {f"`pairs` {', '.join(self.names)}": lambda: _counted(tuple(self.names), access)[1]}
+        names = tuple(self.names)
+        return {f"`pairs` {', '.join(names)}": lambda: _counted(names, job.access())[1]}
 
     def load(self, bench: TrainingContext) -> Inputs[PairBatches]:
         """Read the pairs, and count the task's queries that are among them."""
@@ -179,17 +168,14 @@ class Scl(Recipe[PairBatches]):
         if n_tested:
             warnings.warn(
                 f"{n_tested:,} of the {len(bench.data.task.query.texts):,} queries of "
-                f"{bench.job.task} stand among the pairs, up to letter case and punctuation",
+                f"{bench.job.task} are among the pairs, ignoring letter case and punctuation",
                 ParameterWarning,
                 stacklevel=3,
             )
         return replace(inputs, examples=replace(inputs.examples, n_tested=n_tested))
 
     def read(
-        self,
-        data: TrainingData,  # noqa: ARG002
-        access: DataAccess,
-        task_dir: Path | None,  # noqa: ARG002
+        self, data: TrainingData, access: DataAccess, task_dir: Path | None
     ) -> Inputs[PairBatches]:
         """Read the pairs."""
         from polarity_bench.data.nli import load_nli
@@ -200,7 +186,7 @@ class Scl(Recipe[PairBatches]):
             raise InputError(f"`pairs`: {error}") from error
         return Inputs(pairs.digest, PairBatches(pairs), [*pairs.premises, *pairs.hypotheses])
 
-    def prepare(self, bench: TrainingContext, examples: PairBatches) -> PairBatches:  # noqa: ARG002
+    def prepare(self, bench: TrainingContext, examples: PairBatches) -> PairBatches:
         """Divide the pairs into batches, and draw positives and negatives within the limits."""
         import numpy as np
 
@@ -213,9 +199,9 @@ class Scl(Recipe[PairBatches]):
         n_apart = count_apart(np.array([premise for premise, _ in once]))
         if n_apart > MOST_APART * len(known):
             warnings.warn(
-                f"{n_apart:,} of the {len(known):,} premises come back after others: their pairs "
-                "stand in several batches, where they are contrasted with one another no more; "
-                "sort the files by premise",
+                f"{n_apart:,} of the {len(known):,} premises have pairs that are not consecutive: "
+                "these are split over several batches and not contrasted with each other; sort "
+                "the files by premise",
                 ParameterWarning,
                 stacklevel=3,
             )
@@ -232,33 +218,54 @@ class Scl(Recipe[PairBatches]):
             )
             for number, part in enumerate(rows)
         ]
-        return replace(examples, rows=rows, batches=batches)
+        return replace(examples, batches=list(zip(rows, batches, strict=True)))
 
     def fit(self, bench: TrainingContext, examples: PairBatches, epochs: EpochLog) -> FitResult:
         """Train one epoch, from the last checkpoint if there is one."""
         from polarity_bench.classifiers.head import HEAD_FILE
-        from polarity_bench.training.loops.descent import descend
-        from polarity_bench.training.recipes.scl.objective import n_without_positives
+        from polarity_bench.training.loops.descent import DescentPlan, descend
+        from polarity_bench.training.recipes.scl.objective import (
+            PairObjective,
+            tokenize_pairs,
+        )
         from polarity_bench.training.recipes.scl.pooling import repool
 
-        model, n_steps = bench.base.model, len(examples.rows)
+        model, n_steps = bench.base.model, len(examples.batches)
         repool(model, self.pooling)
-        objective, plan = self._objective(bench, examples.pairs), self._plan(n_steps)
+        objective = PairObjective(
+            model,
+            tokenize_pairs(model, examples.pairs, bench.base.id.prompt or ""),
+            share=self.lambda_,
+            temperature=self.temperature,
+            similarity=self.similarity,
+            augmented=self.cross_entropy == "augmented",
+            seed=self.seed,
+        )
+        plan = DescentPlan(
+            n_steps=n_steps,
+            rate=self.rate,
+            warm_up=self.warm_up,
+            after=self.schedule,
+            weight_decay=self.weight_decay,
+            bfloat16=self.dtype == "bfloat16",
+            seed=self.seed,
+        )
         objective.train()
         with bench.steps(n_steps) as steps:
             losses = descend(
                 objective,
-                lambda step: objective(examples.rows[step], examples.batches[step]),
+                lambda step: objective(*examples.batches[step]),
                 plan,
                 steps,
             )
             speed = steps.speed(objective.n_encoded)
         epochs.add(1, n_steps, sum(losses) / n_steps, self.rate * plan.factor(n_steps - 1))
+        n_empty = sum(not len(batch.anchors) for _, batch in examples.batches)
         figures = {
             "pairs": len(examples.pairs),
             "pairs_without_label": examples.pairs.n_skipped,
             "batches": n_steps,
-            "batches_without_positives": n_without_positives(examples.batches),
+            "batches_without_positives": n_empty,
             "queries_among_pairs": examples.n_tested,
         }
         classifier = objective.classifier
@@ -278,33 +285,6 @@ class Scl(Recipe[PairBatches]):
         from polarity_bench.data.nli import HUB_PREFIX
 
         return ", ".join(n if n.startswith(HUB_PREFIX) else Path(n).name for n in self.names)
-
-    def _plan(self, n_steps: int) -> DescentPlan:
-        from polarity_bench.training.loops.descent import DescentPlan
-
-        return DescentPlan(
-            n_steps=n_steps,
-            rate=self.rate,
-            warm_up=self.warm_up,
-            after=self.schedule,
-            weight_decay=self.weight_decay,
-            bfloat16=self.dtype == "bfloat16",
-            seed=self.seed,
-        )
-
-    def _objective(self, bench: TrainingContext, pairs: NliPairs) -> PairObjective:
-        from polarity_bench.training.recipes.scl.objective import PairObjective, tokenize_pairs
-
-        model = bench.base.model
-        return PairObjective(
-            model,
-            tokenize_pairs(model, pairs, bench.base.id.prompt or ""),
-            share=self.lambda_,
-            temperature=self.temperature,
-            similarity=self.similarity,
-            augmented=self.cross_entropy == "augmented",
-            seed=self.seed,
-        )
 
     def _facts(self, figures: Mapping[str, int], files: Collection[str]) -> dict[str, str]:
         terms = {

@@ -79,7 +79,9 @@ class SetFit(Recipe["LabelledTexts"]):
     needs: ClassVar[Mapping[str, str]] = {"setfit": "SetFit", "accelerate": "its trainer"}
     extra: ClassVar[str] = "setfit"
 
-    variant: Variant = parameter("papers", "as the margins paper's authors ran it, or its own")
+    variant: Variant = parameter(
+        "papers", "as the margins paper's authors ran it, or SetFit's default"
+    )
     samples_per_class: int | Literal["all"] | None = parameter(
         None, "texts drawn of each class, or all [default: 625; setfit: 8]", least=2
     )
@@ -99,7 +101,7 @@ class SetFit(Recipe["LabelledTexts"]):
             object.__setattr__(self, "batch_size", _BATCH_SIZES[self.variant])
         if self.pairs is not None and self.pairs % 2:
             raise InputError(
-                f"`pairs` {self.pairs}: an even number is wanted, half the pairs are of one class"
+                f"`pairs` must be even, since half of the pairs are of one class, got {self.pairs}"
             )
 
     def load(self, bench: TrainingContext) -> Inputs[LabelledTexts]:
@@ -107,18 +109,15 @@ class SetFit(Recipe["LabelledTexts"]):
         check_base(bench.base, self)
         return super().load(bench)
 
-    def n_trained_on(self, n_rows: int, access: DataAccess) -> int:  # noqa: ARG002
+    def n_trained_on(self, n_rows: int, access: DataAccess) -> int:
         """Return the number of texts in all pairs, two for each, assuming two classes."""
-        per_class = self.samples_per_class or (8 if self.variant == "setfit" else 625)
-        n_texts = n_rows if per_class == "all" else min(2 * per_class, n_rows)
+        per_class = self.samples_per_class
+        n_texts = min(2 * per_class, n_rows) if isinstance(per_class, int) else n_rows
         usual = n_texts * (n_texts if self.variant == "setfit" else 40)
         return 2 * (self.pairs or usual)
 
     def read(
-        self,
-        data: TrainingData,
-        access: DataAccess,  # noqa: ARG002
-        task_dir: Path | None,  # noqa: ARG002
+        self, data: TrainingData, access: DataAccess, task_dir: Path | None
     ) -> Inputs[LabelledTexts]:
         """Draw the texts, in random order."""
         import numpy as np
@@ -131,21 +130,21 @@ class SetFit(Recipe["LabelledTexts"]):
         drawn = []
         for code, name in enumerate(pool.classes):
             members = generator.permutation(np.flatnonzero(pool.labels == code))
-            asked = self.samples_per_class
-            count = asked if isinstance(asked, int) else len(members)
+            per_class = self.samples_per_class
+            count = per_class if isinstance(per_class, int) else len(members)
             if count > len(members):
                 raise InputError(
                     f"`samples_per_class` {count:,}: {data.task.spec.name} has "
                     f"{len(members):,} distinct training texts of the class {name!r}; ask for fewer"
                 )
             drawn.append(members[:count])
-        found = generator.permutation(np.concatenate(drawn))
-        if self.variant == "setfit" and len(found) > _MOST_TEXTS:
+        rows = generator.permutation(np.concatenate(drawn))
+        if self.variant == "setfit" and len(rows) > _MOST_TEXTS:
             raise InputError(
-                f"`variant` setfit takes pairs from all that its {len(found):,} texts make; at "
-                f"most {_MOST_TEXTS:,} texts: lower `samples_per_class`, or take papers"
+                f"`variant` setfit lists all pairs of its texts, so it takes at most "
+                f"{_MOST_TEXTS:,}, got {len(rows):,}; lower `samples_per_class`, or use papers"
             )
-        texts, labels = [pool.texts[i] for i in found], pool.labels[found]
+        texts, labels = [pool.texts[i] for i in rows], pool.labels[rows]
         names = [pool.classes[label] for label in labels]
         examples = LabelledTexts(data.task.spec.name, texts, labels, pool.classes)
         return Inputs(digest_of([texts, names]), examples, texts)
@@ -191,15 +190,14 @@ class SetFit(Recipe["LabelledTexts"]):
         return FitResult(n_steps + n_more, facts, figures, {HEAD_FILE: head})
 
     def _in_words(self, n_texts: int, n_pairs: int) -> str:
-        said = (
+        then = "a logistic regression"
+        if self.variant == "papers":
+            then = f"{EPOCHS} epochs with the head, rates {BODY_RATE:g} and {HEAD_RATE:g}"
+        return (
             f"variant {self.variant}, {n_texts:,} texts, {n_pairs:,} sentence pairs, one epoch "
             f"of cosine similarity loss, batches of {self.batch_size}, rate {PAIR_RATE:g}; then "
+            f"{then}; weight decay {WEIGHT_DECAY:g}, seed {self.seed}"
         )
-        if self.variant == "papers":
-            said += f"{EPOCHS} epochs with the head, rates {BODY_RATE:g} and {HEAD_RATE:g}"
-        else:
-            said += "a logistic regression"
-        return f"{said}; weight decay {WEIGHT_DECAY:g}, seed {self.seed}"
 
 
 def check_base(base: SentenceTransformerEncoder, recipe: SetFit) -> None:
@@ -215,13 +213,13 @@ def check_base(base: SentenceTransformerEncoder, recipe: SetFit) -> None:
     best = torch.device(get_device_name()).type
     if torch.device(base.device).type != best:
         raise InputError(
-            f"`device` {base.device}: SetFit's trainer takes {best} wherever there is one; hide it "
-            "(CUDA_VISIBLE_DEVICES='') or train there"
+            f"`device` {base.device}: SetFit's trainer uses {best} whenever it is available; hide "
+            "it (CUDA_VISIBLE_DEVICES='') or train on it"
         )
     if best == "cuda" and (n_gpus := torch.cuda.device_count()) > 1:
         raise InputError(
-            f"SetFit's trainer takes a batch for each of the {n_gpus} GPUs, and so larger steps: "
-            "show it one of them, by CUDA_VISIBLE_DEVICES=0"
+            f"SetFit's trainer takes a batch for each of the {n_gpus} GPUs, so its steps are "
+            "larger; show it only one of them with CUDA_VISIBLE_DEVICES=0"
         )
 
 

@@ -67,6 +67,10 @@ def node_of(command: tuple[str, ...]) -> Any:
     return node
 
 
+def flags_of(command: str) -> dict[str, str]:
+    return {each.name: each.opts[0] for each in node_of((command,)).params}
+
+
 def test_these_are_the_commands() -> None:
     assert sorted(" ".join(path) for path in commands()) == [
         "",
@@ -281,7 +285,7 @@ def test_no_option_has_a_name_outside_the_command_line() -> None:
 
 
 def test_fields_in_messages_become_flags() -> None:
-    name_options(node_of(("run",)).params)
+    name_options(flags_of("run"))
     said = in_flags("`ks` and `max_tokens`, not `polarity-bench run` nor `nothing`")
     assert said == "--k and --max-tokens, not `polarity-bench run` nor `nothing`"
 
@@ -355,7 +359,7 @@ def test_an_unfinished_run_says_what_it_is(bench: Bench) -> None:
 
 
 def test_no_flag_is_named_that_the_command_lacks() -> None:
-    name_options(node_of(("verify",)).params)
+    name_options(flags_of("verify"))
     assert in_flags("say `allow_pickle`") == "say `allow_pickle`"
     assert in_flags("`data_dir`") == "--data-dir"
 

@@ -14,7 +14,6 @@ from polarity_bench.cli.options import (
     Seed,
     StoreFlags,
     TrainingTask,
-    with_parameters,
 )
 from polarity_bench.cli.output import print_json, progress_bar, remark
 from polarity_bench.training.examples import ExampleKind
@@ -24,7 +23,6 @@ from polarity_bench.training.parameters import from_flat
 _FAMILY = {ExampleSpec.name: ExampleSpec}
 
 
-@with_parameters(_FAMILY)
 def examples(
     *,
     output: Annotated[Path, "Folder to write to.", "-o"],
@@ -41,7 +39,7 @@ def examples(
     data: DataFlags,
     embedding: StoreFlags,
     as_json: AsJson = False,
-    parameters: dict[str, Any],
+    parameters: Annotated[dict[str, Any], _FAMILY],
 ) -> None:
     """Make pairs, labelled pairs or triplets of a task's training rows, as parquet with a card."""
     from polarity_bench.evaluation.many_encoders import load_model

@@ -14,7 +14,6 @@ from polarity_bench.cli.options import (
     InputFlags,
     Model,
     Workers,
-    with_parameters,
 )
 from polarity_bench.cli.output import announced_bar, print_json
 from polarity_bench.cross_validation.methods import KNOWN, FineTuning, make_methods
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from polarity_bench.cross_validation.protocol import Protocol
 
 
-@with_parameters({"classifier": FineTuning}, without=("loss",))
 def fewshot(
     *,
     tasks: Annotated[
@@ -61,7 +59,7 @@ def fewshot(
     workers: Workers = None,
     data: DataFlags,
     as_json: AsJson = False,
-    parameters: dict[str, Any],
+    parameters: Annotated[dict[str, Any], {"classifier": FineTuning}, ("loss",)],
 ) -> None:
     """Cross-validate classifiers on few rows; the same command again goes on where it stopped."""
     from polarity_bench.boards.fewshot_tables import fewshot_board, read_board

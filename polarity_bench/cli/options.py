@@ -4,7 +4,8 @@
 unless a flag with two hyphens is given. Options that belong together are one group: a dataclass
 with a field for each option. A command takes a group as one parameter. The annotation
 `Annotated[EncoderFlags, ("device", "prompt")]` declares only these options of a group; the others
-keep their defaults.
+keep their defaults. `Annotated[dict[str, Any], RECIPES]` declares the parameters of a family: the
+command gets those that were given.
 """
 
 from __future__ import annotations
@@ -189,27 +190,33 @@ class OutputFlags(OptionGroup):
 
 def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Return a command whose options, those of its groups too, are declared as Typer takes them."""
-    groups: dict[str, tuple[type[OptionGroup], Sequence[str]]] = {}
-    parameters: list[inspect.Parameter] = []
+    groups: dict[str, tuple[Callable[..., Any], list[str]]] = {}
+    options: list[inspect.Parameter] = []
     for parameter in inspect.signature(command, eval_str=True).parameters.values():
-        group, *names = get_args(parameter.annotation) or [parameter.annotation]
-        if not (isinstance(group, type) and issubclass(group, OptionGroup)):
-            parameters.append(_option(parameter))
+        kind, *details = get_args(parameter.annotation) or [parameter.annotation]
+        make: Callable[..., Any] = kind
+        if isinstance(kind, type) and issubclass(kind, OptionGroup):
+            members = _group_options(kind, *details)
+        elif get_origin(kind) is dict:
+            make, members = _given, list(_parameter_options(*details))
+        else:
+            options.append(_option(parameter))
             continue
-        hints = get_type_hints(group, include_extras=True)
-        groups[parameter.name] = group, names[0] if names else [*hints]
-        parameters += [
-            _option(parameter.replace(name=name, default=getattr(group, name), annotation=hint))
-            for name, hint in hints.items()
-            if name in groups[parameter.name][1]
-        ]
+        groups[parameter.name] = make, [member.name for member in members]
+        options += members
+    flags = {option.name: _flag(option) for option in options}
 
     def called(**values: Any) -> Any:
-        for name, (group, options) in groups.items():
-            values[name] = group(**{option: values.pop(option) for option in options})
+        name_options(flags)
+        for name, (make, members) in groups.items():
+            values[name] = make(**{member: values.pop(member) for member in members})
         return command(**values)
 
-    return _declared(called, command, parameters)
+    keywords = [option.replace(kind=inspect.Parameter.KEYWORD_ONLY) for option in options]
+    called.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]
+    called.__annotations__ = {option.name: option.annotation for option in keywords}
+    called.__name__, called.__doc__ = command.__name__, command.__doc__
+    return called
 
 
 def _option(parameter: inspect.Parameter) -> inspect.Parameter:
@@ -224,44 +231,58 @@ def _option(parameter: inspect.Parameter) -> inspect.Parameter:
     return parameter.replace(annotation=Annotated[kind, option])
 
 
-def _declared(
-    called: Callable[..., Any], command: Callable[..., Any], parameters: list[inspect.Parameter]
-) -> Callable[..., Any]:
-    """Let a function stand for a command, with other parameters."""
-    keywords = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
-    called.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]
-    called.__annotations__ = {each.name: each.annotation for each in keywords}
-    called.__name__, called.__doc__ = command.__name__, command.__doc__
-    return called
+def _flag(option: inspect.Parameter) -> str:
+    """Return the first flag of an option, and the name of anything else."""
+    for declared in get_args(option.annotation)[1:]:
+        # In an annotation, Typer keeps the first flag where it keeps a default elsewhere.
+        for flag in (declared.default, *(declared.param_decls or ())):
+            if str(flag).startswith("-"):
+                return str(flag)
+    return option.name
 
 
-class Command(TyperCommand):
-    """A command whose messages name its options by their flags."""
+def _group_options(
+    group: type[OptionGroup], names: Sequence[str] | None = None
+) -> list[inspect.Parameter]:
+    """Declare the fields of a group, or those of these names, as options."""
+    hints = get_type_hints(group, include_extras=True)
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    return [
+        _option(inspect.Parameter(n, keyword, default=getattr(group, n), annotation=hints[n]))
+        for n in names or hints
+    ]
 
-    def invoke(self, ctx: Any) -> Any:
-        """Run the command."""
-        name_options(self.params)
-        return super().invoke(ctx)
+
+def _parameter_options(
+    family: Mapping[str, type[Parameters]], without: Collection[str] = ()
+) -> Iterator[inspect.Parameter]:
+    """Declare each parameter of a family as an option, except those that a command has itself."""
+    known = {name: flattened(member) for name, member in family.items()}
+    for key in dict.fromkeys(key for own in known.values() for key in own if key not in without):
+        by_name = {name: own[key] for name, own in known.items() if key in own}
+        helps = [f"{name}: {_help(infos)}" for name, infos in by_name.items()]
+        several = [info for infos in by_name.values() for info in infos]
+        option = typer.Option(
+            "--" + key.rstrip("_").replace("_", "-"),
+            *(["-n"] if key == "examples" else []),
+            help=f"{'; '.join(helps)}." if len(family) > 1 else f"{_help(several)}.",
+            metavar=_metavar(several),
+            parser=several[0].parsed,
+        )
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        yield inspect.Parameter(key, keyword, default=None, annotation=Annotated[Any, option])
 
 
-class Group(TyperGroup):
-    """A group of commands, which may have options of its own."""
-
-    def invoke(self, ctx: Any) -> Any:
-        """Run the group's own function, and its command."""
-        name_options(self.params)
-        return super().invoke(ctx)
+def _given(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 class Commands(typer.Typer):
-    """A Typer application made of `Command` and `Group`."""
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**{"cls": Group, **settings})
+    """A Typer application whose commands take groups of options."""
 
     def command(self, name: str | None = None, **settings: Any) -> Callable[..., Any]:
         """Register a function as a command, with its groups of options."""
-        register = super().command(name, **{"cls": Command, **settings})
+        register = super().command(name, **settings)
         return lambda function: register(with_options(function))
 
     def callback(self, **settings: Any) -> Callable[..., Any]:
@@ -270,52 +291,9 @@ class Commands(typer.Typer):
         return lambda function: register(with_options(function))
 
 
-def with_parameters(
-    family: Mapping[str, type[Parameters]], without: Collection[str] = ()
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of a family's parameters; those given come as `parameters`.
-
-    The command has options of its own for those `without` which this goes.
-    """
-    options = {key: found for key, found in _options(family) if key not in without}
-
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        def called(**values: Any) -> None:
-            texts = {name: values.pop(name) for name in options}
-            parameters = {
-                name: options[name][0].parsed(text)
-                for name, text in texts.items()
-                if text is not None
-            }
-            command(**values, parameters=parameters)
-
-        own = inspect.signature(command, eval_str=True).parameters.values()
-        added = [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hint)
-            for name, (_, hint) in options.items()
-        ]
-        kept = [each for each in own if each.name != "parameters"]
-        return _declared(called, command, [*kept, *added])
-
-    return decorate
-
-
-def _options(
-    family: Mapping[str, type[Parameters]],
-) -> Iterator[tuple[str, tuple[ParameterInfo, Any]]]:
-    """Yield each parameter of a family with what is said of it, and its annotation as an option."""
-    known = {name: flattened(member) for name, member in family.items()}
-    for key in dict.fromkeys(key for own in known.values() for key in own):
-        helps = {name: _help(own[key]) for name, own in known.items() if key in own}
-        told = [f"{name}: {said}" if len(family) > 1 else said for name, said in helps.items()]
-        first = next(own[key][0] for own in known.values() if key in own)
-        flags = ["--" + key.rstrip("_").replace("_", "-"), *(["-n"] if key == "examples" else [])]
-        several = [each for own in known.values() for each in own.get(key, [])]
-        option = typer.Option(*flags, help=f"{'; '.join(told)}.", metavar=_metavar(several))
-        yield key, (first, Annotated[str | None, option])
-
-
-def by_member(family: Mapping[str, type[Parameters]], option: str, default: str) -> type[Command]:
+def by_member(
+    family: Mapping[str, type[Parameters]], option: str, default: str
+) -> type[TyperCommand]:
     """Return a command that takes a member of a family as its first argument.
 
     `command MEMBER` is `command --OPTION MEMBER`, and its help shows the parameters of this member
@@ -324,7 +302,7 @@ def by_member(family: Mapping[str, type[Parameters]], option: str, default: str)
     parameters = {name: flattened(member) for name, member in family.items()}
     all_keys = {key for own in parameters.values() for key in own}
 
-    class ByMember(Command):
+    class ByMember(TyperCommand):
         member = default
 
         def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -336,8 +314,7 @@ def by_member(family: Mapping[str, type[Parameters]], option: str, default: str)
                 raise InputError(
                     f"--{option}: unknown {option} {self.member!r}{nearest(self.member, family)}"
                 )
-            parsed: list[str] = super().parse_args(ctx, args)
-            return parsed
+            return super().parse_args(ctx, args)
 
         def format_options(self, ctx: Any, formatter: Any) -> None:
             own, all_options = parameters[self.member], self.params
@@ -369,18 +346,15 @@ def _help(several: list[ParameterInfo]) -> str:
     return "; or ".join(dict.fromkeys(each.help for each in several)) + default
 
 
-def by_default(command: str) -> type[Group]:
+def by_default(command: str) -> type[TyperGroup]:
     """Return a group in which `group ARGUMENT` is `group command ARGUMENT`."""
 
-    class WithUsual(Group):
-        usual = command
-
+    class WithDefault(TyperGroup):
         def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
             if not args or args[0] not in (*self.commands, "--help", "-h"):
                 self._refuse_misspelt(args)
-                args = [self.usual, *args] if args or not self.no_args_is_help else args
-            parsed: list[str] = super().parse_args(ctx, args)
-            return parsed
+                args = [command, *args] if args or not self.no_args_is_help else args
+            return super().parse_args(ctx, args)
 
         def _refuse_misspelt(self, args: list[str]) -> None:
             if args and not args[0].startswith("-") and not Path(args[0]).exists():
@@ -389,4 +363,4 @@ def by_default(command: str) -> type[Group]:
                         f"{args[0]}: neither a command nor a file or folder; did you mean {near!r}?"
                     )
 
-    return WithUsual
+    return WithDefault

@@ -38,10 +38,10 @@ def in_flags(message: str) -> str:
     return re.sub(r"`(\w+)`", lambda named: _flags.get(named[1], named[0]), message)
 
 
-def name_options(parameters: Iterable[Any]) -> None:
-    """Remember the flags of the command that runs, for `in_flags`."""
+def name_options(flags: Mapping[str, str]) -> None:
+    """Remember the flags of the command that runs, by the names of its options, for `in_flags`."""
     _flags.clear()
-    _flags.update({each.name: each.opts[0] for each in parameters})
+    _flags.update(flags)
 
 
 _flags: dict[str, str] = {}

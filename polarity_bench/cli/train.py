@@ -17,7 +17,6 @@ from polarity_bench.cli.options import (
     ReplaceRun,
     StoreFlags,
     TrainingTask,
-    with_parameters,
 )
 from polarity_bench.cli.output import (
     announced_bar,
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from polarity_bench.training.train import TrainingRun
 
 
-@with_parameters(RECIPES)
 def train(
     *,
     context: typer.Context,
@@ -48,7 +46,7 @@ def train(
     overwrite: ReplaceRun = False,
     embedding: StoreFlags,
     out: OutputFlags,
-    parameters: dict[str, Any],
+    parameters: Annotated[dict[str, Any], RECIPES],
 ) -> None:
     """Train an encoder on a polarity task. The same command resumes a run that was interrupted.
 

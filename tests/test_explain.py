@@ -24,7 +24,7 @@ from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation.one_task import evaluate
 from polarity_bench.explain import page
-from polarity_bench.explain.explanation import Explanation, explain, stored_of
+from polarity_bench.explain.explanation import Explanation, as_json, explain, stored_of
 from polarity_bench.render.html import templates
 from polarity_bench.results.result_files import Stored, read_arrays, read_result, write_result
 from polarity_bench.scores import WEIGHTINGS, Weighting
@@ -79,6 +79,8 @@ def test_answers_are_what_a_slow_loop_makes_of_the_samples(
     samples = [list(task.retrieved(read_arrays(path))) for path, _ in stored]
     weights = [(k - i if weighting == "linear" else 1) for i in range(k)]
     became: Counter[tuple[bool, bool]] = Counter()
+    changed = {row["query"]: row for row in as_json(found, len(found.answers))["changed"]}
+    assert changed
     for i, answer in enumerate(found.answers):
         sides = [each[i]["retrieved"][:k] for each in samples]
         votes = []
@@ -86,9 +88,10 @@ def test_answers_are_what_a_slow_loop_makes_of_the_samples(
             near, other = answer.found[side], [row["text"] for row in sides[1 - side]]
             assert [task.source.texts[each.source] for each in near] == [r["text"] for r in rows]
             assert [each.similarity for each in near] == [row["similarity"] for row in rows]
-            assert [each.elsewhere for each in near] == [
-                other.index(row["text"]) + 1 if row["text"] in other else None for row in rows
-            ]
+            shown = changed[i][f"found_by_{'ab'[side]}"] if i in changed else []
+            for row, in_json in zip(rows, shown, strict=bool(shown)):
+                rank = other.index(row["text"]) + 1 if row["text"] in other else None
+                assert (in_json["text"], in_json["rank_elsewhere"]) == (row["text"], rank)
             tally: dict[str, int] = {}
             for weight, row in zip(weights, rows, strict=True):
                 tally[row["label"]] = tally.get(row["label"], 0) + weight

@@ -19,7 +19,14 @@ from polarity_bench.cli.options import (
     StoreFlags,
     Weight,
 )
-from polarity_bench.cli.output import print_json, print_tables, progress_bar, remark, remark_draws
+from polarity_bench.cli.output import (
+    print_json,
+    print_tables,
+    progress_bar,
+    remark,
+    remark_draws,
+    write_file,
+)
 from polarity_bench.errors import InputError
 
 if TYPE_CHECKING:
@@ -85,10 +92,7 @@ def explain(
     one, other = _results(sides, loaded, options, results, embedding)
     found = explain_two(loaded, one, other, loaded.ks[-1], weighting)
     if html is not None:
-        from polarity_bench.files import write_atomically
-
-        write_atomically(html, page(found))
-        remark(f"wrote {html}")
+        write_file(html, page(found))
     if out.as_json:
         print_json(laid_out(found, n_changed))
     elif html is None:
@@ -131,39 +135,34 @@ def _results(
         stored_of(folder, s.name, task, task.ks[-1], prompt=s.prompt, strength=s.strength)
         for s in sides
     ]
-    contests: dict[int, EvaluationPlan] = {}
-    made: set[int] = set()
+    plans: dict[int, EvaluationPlan] = {}
     for i, side in enumerate(sides):
-        if stored[i] is not None:
-            continue
-        own = replace(options, prompt=side.prompt)
-        try:
-            encoder, reference = load_with_reference(side.name, own, None, remark)
-            if side.strength is not None:
-                encoder = at_strength(encoder, side.strength)
-        except InputError as error:
-            prefix = "`against_" if i else "`"
-            raise InputError(re.sub("`(?=(prompt|strength)`)", prefix, str(error))) from error
-        contests[i] = EvaluationPlan(encoder, reference, bar=progress_bar)
-    names = [
-        contests[i].encoder.id if each is None else each[1].key.encoder
-        for i, each in enumerate(stored)
-    ]
+        if stored[i] is None:
+            own = replace(options, prompt=side.prompt)
+            try:
+                encoder, reference = load_with_reference(side.name, own, None, remark)
+                if side.strength is not None:
+                    encoder = at_strength(encoder, side.strength)
+            except InputError as error:
+                prefix = "`against_" if i else "`"
+                raise InputError(re.sub("`(?=(prompt|strength)`)", prefix, str(error))) from error
+            plans[i] = EvaluationPlan(encoder, reference, bar=progress_bar)
+    names = [each[1].key.encoder if each else plans[i].encoder.id for i, each in enumerate(stored)]
     if names[0].digest == names[1].digest:
         raise InputError(same_encoder(*names))
-    for i, contest in contests.items():
-        with embedding.embedder(contest.encoder) as embedder:
-            report = run_suite(replace(contest, embedder=embedder), [task], folder)
-        for message in report.failures.values():
-            raise InputError(f"{contest.encoder.id.label}: {message}")
-        result, path = report.results[0]
-        stored[i] = path, result
-        if not report.reused:
-            made.add(i)
-    found = [each for each in stored if each is not None]
-    for i, (path, result) in enumerate(found):
-        if i not in made:
-            remark(f"{result.key.encoder.label}: from {path}")
+    found = []
+    for i, each in enumerate(stored):
+        reused = each is not None
+        if each is None:
+            with embedding.embedder(plans[i].encoder) as embedder:
+                report = run_suite(replace(plans[i], embedder=embedder), [task], folder)
+            for message in report.failures.values():
+                raise InputError(f"{names[i].label}: {message}")
+            ((result, path),) = report.results
+            each, reused = (path, result), bool(report.reused)
+        if reused:
+            remark(f"{names[i].label}: from {each[0]}")
+        found.append(each)
     return found
 
 
@@ -175,8 +174,8 @@ def _text(found: Explanation, n_changed: int, width: int | None) -> str:
         ("", ["A", "B"]),
         ("encoder", [encoder.label for encoder in found.encoders]),
         ("digest", [encoder.digest for encoder in found.encoders]),
-        ("P", [percent(float(score)) for score in found.p.aligned.scores]),
-        ("right", [percent(float(score)) for score in found.vote.aligned.scores]),
+        ("P", list(map(percent, found.p.aligned.scores))),
+        ("right", list(map(percent, found.vote.aligned.scores))),
     ]
     said = ", ".join(f"{n:,} {outcome}" for outcome, n in counts.items())
     parts = [

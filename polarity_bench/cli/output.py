@@ -166,8 +166,19 @@ def print_tables(text: str) -> None:
 
 
 def json_text(value: Any) -> str:
-    """Write JSON, for a program or a person."""
-    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    """Write JSON, for a program or a person; NaN, which JSON lacks, is null, and a path text."""
+    from pydantic_core import to_jsonable_python
+
+    plain = to_jsonable_python(value, inf_nan_mode="null", fallback=dict)
+    return json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def write_file(file: Path, content: bytes) -> None:
+    """Write a file that the user asked for, and say so."""
+    from polarity_bench.files import write_atomically
+
+    write_atomically(file, content)
+    remark(f"wrote {file}")
 
 
 def print_json(value: Any) -> None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from polarity_bench.cli.compare import comparison_json, interval_text, or_null
+from polarity_bench.cli.compare import comparison_json, interval_text
 from polarity_bench.cli.output import remark
 from polarity_bench.compare import gate
 from polarity_bench.errors import InputError
@@ -17,11 +16,12 @@ from polarity_bench.render.markdown import MISSING, escape, percent, probability
 from polarity_bench.scores import Weighting
 
 if TYPE_CHECKING:
+    from polarity_bench.cli.options import OutputFlags
     from polarity_bench.compare.alignment import Alignment
     from polarity_bench.encoders.base import Encoder
-    from polarity_bench.evaluation.many_tasks import SuiteReport
+    from polarity_bench.evaluation.many_encoders import EncoderReport
     from polarity_bench.results.result_files import Stored
-    from polarity_bench.tasks.types.base import Task, TaskSpec
+    from polarity_bench.tasks.types.base import Task
 
 
 @dataclass
@@ -31,20 +31,22 @@ class RunGate:
     Attributes:
         named: What the baseline is called on the command line.
         stored: Its results on the tasks of the run.
+        p_alone: Whether P alone is compared.
         found: What each task is held against; empty until `expect`.
     """
 
     named: str
     stored: Sequence[Stored]
+    p_alone: bool
     found: Mapping[str, gate.Baseline] = field(default_factory=dict)
 
     def expect(
         self,
         tasks: Sequence[Task],
+        weighting: Weighting,
+        out: OutputFlags,
         encoder: Encoder,
         reference: Encoder | None,
-        weighting: Weighting,
-        p_alone: bool,
     ) -> None:
         """Check the baseline against what is to be run; say which tasks it lacks.
 
@@ -53,7 +55,12 @@ class RunGate:
         """
         other = other_reference(encoder, reference)
         ids = encoder.id, other.id if other else None
-        self.found = gate.baselines(self.stored, tasks, *ids, weighting, p_alone=p_alone)
+        try:
+            self.found = gate.baselines(self.stored, tasks, *ids, weighting, p_alone=self.p_alone)
+        except gate.NoCommonReferenceError:
+            if not out.as_json:
+                print("gate: S not compared")  # for the summary of a job, which reads stdout
+            raise
         if not self.found:
             raise InputError(
                 f"`fail_under` {self.named}: no task in common with those whose data is there"
@@ -64,31 +71,11 @@ class RunGate:
         if baseline.digest == encoder.id.digest:
             remark(f"gate: {encoder.id.label} is the baseline itself")
 
-    def judge(self, reports: Sequence[SuiteReport]) -> gate.Gate:
+    def judge(self, reports: Sequence[EncoderReport]) -> gate.Gate:
         """Compare the results of the run with the baseline; tasks that were skipped do not pass."""
         results = [(path, result) for report in reports for result, path in report.results]
         skipped = {result.task for _, result in self.stored} - set(self.found)
         return gate.judge(self.found, results, self.named, skipped)
-
-
-def gate_of(
-    named: str,
-    output: Path,
-    tasks: Sequence[TaskSpec],
-    models: Sequence[str],
-    strengths: Sequence[float],
-) -> RunGate:
-    """Find the baseline of a run.
-
-    Raises:
-        InputError: If there is none, it has no task of the run, or the run is of several encoders.
-    """
-    if len(models) > 1 or len(strengths) > 1:
-        raise InputError(
-            "`fail_under` holds one encoder against a baseline: name one `model`, and one "
-            "`strength` at most"
-        )
-    return RunGate(named, gate.find_baseline(named, output, [spec.name for spec in tasks]))
 
 
 def gate_text(judged: gate.Gate, width: int | None) -> str:
@@ -149,15 +136,15 @@ def gate_json(judged: gate.Gate) -> dict[str, Any]:
         "baseline": judged.named,
         "passed": judged.is_open,
         "verdict": judged.verdict,
-        "s_not_compared": list(judged.lacks_s),
+        "s_not_compared": judged.lacks_s,
         "level": LEVEL,
         "comparisons": [
             comparison_json(each, ("baseline", "new"))
-            | {"p": or_null(p), "p_corrected": or_null(each.test.p), "falls": each.falls}
-            | {metric: [*map(or_null, both)] for metric, both in _parts(each.aligned).items()}
+            | {"p": p, "p_corrected": each.test.p, "falls": each.falls}
+            | _parts(each.aligned)
             for each, p in zip(judged.comparisons, judged.uncorrected, strict=True)
         ],
-        "failed": list(judged.failed),
+        "failed": judged.failed,
     }
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from polarity_bench.cli.output import in_flags, remark
 from polarity_bench.errors import InputError, MissingDataError
+from polarity_bench.files import check_writable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,15 +111,19 @@ def check_at_least(least: int, **values: int | None) -> None:
             raise InputError(f"`{field}` must be at least {least}, got {value}")
 
 
-def check_file(field: str, file: Path | None, ends: Sequence[str] = ()) -> None:
-    """Refuse a file that cannot be written, before any long work."""
+def check_file(
+    field: str, file: Path | None, ends: Sequence[str] = (), *, make_folder: bool = False
+) -> None:
+    """Refuse a file that cannot be written, before any long work; its folder may be made."""
     if file is None:
         return
     if ends and file.suffix not in ends:
         raise InputError(f"`{field}` {file}: the file's name must end in {' or '.join(ends)}")
     if file.is_dir():
         raise InputError(f"`{field}` {file}: expected a file, got a folder")
-    if not file.parent.is_dir():
+    if make_folder:
+        check_writable(file.parent, field)
+    elif not file.parent.is_dir():
         raise InputError(f"`{field}` {file}: the folder {file.parent} does not exist")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from polarity_bench.cli.inputs import (
+    check_file,
     load_data,
     parse_integers,
     parse_strengths,
@@ -41,6 +42,7 @@ from polarity_bench.cli.output import (
     remark_draws,
     reports_as_json,
     write_and_print_curves,
+    write_file,
 )
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.scores import Weighting
@@ -49,7 +51,6 @@ from polarity_bench.tasks.senteval.protocol_names import SentEvalProtocol, Torch
 if TYPE_CHECKING:
     from polarity_bench.cli.gate import RunGate
     from polarity_bench.data.sources import DataAccess
-    from polarity_bench.encoders.base import Encoder
     from polarity_bench.evaluation.many_encoders import EncoderReport, EvaluationRequest
     from polarity_bench.tasks.types.base import Settings, Task, TaskSpec
 
@@ -107,13 +108,20 @@ class GateFlags(OptionGroup):
         strengths: Sequence[float],
     ) -> RunGate | None:
         """Return the gate of a run, if a baseline is named."""
-        from polarity_bench.cli.gate import gate_of
+        from polarity_bench.cli.gate import RunGate
+        from polarity_bench.compare.gate import find_baseline
 
-        if self.fail_under is not None:
-            return gate_of(self.fail_under, output, tasks, models, strengths)
-        if self.p_alone:
-            raise InputError("`p_alone` takes no effect without `fail_under`; name a baseline")
-        return None
+        if self.fail_under is None:
+            if self.p_alone:
+                raise InputError("`p_alone` takes no effect without `fail_under`; name a baseline")
+            return None
+        if len(models) > 1 or len(strengths) > 1:
+            raise InputError(
+                "`fail_under` holds one encoder against a baseline: name one `model`, and one "
+                "`strength` at most"
+            )
+        stored = find_baseline(self.fail_under, output, [spec.name for spec in tasks])
+        return RunGate(self.fail_under, stored, self.p_alone)
 
 
 @dataclass(frozen=True)
@@ -134,22 +142,12 @@ class FileFlags(OptionGroup):
         Raises:
             InputError: If not.
         """
-        from polarity_bench.files import check_writable
+        from polarity_bench.render.figures.files import FORMATS, check_can_draw
 
+        check_file("folds_out", self.folds_out, make_folder=True)
+        check_file("plot", self.plot, [f".{form}" for form in FORMATS], make_folder=True)
         if self.plot is not None:
-            from polarity_bench.render.figures.files import FORMATS, check_can_draw
-
-            ends = [f".{form}" for form in FORMATS]
-            if self.plot.suffix not in ends:
-                raise InputError(
-                    f"`plot` {self.plot}: the file's name must end in {' or '.join(ends)}"
-                )
             check_can_draw()
-        for field, file in (("folds_out", self.folds_out), ("plot", self.plot)):
-            if file is not None and file.is_dir():
-                raise InputError(f"`{field}` {file}: a file is wanted, this is a folder")
-            if file is not None:
-                check_writable(file.parent, field)
 
     def write_samples(self, report: EncoderReport, tasks: Sequence[Task]) -> None:
         """Write what an encoder's queries retrieved beside its results."""
@@ -231,7 +229,7 @@ def run(
         settings.workers,
         overwrite,
         embedder=embedding.embedder,
-        check=_gate_check(gate, tasks, weighting, baseline.p_alone, out),
+        check=partial(gate.expect, tasks, weighting, out) if gate else lambda *_: None,
         bar=progress_bar,
         remark=remark,
     )
@@ -245,7 +243,7 @@ def run(
         if len(strengths) > 1:
             at = {at: suite for at, suite in report.by_strength.items() if at is not None}
             curves += write_and_print_curves(report.name, "strength", at, output, out, weighting)
-    judged = gate.judge([suite for report in reports for suite in report.suites]) if gate else None
+    judged = gate.judge(reports) if gate else None
     if out.as_json:
         gated = {"gate": gate_json(judged)} if judged else {}
         shown = {"curves": curves} if strengths else {}
@@ -285,29 +283,6 @@ def _column_titles(text: str | None, tasks: Sequence[Task]) -> list[str]:
         else:
             raise InputError(f"`columns` {text}: no column {name!r}{nearest(name, known)}")
     return chosen
-
-
-def _gate_check(
-    gate: RunGate | None,
-    tasks: Sequence[Task],
-    weighting: Weighting,
-    p_alone: bool,
-    out: OutputFlags,
-) -> Callable[[Encoder, Encoder | None], None]:
-    """Return a function that checks the baseline against an encoder and its reference."""
-    from polarity_bench.compare.gate import NoCommonReferenceError
-
-    def check(encoder: Encoder, reference: Encoder | None) -> None:
-        if gate is None:
-            return
-        try:
-            gate.expect(tasks, encoder, reference, weighting, p_alone)
-        except NoCommonReferenceError:
-            if not out.as_json:
-                print("gate: S not compared")  # for the summary of a job, which reads stdout
-            raise
-
-    return check
 
 
 def _with_hint(report: EncoderReport, *, alone: bool) -> EncoderReport:
@@ -361,7 +336,6 @@ def write_plot(
         weighting: Of the ranks.
     """
     from polarity_bench.boards.run_charts import plotted, references_of
-    from polarity_bench.files import write_atomically
     from polarity_bench.render.figures.files import drawn_together
     from polarity_bench.results.curve_files import read_curve
 
@@ -377,5 +351,4 @@ def write_plot(
     if not drawn:
         remark(f"nothing to draw: {file} is not written")
         return
-    write_atomically(file, drawn_together(drawn, "png" if file.suffix == ".png" else "svg"))
-    remark(f"wrote {file}")
+    write_file(file, drawn_together(drawn, "png" if file.suffix == ".png" else "svg"))

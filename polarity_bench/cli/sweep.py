@@ -5,15 +5,18 @@ from __future__ import annotations
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from polarity_bench.cli.inputs import check_at_least
 from polarity_bench.cli.options import (
     AsJson,
     Commands,
@@ -23,10 +26,11 @@ from polarity_bench.cli.options import (
     by_default,
 )
 from polarity_bench.cli.output import LINE_SECONDS, duration, in_flags, print_json, remark
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, nearest
 
 if TYPE_CHECKING:
-    from polarity_bench.sweeps.items import Setup
+    from rich.text import Text
+
     from polarity_bench.sweeps.prepare import Sweep
     from polarity_bench.sweeps.status import SweepProgress, Watch
 
@@ -74,11 +78,12 @@ def make_sweep(
     from polarity_bench.sweeps.item_states import SweepState
     from polarity_bench.sweeps.items import Setup
     from polarity_bench.sweeps.prepare import find_sweep
+    from polarity_bench.sweeps.status import Watch
 
-    _check_engine(engine, address, workers)
-    _leave_out_address()
     access = data.access()
     options = encoder.options(offline=access.offline)
+    run = _engine(engine, address, workers, encoder.device)
+    _leave_out_address()
     file = grid_file(grid)
     folder = (output or FOLDER / file.stem).absolute()
     data_dir, task_dir = (place and place.absolute() for place in (access.folder, data.task_dir))
@@ -90,7 +95,17 @@ def make_sweep(
     if dry_run:
         _print_dry(sweep, workers, as_json)
         return
-    watch = _make(sweep, _Engine(engine, address, workers))
+    sweep.take_up()
+    _say_elsewhere(sweep)
+    watch = Watch(sweep.plan, sweep.state)
+    try:
+        if sweep.left:
+            with live(watch) as look:
+                run(sweep.left, setup, look=look)
+    except KeyboardInterrupt:
+        n_left = sum(state in ("running", "left") for state in watch.look().states)
+        remark(f"{n_left:,} are left; next: {_typed(address)}")
+        raise
     _report(watch, folder, as_json, again=_typed(address))
     if watch.look().counts["failed"]:
         raise typer.Exit(1)
@@ -166,52 +181,31 @@ def _begun_by(watch: Watch) -> str:
     return shlex.join(["polarity-bench", "sweep", grid, "-o", str(watch.state.folder)])
 
 
-@dataclass(frozen=True)
-class _Engine:
-    """Where a sweep is computed."""
-
-    name: str
-    address: str | None
-    workers: int | None
-
-
-def _check_engine(engine: str, address: str | None, workers: int | None) -> None:
-    from polarity_bench.errors import nearest
-
-    if engine not in ("local", "ray"):
-        raise InputError(f"`engine`: unknown engine {engine!r}{nearest(engine, ['local', 'ray'])}")
-    if workers is not None and workers < 1:
-        raise InputError(f"`workers` must be at least 1, got {workers}")
-    if engine == "local" and address is not None:
-        raise InputError(f"`address` {address}: only the engine ray has one")
-    if engine == "ray" and workers is not None:
-        raise InputError(f"`workers` {workers}: Ray places tasks by its nodes' cores and GPUs")
-    if engine == "ray":
+def _engine(
+    name: str, address: str | None, workers: int | None, device: str | None
+) -> Callable[..., None]:
+    """Return the function that makes items on an engine; refuse options that it lacks."""
+    if name == "ray":
         from polarity_bench.training.recipes.base import check_packages
 
         check_packages("the engine 'ray'", {"ray": "the cluster"}, "ray")
+        if workers is not None:
+            raise InputError(f"`workers` {workers}: Ray places tasks by its nodes' cores and GPUs")
+        from polarity_bench.sweeps.engines.ray import run_on_ray
 
+        return partial(run_on_ray, address=address)
+    if name != "local":
+        raise InputError(f"`engine`: unknown engine {name!r}{nearest(name, ['local', 'ray'])}")
+    if address is not None:
+        raise InputError(f"`address` {address}: only the engine ray has one")
+    check_at_least(1, workers=workers)
+    from polarity_bench.sweeps.engines.local import run_local, usual_workers
 
-def _make(sweep: Sweep, engine: _Engine) -> Watch:
-    from polarity_bench.sweeps.status import Watch
-
-    sweep.take_up()
-    _say_elsewhere(sweep)
-    watch = Watch(sweep.plan, sweep.state)
-    if sweep.left:
-        try:
-            _run(sweep.left, sweep.setup, engine, watch)
-        except KeyboardInterrupt:
-            n_left = sum(state in ("running", "left") for state in watch.look().states)
-            remark(f"{n_left:,} are left; next: {_typed(engine.address)}")
-            raise
-    return watch
+    return partial(run_local, workers=workers or usual_workers(device))
 
 
 def _say_elsewhere(sweep: Sweep) -> None:
     """Say how many trainings are done by their results alone, and why others are not."""
-    from collections import Counter
-
     if made := sweep.elsewhere.made:
         remark(f"{len(made):,} done elsewhere: all their results are there")
     for why, n in Counter(sweep.others).items():
@@ -221,40 +215,19 @@ def _say_elsewhere(sweep: Sweep) -> None:
         remark(f"{len(unnamed):,} of the results are of nothing that the grid names, {one}")
 
 
-def _run(left: list[Any], setup: Setup, engine: _Engine, watch: Watch) -> None:
-
-    with live(watch) as look:
-        if engine.name == "ray":
-            from polarity_bench.sweeps.engines.ray import run_on_ray
-
-            run_on_ray(left, setup, address=engine.address, look=look)
-        else:
-            from polarity_bench.sweeps.engines.local import run_local, usual_workers
-
-            workers = engine.workers or usual_workers(setup.options.device)
-            run_local(left, setup, workers=workers, look=look)
-
-
 def _print_dry(sweep: Sweep, workers: int | None, as_json: bool) -> None:
     """Say what there is to make, how much, and about how long it takes."""
-    from polarity_bench.render.markdown import table
     from polarity_bench.sweeps.cost import estimate, probe
     from polarity_bench.sweeps.engines.local import usual_workers
 
     grid, setup, left = sweep.grid, sweep.setup, sweep.left
     n_workers = min(workers or usual_workers(setup.options.device), max(1, len(left)))
-    counts: dict[str, dict[str, int]] = {}
-    to_make = {item.digest for item in left}
+    n_all, n_left = (Counter(item.kind for item in items) for items in (grid.items, left))
+    counts = {kind: {"in all": n, "left": n_left[kind]} for kind, n in n_all.items()}
     _say_elsewhere(sweep)
-    for item in grid.items:
-        row = counts.setdefault(item.kind, {"in all": 0, "left": 0})
-        row["in all"] += 1
-        row["left"] += item.digest in to_make
     if not as_json:
         print(f"{grid.title}: {len(grid.items):,} in all, {len(left):,} left\n")
-        columns = [("", list(counts))]
-        columns += [(n, [f"{c[n]:,}" for c in counts.values()]) for n in ("in all", "left")]
-        print(table(columns))
+        print(_counts_table(counts))
     known, measured = sweep.sizes, probe(left, setup)
     seconds = estimate(left, known, measured, setup.access()) / n_workers
     if as_json:
@@ -266,6 +239,15 @@ def _print_dry(sweep: Sweep, workers: int | None, as_json: bool) -> None:
         print(f"\n{task}: {n_texts:,} texts{rows}", end="")
     processes = "1 process" if n_workers == 1 else f"{n_workers} processes"
     print(f"\n\nabout {duration(seconds)} in {processes}, by a probe of each base")
+
+
+def _counts_table(counts: Mapping[str, Mapping[str, int]]) -> str:
+    """Lay out how many items of each kind are in each state."""
+    from polarity_bench.render.markdown import table
+
+    titles = next(iter(counts.values()), {})
+    columns = [(title, [f"{row[title]:,}" for row in counts.values()]) for title in titles]
+    return table([("", list(counts)), *columns])
 
 
 def _as_json(watch: Watch) -> dict[str, Any]:
@@ -294,7 +276,7 @@ def _as_json(watch: Watch) -> dict[str, Any]:
 
 def _report(watch: Watch, folder: Path, as_json: bool, *, again: str | None) -> None:
     """Print how far a sweep is and, where `again` is the command that goes on, what comes next."""
-    from polarity_bench.render.markdown import escape, table
+    from polarity_bench.render.markdown import escape
     from polarity_bench.sweeps.status import STATES
 
     if as_json:
@@ -303,10 +285,8 @@ def _report(watch: Watch, folder: Path, as_json: bool, *, again: str | None) -> 
     seen = watch.look()
     kinds = sorted({item.kind for item in watch.plan.items})
     print(f"{watch.plan.title}: {len(watch.plan.items):,} in all, in {folder}\n")
-    pairs = list(zip((item.kind for item in watch.plan.items), seen.states, strict=True))
-    columns: list[tuple[str, list[str]]] = [("", kinds)]
-    columns += [(state, [f"{pairs.count((kind, state)):,}" for kind in kinds]) for state in STATES]
-    print(table(columns))
+    n = Counter(zip((item.kind for item in watch.plan.items), seen.states, strict=True))
+    print(_counts_table({kind: {state: n[kind, state] for state in STATES} for kind in kinds}))
     for best in seen.best:
         print(f"\n{escape(best.words)}")
     if seen.seconds_left:
@@ -335,14 +315,14 @@ _LOOK_SECONDS = 2.0
 def live(watch: Watch) -> Iterator[Callable[[], None]]:
     """Show how far a sweep is, on stderr, whenever the function returned is called."""
     if not sys.stderr.isatty():
-        yield _lines(watch)
+        title = watch.plan.title
+        remark(f"{title}: {summary(watch.look())}")
+        yield _seldom(lambda: remark(f"{title}: {summary(watch.look())}"), LINE_SECONDS)
         return
     from rich.console import Console
-    from rich.live import Live
 
-    console = Console(stderr=True)
-    with Live(_table(watch, watch.look()), console=console, transient=True) as shown:
-        yield _seldom(lambda: shown.update(_table(watch, watch.look())), _LOOK_SECONDS)
+    with Console(stderr=True).status(_running(watch)) as status:
+        yield _seldom(lambda: status.update(_running(watch)), _LOOK_SECONDS)
 
 
 def _seldom(function: Callable[[], None], seconds: float) -> Callable[[], None]:
@@ -358,12 +338,13 @@ def _seldom(function: Callable[[], None], seconds: float) -> Callable[[], None]:
     return call
 
 
-def _lines(watch: Watch) -> Callable[[], None]:
-    def tell() -> None:
-        remark(f"{watch.plan.title}: {summary(watch.look())}")
+def _running(watch: Watch) -> Text:
+    """Say how far a sweep is, and name what runs."""
+    from rich.text import Text
 
-    tell()
-    return _seldom(tell, LINE_SECONDS)
+    seen = watch.look()
+    running = [f"running: {item.name}" for item in watch.plan.items if item.digest in seen.running]
+    return Text("\n".join([f"{watch.plan.title}: {summary(seen)}", *running]))
 
 
 def summary(seen: SweepProgress) -> str:
@@ -372,19 +353,3 @@ def summary(seen: SweepProgress) -> str:
     if seen.seconds_left:
         parts.append(f"about {duration(seen.seconds_left)} left")
     return "; ".join([", ".join(parts), *(best.words for best in seen.best)])
-
-
-def _table(watch: Watch, seen: SweepProgress) -> Any:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title=Text(watch.plan.title))
-    for heading in (*seen.counts, "time left"):
-        table.add_column(heading, justify="right")
-    left = "" if seen.seconds_left is None else duration(seen.seconds_left)
-    table.add_row(*(f"{n:,}" for n in seen.counts.values()), left)
-    names = {item.digest: item.name for item in watch.plan.items}
-    said = [best.words for best in seen.best]
-    said += [f"running: {names[digest]}" for digest in seen.running if digest in names]
-    table.caption = Text("\n".join(said))
-    return table

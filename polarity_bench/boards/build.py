@@ -99,35 +99,45 @@ def build(opened: OpenBoard, *, with_report: bool) -> list[Path]:
     """
     files = rendered(opened, with_report=with_report)
     stray = _stray(opened.folder, files) if with_report else []
-    changed = []
-    for name, content in files.items():
-        path = opened.folder / name
-        if not path.is_file() or path.read_bytes() != content:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(path, content)
-            changed.append(path)
+    changed = write_changed(opened.folder, files)
     for path in stray:
         path.unlink()
-        changed.append(path)
+    return [*changed, *stray]
+
+
+def write_changed(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
+    """Write the files of a folder whose contents changed, and return their paths."""
+    changed = []
+    for name, content in files.items():
+        path = folder / name
+        if not path.is_file() or path.read_bytes() != content:
+            write_atomically(path, content)
+            changed.append(path)
     return changed
 
 
 def check(opened: OpenBoard, *, with_report: bool) -> list[Difference]:
     """Render a board again, compare it with its files byte by byte, and return the differences."""
     files = rendered(opened, with_report=with_report)
-    found = []
-    for name, content in files.items():
-        path = opened.folder / name
-        if not path.is_file():
-            found.append(Difference(name, "is missing"))
-        elif (there := path.read_bytes()) != content:
-            found.append(Difference(name, _differs(there, content)))
+    found = differences(opened.folder, files)
     if with_report:
         stray = _stray(opened.folder, files)
         found += [
             Difference(f"{FIGURES}/{path.name}", "belongs to no figure of this board")
             for path in stray
         ]
+    return found
+
+
+def differences(folder: Path, files: Mapping[str, bytes]) -> list[Difference]:
+    """Return which files of a folder are missing or differ from these contents."""
+    found = []
+    for name, content in files.items():
+        path = folder / name
+        if not path.is_file():
+            found.append(Difference(name, "is missing"))
+        elif (there := path.read_bytes()) != content:
+            found.append(Difference(name, _differs(there, content)))
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -16,6 +16,7 @@ from polarity_bench.cli.output import (
     print_tables,
     remark,
     remark_unknown_ranks,
+    write_file,
 )
 from polarity_bench.errors import InputError, how_to_install
 from polarity_bench.scores import Weighting
@@ -57,7 +58,6 @@ def show_board(
     from polarity_bench.boards.board import find_board
     from polarity_bench.boards.run_report import board_as_json
     from polarity_bench.boards.sweep_tables import read_sweep, sweep_as_json, sweep_board
-    from polarity_bench.files import write_atomically
     from polarity_bench.render.markdown import render
     from polarity_bench.sweeps.plan import FILE
 
@@ -82,15 +82,13 @@ def show_board(
         if figure is not None:
             from polarity_bench.render.figures.files import figure_svg
 
-            write_atomically(figure, figure_svg(board))
-            remark(f"wrote {figure}")
+            write_file(figure, figure_svg(board))
         content = board_as_json(board) if out.as_json else board
     text = json_text(content) if out.as_json else render(content, width)
     if output is None:
         print_tables(text.removesuffix("\n"))
-        return
-    write_atomically(output, text.encode())
-    remark(f"wrote {output}")
+    else:
+        write_file(output, text.encode())
 
 
 def _refuse_of_sweep(folder: Path, options: Mapping[str, object]) -> None:
@@ -118,58 +116,48 @@ def build_boards(
 
     Without the packages of the extra `report` there is neither page nor figure; it is said.
     """
-    from polarity_bench.boards.build import README, build
-    from polarity_bench.files import write_atomically
+    from polarity_bench.boards.board_folder import board_folders, open_board
+    from polarity_bench.boards.build import build, write_changed
 
     with_report = _can_report()
+    opened = list(map(open_board, board_folders(boards or [], root)))
     written: list[Path] = []
-    opened = [_opened(folder) for folder in _folders(boards, root)]
-    for each in opened:
-        written += build(each, with_report=with_report)
-        remark_unknown_ranks(each.folder, each.standings)
-    if not boards and (page := _front(root, opened)) is not None:
-        file = root / README
-        if not file.is_file() or file.read_bytes() != page:
-            write_atomically(file, page)
-            written.append(file)
+    for board in opened:
+        written += build(board, with_report=with_report)
+        remark_unknown_ranks(board.folder, board.standings)
+    if not boards:
+        written += write_changed(root, _front(root, opened))
     if as_json:
-        print_json({"written": list(map(str, written))})
+        print_json({"written": written})
         return
     for path in written:
         remark(f"wrote {path}" if path.is_file() else f"removed {path}")
-    n = f"{len(opened)} board{'' if len(opened) == 1 else 's'}"
-    print(f"{n} built, {len(written)} files changed")
+    print(f"{_count(opened, 'board')} built, {len(written)} files changed")
 
 
 def check_boards(
     boards: Boards = None, root: Root = _LEADERBOARDS, as_json: AsJson = False
 ) -> None:
     """Render boards again and compare bytes; exit code 1 where a file is not what it would be."""
-    from polarity_bench.boards.build import README, check
+    from polarity_bench.boards.board_folder import board_folders, open_board
+    from polarity_bench.boards.build import check, differences
 
     with_report = _can_report()
-    opened = [_opened(folder) for folder in _folders(boards, root)]
-    found = {
-        str(each.folder / difference.file): difference.what
-        for each in opened
-        for difference in check(each, with_report=with_report)
-    }
-    file = root / README
-    if not boards and (page := _front(root, opened)) is not None:
-        if not file.is_file():
-            found[str(file)] = "is missing"
-        elif file.read_bytes() != page:
-            found[str(file)] = "differs"
+    opened = list(map(open_board, board_folders(boards or [], root)))
+    found = {board.folder: check(board, with_report=with_report) for board in opened}
+    if not boards:
+        found[root] = differences(root, _front(root, opened))
+    wrong = {str(folder / each.file): each.what for folder, of in found.items() for each in of}
     if as_json:
-        print_json({"differences": found})
+        print_json({"differences": wrong})
     else:
-        for path, what in found.items():
+        for path, what in wrong.items():
             print(f"{path}: {what}")
-        if found:
+        if wrong:
             remark("build them again by `polarity-bench leaderboard build`")
         else:
-            print(f"{len(opened)} board{'' if len(opened) == 1 else 's'}: all is as rendered")
-    if found:
+            print(f"{_count(opened, 'board')}: all is as rendered")
+    if wrong:
         raise typer.Exit(1)
 
 
@@ -183,7 +171,7 @@ def add_results(
 ) -> None:
     """Bring results into a board, and build it; none, if one does not go with what is there."""
     from polarity_bench.boards.add_results import add, find_curves, find_results
-    from polarity_bench.boards.board_folder import board_folders
+    from polarity_bench.boards.board_folder import board_folders, open_board
     from polarity_bench.boards.build import build
 
     (folder,) = board_folders([board], root)
@@ -191,14 +179,14 @@ def add_results(
     found = find_results(results)
     curves = find_curves(results, found)
     added = add(found, folder, curves)
-    opened = _opened(folder)
+    opened = open_board(folder)
     written = build(opened, with_report=with_report)
     remark_unknown_ranks(opened.folder, opened.standings)
     if as_json:
-        print_json({"added": list(map(str, added)), "written": list(map(str, written))})
+        print_json({"added": added, "written": written})
         return
-    several = f" and {len(curves)} curve{'' if len(curves) == 1 else 's'}" if curves else ""
-    print(f"{len(added)} result{'' if len(added) == 1 else 's'}{several} in {folder}, board built")
+    several = f" and {_count(curves, 'curve')}" if curves else ""
+    print(f"{_count(added, 'result')}{several} in {folder}, board built")
 
 
 def diff_boards(
@@ -211,16 +199,20 @@ def diff_boards(
     out: OutputFlags,
 ) -> None:
     """Say which cells two boards have differently, or only one of them has."""
+    from polarity_bench.boards.board_folder import open_board
     from polarity_bench.boards.diff import changes
 
     folders = [_folder(name, root) for name in (a, b)]
-    first, second = map(_opened, folders)
+    first, second = map(open_board, folders)
     if first.weighting and second.weighting not in (None, first.weighting):
         remark(f"{b}: ranks weighted {first.weighting}ly, as those of {a}")
-        second = _opened(folders[1], first.weighting)
+        second = open_board(folders[1], first.weighting)
     found = changes(first.board, second.board)
     out.show(
-        lambda: {"unit": "fraction", "changes": list(map(_as_json, found))},
+        lambda: {
+            "unit": "fraction",
+            "changes": [{**vars(each), "change": each.what} for each in found],
+        },
         lambda: _changes_table(found, out.width) if found else "no cell differs",
     )
 
@@ -238,8 +230,6 @@ def export_board(
     as_json: AsJson = False,
 ) -> None:
     """Print a board in another form, or write it; or its results as mteb lays out its own."""
-    from polarity_bench.files import write_atomically
-
     form = "json" if as_json and form == "markdown" else form
     folder = _folder(board, root)
     if form == "mteb":
@@ -249,18 +239,18 @@ def export_board(
             raise InputError("`output`: say the folder that mteb's layout is written to")
         written = export_mteb(folder, output)
         remark(f"wrote {len(written)} results to {output}")
-        if as_json:
-            print_json({"written": list(map(str, written))})
-        return
-    check_file("output", output)
-    text = _text(_opened(folder), form)
-    if output is None:
-        print(text, end="")
-        return
-    write_atomically(output, text.encode())
-    remark(f"wrote {output}")
+    else:
+        from polarity_bench.boards.board_folder import open_board
+
+        check_file("output", output)
+        text = _text(open_board(folder), form)
+        if output is None:
+            print(text, end="")
+            return
+        write_file(output, text.encode())
+        written = [output]
     if as_json:
-        print_json({"written": [str(output)]})
+        print_json({"written": written})
 
 
 def _text(opened: OpenBoard, form: Literal["markdown", "csv", "latex", "json"]) -> str:
@@ -269,46 +259,28 @@ def _text(opened: OpenBoard, form: Literal["markdown", "csv", "latex", "json"]) 
     from polarity_bench.render.latex import board_latex
     from polarity_bench.render.markdown import render
 
-    if form == "csv":
-        return board_csv(opened.board)
-    if form == "latex":
-        return board_latex(opened.board)
-    if form == "markdown":
-        return render(opened.board)
-    return json_text(board_as_json(opened.board))
+    if form == "json":
+        return json_text(board_as_json(opened.board))
+    return {"csv": board_csv, "latex": board_latex, "markdown": render}[form](opened.board)
 
 
-def _opened(folder: Path, weighting: Weighting | None = None) -> OpenBoard:
-    from polarity_bench.boards.board_folder import open_board
-
-    if not folder.is_dir():
-        raise InputError(f"{folder}: there is no such folder")
-    return open_board(folder, weighting)
+def _count(of: Sized, what: str) -> str:
+    return f"{len(of)} {what}{'' if len(of) == 1 else 's'}"
 
 
 def _folder(name: str, root: Path) -> Path:
     """Return a folder, or find the folder of a board by its name."""
     from polarity_bench.boards.board_folder import board_folders
 
-    path = Path(name)
-    if path.is_dir():
-        return path
-    if not (root / name).is_dir():
-        raise InputError(f"{name}: there is no such folder, nor a board of this name in {root}")
-    return board_folders([name], root)[0]
+    return Path(name) if Path(name).is_dir() else board_folders([name], root)[0]
 
 
-def _folders(boards: list[str] | None, root: Path) -> list[Path]:
-    from polarity_bench.boards.board_folder import board_folders
-
-    return board_folders(boards or [], root)
-
-
-def _front(root: Path, opened: list[OpenBoard]) -> bytes | None:
+def _front(root: Path, opened: list[OpenBoard]) -> dict[str, bytes]:
     """Render the front page, where there is to be one."""
+    from polarity_bench.boards.build import README
     from polarity_bench.boards.index_page import FILE, front_page
 
-    return front_page(root, opened) if (root / FILE).is_file() else None
+    return {README: front_page(root, opened)} if (root / FILE).is_file() else {}
 
 
 def _can_report() -> bool:
@@ -323,7 +295,7 @@ def _can_report() -> bool:
 def _as_json(change: Change) -> dict[str, Any]:
     return {
         "table": change.table,
-        "row": list(change.row),
+        "row": change.row,
         "column": change.column,
         "change": change.what,
         "before": change.before,

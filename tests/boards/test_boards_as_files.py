@@ -237,7 +237,7 @@ def test_what_does_not_go_with_the_rest_is_not_added(bench: Bench, root: Path) -
         ),
         ("add nothing --board words", "nothing: there is no such file or folder"),
         ("add leaderboards/words/figures --board words", "holds no results"),
-        ("diff none words", "none: there is no such folder"),
+        ("diff none words", "none: there is no folder with board.toml"),
         ("export words --format mteb", "--output: say the folder that mteb's layout"),
         ("export words --output no/where.csv", "the folder no does not exist"),
     ],

@@ -11,7 +11,7 @@ from polarity_bench.boards.board import FILE, board, find_board
 from polarity_bench.boards.board_folder import holds_folds, kind_of
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError, InputWarning
-from polarity_bench.files import make_folder, remove, write_atomically
+from polarity_bench.files import remove, write_atomically
 from polarity_bench.results.curve import Curve
 from polarity_bench.results.curve_files import read_curves, write_curve
 from polarity_bench.results.packed_results import (
@@ -109,7 +109,6 @@ def add(found: Sequence[Stored], folder: Path, curves: Sequence[Curve] = ()) -> 
     for target, (path, _) in places.items():
         if target == path:
             continue
-        make_folder(target.parent)
         for old in reversed(files_of(target)):  # provenance first: the rest alone is no result
             remove(old)
         named = [path.with_name(MODEL_META), *files_of(path)]

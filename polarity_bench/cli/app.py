@@ -11,7 +11,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -90,36 +90,31 @@ def main() -> None:
     """Run the command line; bad input ends with one message and exit code 2."""
     as_json = "--json" in sys.argv[1:]
     gc.set_threshold(_COLLECT_AFTER)
+    code: int | None
     try:
-        code = _ended()
-        if code == _INTERRUPTED:
-            print("interrupted; the same command goes on where it was stopped", file=sys.stderr)
-        sys.exit(code)
+        with warnings_as_remarks(InputWarning):
+            code = app(standalone_mode=False)
+    except (KeyboardInterrupt, typer.Abort):  # as the release of Typer has it
+        code = _INTERRUPTED
     except InputError as error:
         _refuse(in_flags(str(error)), as_json)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+        code = 1
     except Exception as error:
         refused: Any = error
         if not hasattr(refused, "format_message"):  # as all have that the parser raises
             raise
-        if not as_json:
-            refused.show()
-            sys.exit(refused.exit_code)
-        _refuse(refused.format_message(), as_json)
+        if as_json:
+            _refuse(refused.format_message(), as_json)
+        refused.show()
+        code = refused.exit_code
+    if code == _INTERRUPTED:
+        print("interrupted; the same command goes on where it was stopped", file=sys.stderr)
+    sys.exit(code)
 
 
-def _ended() -> int | None:
-    try:
-        with warnings_as_remarks(InputWarning):
-            code: int | None = app(standalone_mode=False)
-    except (KeyboardInterrupt, typer.Abort):  # as the release of Typer has it
-        return _INTERRUPTED
-    return code
-
-
-def _refuse(message: str, as_json: bool) -> None:
+def _refuse(message: str, as_json: bool) -> NoReturn:
     remark(f"error: {message}")
     if as_json:
         print_json({"error": message})

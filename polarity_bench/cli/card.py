@@ -60,7 +60,9 @@ def card(
         raise InputError(
             f"{run}: no such folder; name the folder of an encoder, which holds its card"
         )
-    url = _address(board)
+    url = hub_card.HOMEPAGE if board is None else board
+    if not url.startswith(("https://", "http://")) or any(c.isspace() for c in url):
+        raise InputError(f"`board` {url!r}: an address is wanted, https://...")
     before, name = _read(run / _CARD), run.resolve().name
     held = _read(run / _FILE)
     if held is not None and not hub_card.is_own_file(held):
@@ -90,35 +92,26 @@ def card(
     changed = [file for file, (old, text) in new.items() if old != text]
     if not dry_run:
         for file in changed:
-            (run / file).parent.mkdir(exist_ok=True)
             write_atomically(run / file, new[file][1].encode())
     if as_json:
         said = _as_json(run, encoder.id, found, changed, dry_run)
         print_json(said | ({"card": after} if dry_run else {}))
     elif dry_run:
         print(after, end="")
+    done = "would be written" if dry_run else "written"
     for file in new:
-        _tell(run / file, file in changed, dry_run)
-
-
-def _address(board: str | None) -> str:
-    from polarity_bench.integrations.hub_card import HOMEPAGE
-
-    if board is None:
-        return HOMEPAGE
-    if not board.startswith(("https://", "http://")) or any(c.isspace() for c in board):
-        raise InputError(f"`board` {board!r}: an address is wanted, https://...")
-    return board
+        remark(f"{run / file}: {done if file in changed else 'already so'}")
 
 
 def _read(path: Path) -> str | None:
     """Read a file as it is, line ends included; None if there is none."""
+    from polarity_bench.files import input_errors
+
     if not path.exists():
         return None
     try:
-        return path.read_bytes().decode()
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+        with input_errors(f"{path}: cannot be read"):
+            return path.read_bytes().decode()
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8: {error}; it stays as it was") from error
 
@@ -151,11 +144,6 @@ def _results_of(encoder: EncoderId, folder: Path) -> Sequence[Stored]:
     )
 
 
-def _tell(path: Path, is_changed: bool, dry_run: bool) -> None:
-    done = "would be written" if dry_run else "written"
-    remark(f"{path}: {done if is_changed else 'already so'}")
-
-
 def _as_json(
     run: Path, encoder: EncoderId, found: Sequence[CardScore], changed: Sequence[str], dry_run: bool
 ) -> dict[str, Any]:
@@ -163,8 +151,8 @@ def _as_json(
         "unit": "percent",
         "encoder": encoder.name,
         "encoder_digest": encoder.digest,
-        "files": [str(run / _CARD), str(run / _FILE)],
-        "changed": [str(run / file) for file in changed],
+        "files": [run / _CARD, run / _FILE],
+        "changed": [run / file for file in changed],
         "dry_run": dry_run,
         "scores": [
             {

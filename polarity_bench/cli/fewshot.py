@@ -21,8 +21,6 @@ from polarity_bench.errors import InputError, nearest
 
 if TYPE_CHECKING:
     from polarity_bench.cross_validation.experiment import Outcome
-    from polarity_bench.cross_validation.methods import Method
-    from polarity_bench.cross_validation.protocol import Protocol
 
 
 def fewshot(
@@ -68,13 +66,20 @@ def fewshot(
         read_outcomes,
         run_experiments,
     )
+    from polarity_bench.cross_validation.protocol import protocol_of
     from polarity_bench.cross_validation.to_frame import MEASURES, fold_frame, published_folds
     from polarity_bench.render.markdown import render
     from polarity_bench.tasks.labelled import LabelledTexts
 
     if measure is not None and measure not in MEASURES:
         raise InputError(f"`measure`: unknown value {measure!r}{nearest(measure, MEASURES)}")
-    wanted = _protocol(protocol, rows, folds, sample, seeds)
+    numbers = {"rows": rows, "sample": sample}
+    given: dict[str, Any] = {
+        field: int(text) if text.isdecimal() else text for field, text in numbers.items() if text
+    }
+    given |= {"folds": folds} if folds is not None else {}
+    given |= {"seeds": parse_integers("seeds", seeds)} if seeds else {}
+    wanted = protocol_of(protocol, given)
     printed = published_folds(published) if published else []
     if report:
         if as_json:
@@ -82,7 +87,10 @@ def fewshot(
         else:
             print(render(read_board(output, measure, published)), end="")
         return
-    methods = _methods(losses, parameters)
+    chosen = list(KNOWN) if losses == "all" else list(dict.fromkeys(split_names(losses)))
+    if not chosen:
+        raise InputError(f"`losses` {losses!r}: names no loss")
+    methods = make_methods(chosen, parameters)
     access = data.access()
     options = encoder.options(offline=access.offline)
     names = list(dict.fromkeys(split_names(tasks)))
@@ -103,33 +111,6 @@ def fewshot(
         print(render(fewshot_board(fold_frame(outcomes, measure, printed))), end="")
 
 
-def _methods(losses: str, parameters: dict[str, Any]) -> list[Method]:
-    """Return what is to be cross-validated; a parameter that none of it takes is refused."""
-    names = list(KNOWN) if losses == "all" else list(dict.fromkeys(split_names(losses)))
-    if not names:
-        raise InputError(f"`losses` {losses!r}: names no loss")
-    return make_methods(names, parameters)
-
-
-def _protocol(
-    name: str,
-    rows: str | None,
-    folds: int | None,
-    sample: str | None,
-    seeds: str | None,
-) -> Protocol:
-    from polarity_bench.cross_validation.protocol import protocol_of
-
-    given: dict[str, Any] = {
-        field: int(text) if text.isdecimal() else text
-        for field, text in (("rows", rows), ("sample", sample))
-        if text
-    }
-    given |= {"folds": folds} if folds is not None else {}
-    given |= {"seeds": parse_integers("seeds", seeds)} if seeds else {}
-    return protocol_of(name, given)
-
-
 def _print_json(outcomes: list[Outcome], measure: str | None) -> None:
     from polarity_bench.cross_validation.experiment import default_measure
 
@@ -137,8 +118,8 @@ def _print_json(outcomes: list[Outcome], measure: str | None) -> None:
         {
             **each.spec,
             "measure": measure or default_measure(each.spec),
-            "folds": list(each.folds),
-            "seconds": list(each.seconds),
+            "folds": each.folds,
+            "seconds": each.seconds,
         }
         for each in outcomes
     ]

@@ -19,6 +19,7 @@ from polarity_bench.cli.options import (
     Weight,
 )
 from polarity_bench.cli.output import (
+    curves_as_json,
     exit_code,
     print_json,
     print_report,
@@ -94,10 +95,11 @@ def blend(
     curves = write_and_print_curves(name, "weight", by_weight, results, out, weighting)
     if out.as_json:
         made = [
-            {"weight": each.weight, "folder": str(each.folder), "reused": each.reused}
-            for each in blends
+            {"weight": each.weight, "folder": each.folder, "reused": each.reused} for each in blends
         ]
-        print_json({"blends": made, "curves": curves, **reports_as_json(reports, {})})
+        print_json(
+            {"blends": made, "curves": curves_as_json(curves), **reports_as_json(reports, {})}
+        )
     elif not tasks:
         print("\n".join(str(each.folder) for each in blends))
     raise typer.Exit(exit_code(reports) if reports else 0)

@@ -32,12 +32,13 @@ def show_cache(context: typer.Context, out: OutputFlags) -> None:
         stored = store.usage()
     rows = [_describe_stored(item) for item in stored]
     if out.as_json:
-        print_json({"folder": str(store.folder), "encoders": rows})
+        print_json({"folder": store.folder, "encoders": rows})
         return
     print(f"{store.folder}: {sum(item.n_bytes for item in stored) / 1e6:,.1f} MB\n")
-    titles = ("encoder", "digest", "texts", "megabytes", "last used")
-    cells = ([MISSING if row[t] is None else str(row[t]) for row in rows] for t in titles)
-    columns = list(zip(titles, cells, strict=True))
+    columns = [
+        (title, [MISSING if row[title] is None else str(row[title]) for row in rows])
+        for title in ("encoder", "digest", "texts", "megabytes", "last used")
+    ]
     print_tables(table(columns, width=out.width))
 
 

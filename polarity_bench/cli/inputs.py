@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,16 +16,6 @@ if TYPE_CHECKING:
 
     from polarity_bench.data.sources import DataAccess
     from polarity_bench.tasks.types.base import Settings, Task, TaskSpec
-
-
-def data_access_of(data_dir: Path | None, offline: bool = False) -> DataAccess:
-    """Say where data may come from."""
-    from polarity_bench.data.sources import DataAccess
-
-    access = DataAccess.from_environment(data_dir, offline)
-    if access.offline:  # datasets and huggingface_hub read it when they are imported, after this
-        os.environ["HF_HUB_OFFLINE"] = "1"
-    return access
 
 
 def tasks_of(names: str | None, suite: str | None, task_dir: Path | None) -> list[TaskSpec]:

@@ -62,9 +62,7 @@ def neighbours(
     loaded = spec.load(access, Settings()).asked(text, k)
     remark_draws([loaded])
     encoder = load_model(model, options, remark)
-    turned: Mapping[float | None, Encoder] = {
-        each: at_strength(encoder, each) for each in strengths
-    }
+    turned: dict[float | None, Encoder] = {each: at_strength(encoder, each) for each in strengths}
     turned = turned or {None: encoder}
     with embedding.embedder(encoder) as opened:
         embedder = with_memory(opened, [loaded])

@@ -11,10 +11,11 @@ command gets those that were given.
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from difflib import get_close_matches
 from itertools import pairwise
 from pathlib import Path
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from polarity_bench.cli.inputs import check_device, data_access_of, tasks_of
+from polarity_bench.cli.inputs import check_device, tasks_of
 from polarity_bench.cli.output import name_options, print_json, print_tables, terminal_width
 from polarity_bench.encoders.base import Dtype, Encoder
 from polarity_bench.encoders.load import EncoderOptions
@@ -67,12 +68,8 @@ Seed = Annotated[int, "The same seed, the same bytes."]
 ReplaceRun = Annotated[bool, "Replace another run in the folder."]
 
 
-class OptionGroup:
-    """Options that several commands share: each field of a subclass is one option."""
-
-
 @dataclass(frozen=True)
-class EncoderFlags(OptionGroup):
+class EncoderFlags:
     """How encoders are loaded, and what they encode."""
 
     prompt: Annotated[str | None, "Text before every text, e.g. 'query: ' for E5."] = None
@@ -97,7 +94,7 @@ LoadingFlags = Annotated[EncoderFlags, ("device", *TRUST_OPTIONS)]
 
 
 @dataclass(frozen=True)
-class DataFlags(OptionGroup):
+class DataFlags:
     """Where tasks and their data come from."""
 
     data_dir: DataDir = None
@@ -106,7 +103,12 @@ class DataFlags(OptionGroup):
 
     def access(self) -> DataAccess:
         """Return where data may come from."""
-        return data_access_of(self.data_dir, self.offline)
+        from polarity_bench.data.sources import DataAccess
+
+        access = DataAccess.from_environment(self.data_dir, self.offline)
+        if access.offline:  # datasets and huggingface_hub read it when they are imported, later
+            os.environ["HF_HUB_OFFLINE"] = "1"
+        return access
 
     def task(self, name: str) -> TaskSpec:
         """Return a task by its name."""
@@ -128,7 +130,7 @@ class DataFlags(OptionGroup):
 
 
 @dataclass(frozen=True)
-class TaskFlags(OptionGroup):
+class TaskFlags:
     """Which tasks; all of them where nothing is said."""
 
     tasks: Tasks = None
@@ -141,7 +143,7 @@ class TaskFlags(OptionGroup):
 
 
 @dataclass(frozen=True)
-class EmbeddingFlags(OptionGroup):
+class EmbeddingFlags:
     """How texts are embedded."""
 
     batch_size: Annotated[int | None, "Texts in a batch, at most [default: 512]."] = None
@@ -169,7 +171,7 @@ StoreFlags = Annotated[EmbeddingFlags, ("no_store",)]
 
 
 @dataclass(frozen=True)
-class OutputFlags(OptionGroup):
+class OutputFlags:
     """What is printed."""
 
     wide: Wide = False
@@ -195,7 +197,7 @@ def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for parameter in inspect.signature(command, eval_str=True).parameters.values():
         kind, *details = get_args(parameter.annotation) or [parameter.annotation]
         make: Callable[..., Any] = kind
-        if isinstance(kind, type) and issubclass(kind, OptionGroup):
+        if is_dataclass(kind):
             members = _group_options(kind, *details)
         elif get_origin(kind) is dict:
             make, members = _given, list(_parameter_options(*details))
@@ -241,9 +243,7 @@ def _flag(option: inspect.Parameter) -> str:
     return option.name
 
 
-def _group_options(
-    group: type[OptionGroup], names: Sequence[str] | None = None
-) -> list[inspect.Parameter]:
+def _group_options(group: Any, names: Sequence[str] | None = None) -> list[inspect.Parameter]:
     """Declare the fields of a group, or those of these names, as options."""
     hints = get_type_hints(group, include_extras=True)
     keyword = inspect.Parameter.KEYWORD_ONLY

@@ -248,8 +248,8 @@ def write_and_print_curves(
     folder: Path,
     output: OutputFlags,
     weighting: Weighting,
-) -> list[dict[str, object]]:
-    """Write and print the curve of every polarity task; return the curves for JSON.
+) -> list[Path]:
+    """Write and print the curve of every polarity task; return the files.
 
     Args:
         name: Whose curve it is.
@@ -260,7 +260,6 @@ def write_and_print_curves(
         weighting: Of the ranks, in the tables.
     """
     from polarity_bench.boards.run_report import curve_table
-    from polarity_bench.files import read_json
     from polarity_bench.render.markdown import section
     from polarity_bench.results.curve_files import read_curve, write_curves
 
@@ -268,7 +267,14 @@ def write_and_print_curves(
     paths = write_curves(name, dial, stored, folder)
     for path in [] if output.as_json else paths:
         print_tables(section(curve_table(read_curve(path), weighting), output.width) + "\n")
-    return [read_json(path) | {"file": str(path)} for path in paths]
+    return paths
+
+
+def curves_as_json(files: Iterable[Path]) -> list[dict[str, object]]:
+    """Read curves for JSON."""
+    from polarity_bench.files import read_json
+
+    return [read_json(file) | {"file": file} for file in files]
 
 
 def reports_as_json(
@@ -287,7 +293,7 @@ def reports_as_json(
         for strength, suite in report.by_strength.items():
             at = "" if strength is None else f" (strength {shortest(strength)})"
             results += (
-                as_json(result) | {"file": str(path), "reused": result.task in suite.reused}
+                as_json(result) | {"file": path, "reused": result.task in suite.reused}
                 for result, path in suite.results
             )
             failures += (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,6 @@ from polarity_bench.cli.options import (
     EmbeddingFlags,
     EncoderFlags,
     Models,
-    OptionGroup,
     Output,
     OutputFlags,
     Strength,
@@ -33,6 +32,7 @@ from polarity_bench.cli.options import (
     Workers,
 )
 from polarity_bench.cli.output import (
+    curves_as_json,
     exit_code,
     print_json,
     print_report,
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class ProtocolFlags(OptionGroup):
+class ProtocolFlags:
     """Settings of the protocols."""
 
     ks: Annotated[str | None, "How many to retrieve, e.g. 4,16,64 [default: 16].", "--k"] = None
@@ -84,7 +84,7 @@ class ProtocolFlags(OptionGroup):
 
 
 @dataclass(frozen=True)
-class GateFlags(OptionGroup):
+class GateFlags:
     """The baseline that a run is held against."""
 
     fail_under: Annotated[
@@ -125,7 +125,7 @@ class GateFlags(OptionGroup):
 
 
 @dataclass(frozen=True)
-class FileFlags(OptionGroup):
+class FileFlags:
     """Files that a run writes besides its results."""
 
     folds_out: Annotated[Path | None, "Write scores by fold to this CSV file."] = None
@@ -165,7 +165,7 @@ class FileFlags(OptionGroup):
     def write(
         self,
         reports: Sequence[EncoderReport],
-        curves: Sequence[Mapping[str, object]],
+        curves: Sequence[Path],
         folder: Path,
         weighting: Weighting,
     ) -> None:
@@ -234,7 +234,7 @@ def run(
         remark=remark,
     )
     reports: list[EncoderReport] = []
-    curves: list[dict[str, object]] = []
+    curves: list[Path] = []
     for report in map(partial(_with_hint, alone=len(models) == 1), evaluate_models(request)):
         reports.append(report)
         _count_seen(report, request, access, data.task_dir)
@@ -246,7 +246,7 @@ def run(
     judged = gate.judge(reports) if gate else None
     if out.as_json:
         gated = {"gate": gate_json(judged)} if judged else {}
-        shown = {"curves": curves} if strengths else {}
+        shown = {"curves": curves_as_json(curves)} if strengths else {}
         print_json(reports_as_json(reports, skipped) | gated | shown)
     elif judged:
         print_tables(gate_text(judged, out.width))
@@ -322,7 +322,7 @@ def _remark_next(folder: Path, *, is_cut: bool) -> None:
 def write_plot(
     file: Path,
     reports: Sequence[EncoderReport],
-    curves: Sequence[Mapping[str, object]],
+    curves: Sequence[Path],
     folder: Path,
     weighting: Weighting,
 ) -> None:
@@ -331,7 +331,7 @@ def write_plot(
     Args:
         file: Its end says the format.
         reports: What became of the tasks.
-        curves: As `write_and_print_curves` returns them.
+        curves: Files of curves over these results.
         folder: The folder of the results.
         weighting: Of the ranks.
     """
@@ -346,8 +346,7 @@ def write_plot(
             f"the reference {reference.label} is not in the figure: {folder} holds no result of "
             "its own; run it first"
         )
-    read = [read_curve(Path(str(curve["file"]))) for curve in curves]
-    drawn = plotted([*own, *references], weighting, read)
+    drawn = plotted([*own, *references], weighting, list(map(read_curve, curves)))
     if not drawn:
         remark(f"nothing to draw: {file} is not written")
         return

@@ -8,7 +8,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -255,20 +254,20 @@ def _as_json(watch: Watch) -> dict[str, Any]:
     items = []
     for item, how in zip(watch.plan.items, seen.states, strict=True):
         outcome = watch.outcomes.get(item.digest)
-        made = {key: value for key, value in asdict(outcome).items() if value} if outcome else {}
+        made = {key: value for key, value in vars(outcome).items() if value} if outcome else {}
         by = {"by": seen.running[item.digest]} if how == "running" else {}
         own = {"digest": item.digest, "kind": item.kind, "name": item.name}
         items.append({**own, "encoder": item.encoder, **made, "state": how, **by})
     return {
         "title": watch.plan.title,
-        "folder": str(watch.state.folder),
+        "folder": watch.state.folder,
         "counts": seen.counts,
         "seconds_left": seen.seconds_left,
-        "best": [asdict(best) for best in seen.best],
+        "best": seen.best,
         "failed": [
-            {**each, "log": str(watch.state.log(each["digest"]))}
-            for each in items
-            if each["state"] == "failed"
+            item | {"log": watch.state.log(item["digest"])}
+            for item in items
+            if item["state"] == "failed"
         ],
         "items": items,
     }
@@ -299,10 +298,8 @@ def _report(watch: Watch, folder: Path, as_json: bool, *, again: str | None) -> 
         remark(f"next: {again}")
     elif again and seen.counts["done"]:
         place = shlex.quote(str(folder))
-        trained = any(item.kind == "training" for item in watch.plan.items)
-        evaluated = any(item.kind == "evaluation" for item in watch.plan.items)
-        if trained or evaluated:
-            results = place if trained else f"{place}/results"
+        if {"training", "evaluation"} & set(kinds):
+            results = place if "training" in kinds else f"{place}/results"
             remark(f"next: polarity-bench leaderboard {results}")
         if "cross-validation" in kinds:
             remark(f"next: polarity-bench fewshot --report -o {place}/fewshot")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from polarity_bench.cli.inputs import data_access_of, tasks_of
+from polarity_bench.cli.inputs import tasks_of
 from polarity_bench.cli.options import AsJson, Commands, DataFlags, OutputFlags, Suite, TaskDir
 from polarity_bench.cli.output import print_json, remark
 
@@ -95,7 +95,7 @@ def make_task(
         f"wrote {file}; next: polarity-bench run --tasks {spec.name} --task-dir "
         f"{shlex.quote(str(file))}"
     )
-    spec.load(data_access_of(None), Settings())
+    spec.load(DataFlags().access(), Settings())
 
 
 @tasks_app.command("schema")

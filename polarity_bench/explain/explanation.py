@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 from polarity_bench.compare.alignment import align
 from polarity_bench.compare.paired_comparison import Comparison, compare, contenders
@@ -25,14 +25,13 @@ from polarity_bench.results.result_files import Result, Stored, read_arrays
 from polarity_bench.scores import ScoreKey, Weighting
 from polarity_bench.tasks.types.polarity.task import PolarityTask
 
-Outcome = Literal["fixed by B", "broken by B", "both right", "both wrong"]
-OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
-_BECAME: Mapping[tuple[bool, bool], Outcome] = {
+_BECAME = {
     (False, True): "fixed by B",
     (True, False): "broken by B",
     (True, True): "both right",
     (False, False): "both wrong",
 }
+OUTCOMES = tuple(_BECAME.values())
 _DIGEST = re.compile("[0-9a-f]{8}|[0-9a-f]{16}")
 
 
@@ -73,7 +72,7 @@ class Answer:
         return round(self.p[1] - self.p[0], 6)
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> str:
         """The outcome under the second encoder, compared with the first."""
         return _BECAME[self.right]
 
@@ -111,7 +110,7 @@ class Explanation:
         return one.key.encoder, other.key.encoder
 
     @property
-    def counts(self) -> dict[Outcome, int]:
+    def counts(self) -> dict[str, int]:
         """Number of queries of each outcome, including outcomes without queries."""
         counted = Counter(answer.outcome for answer in self.answers)
         return {outcome: counted[outcome] for outcome in OUTCOMES}

@@ -49,11 +49,9 @@ def parse_strengths(text: str | None) -> list[float]:
 
 def worker_count(workers: int | None) -> int:
     """Return how many processes may fit classifiers: those asked for, or one for each core."""
-    if workers is not None:
-        return workers
     from polarity_bench.training.processes import usable_cores
 
-    return usable_cores()
+    return usable_cores() if workers is None else workers
 
 
 def check_device(device: str | None) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import shutil
 import sys
 import threading
-import time
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -19,6 +19,8 @@ from polarity_bench.values import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    from rich.progress import Task as ProgressTask
 
     from polarity_bench.cli.options import OutputFlags
     from polarity_bench.compare.encoder_ranks import Standings
@@ -72,20 +74,21 @@ def progress_bar(title: str, total: int) -> Iterator[Progress]:
     from rich.progress import Progress as RichProgress
 
     console = Console(stderr=True)
-    if not console.is_terminal:
-        with _progress_lines(title, total) as advance:
-            yield advance
-        return
-    title = printable(title)
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
     )
-    with RichProgress(*columns, console=console) as progress:
-        bar = progress.add_task(title, total=total)
-        yield lambda done: progress.advance(bar, done)
+    bar = RichProgress(
+        *columns,
+        console=console,
+        speed_estimate_period=math.inf,
+        disable=not console.is_terminal,
+    )
+    task = bar.add_task(printable(title), total=total)
+    with bar if console.is_terminal else _progress_lines(bar.tasks[0]):
+        yield lambda done: bar.advance(task, done)
 
 
 def announced_bar(title: str, total: int) -> AbstractContextManager[Progress]:
@@ -96,28 +99,22 @@ def announced_bar(title: str, total: int) -> AbstractContextManager[Progress]:
 
 
 @contextmanager
-def _progress_lines(title: str, total: int) -> Iterator[Progress]:
+def _progress_lines(task: ProgressTask) -> Iterator[None]:
     """Print a line every half minute, from a thread: one step may take longer than that."""
-    calls: list[tuple[float, int]] = []  # the first may tell of what had been done before
     ended = threading.Event()
 
     def tell() -> None:
         while not ended.wait(LINE_SECONDS):
-            n_done, n_new = sum(done for _, done in calls), sum(done for _, done in calls[1:])
-            rate = n_new / (time.monotonic() - calls[0][0]) if n_new else 0.0
-            seconds = (total - n_done) / rate if rate else 0.0
-            left = duration(seconds)
-            speed = f"{1 / rate:,.1f} seconds each" if 0 < rate < 1 else f"{rate:,.1f} a second"
-            pace = f", {speed}, {left} left" if rate else ""
-            remark(f"{title}: {n_done:,} of {total:,}{pace}")
-
-    def advance(done: int) -> None:
-        calls.append((time.monotonic(), done))
+            pace = ""
+            if rate := task.speed:  # of all steps but the first, which may have been made before
+                speed = f"{1 / rate:,.1f} seconds each" if rate < 1 else f"{rate:,.1f} a second"
+                pace = f", {speed}, {duration(task.time_remaining or 0)} left"
+            remark(f"{task.description}: {task.completed:,.0f} of {task.total:,.0f}{pace}")
 
     teller = threading.Thread(target=tell, daemon=True)
     teller.start()
     try:
-        yield advance
+        yield
     finally:
         ended.set()
         teller.join()

@@ -25,7 +25,6 @@ from polarity_bench.cli.output import (
     print_report,
     progress_bar,
     remark,
-    remark_draws,
     reports_as_json,
     write_and_print_curves,
 )
@@ -64,7 +63,6 @@ def blend(
     checked_weights(shares)
     settings = Settings(workers=worker_count(None))
     tasks, _ = load_data(specs, access, settings, skip_missing=False)
-    remark_draws(tasks)
     blends = write_blends(base, tuned, shares, output, options, bar=progress_bar)
     for each in blends:
         if each.reused:

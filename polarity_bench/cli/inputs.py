@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from polarity_bench.cli.output import in_flags, remark
+from polarity_bench.cli.output import in_flags, remark, remark_draws
 from polarity_bench.errors import InputError, MissingDataError
 from polarity_bench.files import check_writable
 
@@ -134,4 +134,5 @@ def load_data(
         raise InputError(said)
     for message in missing.values():
         remark(f"skipped: {message}")
+    remark_draws(loaded)
     return loaded, missing

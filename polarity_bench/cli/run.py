@@ -39,7 +39,6 @@ from polarity_bench.cli.output import (
     print_tables,
     progress_bar,
     remark,
-    remark_draws,
     reports_as_json,
     write_and_print_curves,
     write_file,
@@ -217,7 +216,6 @@ def run(
     access = data.access()
     options = encoder.options(offline=access.offline)
     tasks, skipped = load_data(specs, access, settings, skip_missing)
-    remark_draws(tasks)
     titles = _column_titles(columns, tasks)
     request = EvaluationRequest(
         models,

@@ -105,7 +105,7 @@ def test_a_sweep_is_made_and_then_there_is_nothing_to_do(
     assert done.code == 0, done.err
     assert made(Path("sweeps/small")) == whole(grid, task_dir)
     assert "next: polarity-bench leaderboard" in done.err
-    monkeypatch.setattr(local, "run_local", None)
+    monkeypatch.setattr(local, "run_local", lambda *_, **__: pytest.fail("nothing is left"))
     again = bench("sweep", grid, "--json")
     assert again.code == 0, again.err
     said = json.loads(again.out)

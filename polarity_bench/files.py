@@ -89,7 +89,7 @@ def check_writable(output: Path, field: str = "output") -> None:
 
 @contextmanager
 def input_errors(what: str) -> Iterator[None]:
-    """Raise an error of the operating system as an InputError that begins with a text."""
+    """Convert an error of the operating system to an InputError that begins with a text."""
     try:
         yield
     except OSError as error:

@@ -347,7 +347,7 @@ def test_card_writes_what_results_say_once(carded: Callable[..., Done]) -> None:
     }
     assert "Task mini" in made["run/README.md"].decode()
     again = carded()
-    assert again.err.count("already so") == 2
+    assert again.err.count("unchanged") == 2
     assert files() == made
 
 
@@ -374,12 +374,12 @@ def test_json_says_what_was_written(carded: Callable[..., Done]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("--results none", "--results none: there is no such folder"),
-        ("--results tasks", "--results tasks: none is of the encoder run"),
+        ("--results none", "--results none: no such folder"),
+        ("--results tasks", "--results tasks: no results of run"),
         ("--results other", "or trained or changed since"),
-        ("--prompt x", "results of these weights fed otherwise (run, up to 16 tokens)"),
+        ("--prompt x", "results of these weights with other options (run, up to 16 tokens)"),
         ("--strength 1", "has no axis; train an encoder"),
-        ("--board ftp://x", "--board 'ftp://x': an address is wanted"),
+        ("--board ftp://x", "--board: expected an address, https://..., got 'ftp://x'"),
     ],
 )
 def test_bad_input_is_named_and_nothing_written(

@@ -206,7 +206,7 @@ def test_the_command_makes_results_once_and_prints_what_changed(
     reused = bench(
         "run", "-m", "ash", "-t", "mini", "--task-dir", task_dir, "-o", "made", "--no-store"
     )
-    assert "already there and current, not made again (--overwrite would): mini" in reused.err
+    assert "reused, because stored and current (--overwrite computes again): mini" in reused.err
 
 
 def test_a_name_is_never_answered_by_a_result_of_other_settings(
@@ -275,7 +275,7 @@ def test_an_axis_is_explained_at_two_strengths(
         ("-m tfidf --against tfidf", "--model and --against are both 'tfidf'; name two encoders"),
         ("-m tfidf --against random -t contras", "unknown task 'contras'; did you mean 'contrast'"),
         ("-m tfidf --against random -t cr", "--task cr: expected a polarity task, got one of"),
-        ("-m tfidf --against random --html a.htm", "--html a.htm: the file's name must end in .ht"),
+        ("-m tfidf --against random --html a.htm", "--html a.htm: the file name must end in .htm"),
         ("-m tfidf --against random --html no/a.html", "--html no/a.html: the folder no does not"),
         (
             "-m tfidf --against random --html is.html",
@@ -292,7 +292,7 @@ def test_an_axis_is_explained_at_two_strengths(
             "--strength 1: tfidf has no axis; train an encoder",
         ),
         ("-m tfidf --against random --against-strength 1", "--against-strength 1: random has no"),
-        ("-m tfidf --against random --strength nan", "--strength must be a number, got nan"),
+        ("-m tfidf --against random --strength nan", "--strength must be a finite number, got nan"),
         ("-m tfidf --against random --against-prompt a", "'random' takes no --against-prompt"),
         ("-m tfidf --against random -o is.html/a", "the folder cannot be written to"),
     ],

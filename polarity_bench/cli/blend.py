@@ -1,4 +1,4 @@
-"""`polarity-bench blend`: encoders between one and another that was tuned from it."""
+"""`polarity-bench blend`: encoders between a base and an encoder that was tuned from it."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ def blend(
     *,
     base: Annotated[
         str,
-        typer.Argument(metavar="BASE", help="Encoder of weight 0, with which S is measured."),
+        typer.Argument(metavar="BASE", help="Encoder of weight 0, which measures S."),
     ],
     tuned: Annotated[
         str, typer.Argument(metavar="TUNED", help="Encoder of weight 1, tuned from it.")
     ],
-    output: Annotated[Path, "Folder of the blends, which are w-0.25 and so on.", "-o"],
-    weights: Annotated[str, "Shares of TUNED, from 0 to 1."] = "0,0.25,0.5,0.75,1",
-    task: Annotated[str | None, "Evaluate each on these tasks, separated by commas.", "-t"] = None,
-    results: Annotated[Path, "Folder of the results of these tasks."] = Path("results"),
+    output: Annotated[Path, "Folder for the blends, named w-0.25 and so on.", "-o"],
+    weights: Annotated[str, "Weights of TUNED, from 0 to 1."] = "0,0.25,0.5,0.75,1",
+    task: Annotated[str | None, "Evaluate on these tasks, separated by commas.", "-t"] = None,
+    results: Annotated[Path, "Folder for the results."] = Path("results"),
     weighting: Weight = "linear",
     encoder: Annotated[EncoderFlags, (*TEXT_OPTIONS, "device", *TRUST_OPTIONS)],
     revision: Annotated[str | None, "Branch, tag or commit of BASE on the hub."] = None,
@@ -50,7 +50,7 @@ def blend(
     embedding: StoreFlags,
     out: OutputFlags,
 ) -> None:
-    """Average the weights of two encoders: a folder for each weight, and the curve of P and S."""
+    """Average the weights of two encoders: one folder per weight, and the curve of P and S."""
     from polarity_bench.evaluation.many_encoders import EvaluationRequest, evaluate_models
     from polarity_bench.tasks.types.base import Settings
     from polarity_bench.training.blend_weights import blend as write_blends
@@ -66,7 +66,7 @@ def blend(
     blends = write_blends(base, tuned, shares, output, options, bar=progress_bar)
     for each in blends:
         if each.reused:
-            remark(f"already there, not made again: {each.folder}")
+            remark(f"reused, because it exists: {each.folder}")
     plain = replace(options, revision=None, prompt=None, prompt_name=None, max_tokens=None)
     request = EvaluationRequest(
         [str(each.folder) for each in blends] if tasks else [],

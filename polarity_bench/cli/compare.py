@@ -28,28 +28,26 @@ def compare(
     a: Annotated[
         str,
         typer.Argument(
-            metavar="A", help="Encoder of the results, by name or digest; or its result's file."
+            metavar="A", help="Name or digest of an encoder with results, or a result's file."
         ),
     ],
-    b: Annotated[str, typer.Argument(metavar="B", help="The one that is compared with it.")],
-    task: Annotated[str, "Task that both were run on.", "-t"],
+    b: Annotated[str, typer.Argument(metavar="B", help="The encoder that is compared with A.")],
+    task: Annotated[str, "Task on which both have results.", "-t"],
     results: Annotated[Path, "Folder of results."] = Path("results"),
     measure: Annotated[
         str | None, "P, S, joint, accuracy, ... [default: the task's main score]."
     ] = None,
     weighting: Weight = "linear",
-    n_changed: Annotated[
-        int, "How many of the queries that changed most to show.", "--changed"
-    ] = 10,
-    fail_if_worse: Annotated[bool, "Test for a fall alone; end with 1 if B is worse."] = False,
+    n_changed: Annotated[int, "Number of most changed queries to show.", "--changed"] = 10,
+    fail_if_worse: Annotated[bool, "Test only for a fall; exit with 1 if B is worse."] = False,
     data: Annotated[DataFlags, ("data_dir", "task_dir")],
     out: OutputFlags,
 ) -> None:
-    """Say how far B lies above A, with interval and p-value, and which queries changed most.
+    """Test whether encoder B scores above encoder A, and show the queries that changed most.
 
-    Reads the values per query that `run` left beside its results. Means are tested by permutation,
-    joint, retention, front and correlations by a paired bootstrap. Texts are shown where the
-    task's data is on this machine.
+    The command reads the values per query that `run` stores with its results. Means are tested by
+    permutation; joint, retention, front and correlations by a paired bootstrap. Texts are shown if
+    the data of the task is on this machine.
     """
     from polarity_bench.compare.gate import check_decidable
     from polarity_bench.compare.paired_comparison import compare as compare_two
@@ -60,8 +58,8 @@ def compare(
     aligned, instead = pair_up(ones, others, measure, weighting)
     if instead and fail_if_worse:
         raise InputError(
-            f"`fail_if_worse`: {instead}; evaluate both with one `reference`, or compare P alone "
-            "by `measure` P, which passes an encoder that forgot meaning"
+            f"`fail_if_worse`: {instead}; evaluate both with the same `reference`, or compare only "
+            "P by `measure` P, which does not notice an encoder that forgot meaning"
         )
     if fail_if_worse:
         check_decidable(aligned)
@@ -70,7 +68,7 @@ def compare(
     found = compare_two(aligned, n_changed, alternative="less" if fail_if_worse else "two-sided")
     result = aligned.stored[0][1]
     if result.limit is not None:
-        remark(f"{result.task}: cut to {result.limit} for a quick look")
+        remark(f"{result.task}: the results are of {result.limit} queries or rows only")
     items = _items(result, data) if found.changed else ()
     out.show(lambda: _as_json(found, items), lambda: _text(found, items, out.width))
     if fail_if_worse and found.falls:
@@ -78,7 +76,7 @@ def compare(
 
 
 def _items(result: Result, data: DataFlags) -> Items:
-    """Load the texts of a result's queries; say why where they cannot be had."""
+    """Load the texts of a result's queries; report why if they are not available."""
     from polarity_bench.tasks.types.base import Settings
 
     access = replace(data, offline=True).access()
@@ -87,15 +85,15 @@ def _items(result: Result, data: DataFlags) -> Items:
         loaded = spec.load(access, Settings(ks=result.ks, limit=result.limit))
         if (spec.digest, loaded.digest) == (result.key.task, result.key.data):
             return loaded.items
-        why = f"{spec.file} or its data is of another version than the results"
+        why = f"{spec.file} or its data has changed since the results"
     except MissingDataError:
         why = (
             f"the data of {result.task} is not on this machine; name its folder by `data_dir`, or "
-            "`polarity-bench data fetch` first"
+            "run `polarity-bench data fetch` first"
         )
     except InputError as error:
         why = str(error)
-    remark(f"queries are shown by their numbers: {why}")
+    remark(f"queries are shown by number, without texts: {why}")
     return ()
 
 
@@ -137,7 +135,10 @@ def _text(found: Comparison, items: Items, width: int | None) -> str:
         shown = decimal if aligned.is_correlation else percent
         changed = _changed(found.changed, items, shown)
         several = f"{found.n_changed:,} of {aligned.n_queries:,} queries differ"
-        parts += [f"{several}; the difference moved most with:", table(changed, width=width)]
+        parts += [
+            f"{several}; these contribute most:",
+            table(changed, width=width),
+        ]
     elif not found.n_changed:
         parts.append("No query differs.")
     return "\n\n".join([*parts, "Scores times 100."])
@@ -146,7 +147,7 @@ def _text(found: Comparison, items: Items, width: int | None) -> str:
 def _changed(
     changed: Sequence[ChangedQuery], items: Items, shown: Callable[[float, int], str]
 ) -> list[tuple[str, list[str]]]:
-    """Lay out queries: number, from 1, what is known of each, and both encoders' values."""
+    """Lay out queries: number from 1, text and other columns, values under both encoders."""
     known = [dict(items[each.query]) if items else {} for each in changed]
     columns = [("query", [str(each.query + 1) for each in changed])]
     columns += [(title, [item[title] for item in known]) for title in known[0]]
@@ -169,7 +170,7 @@ def interval_text(ends: tuple[float, float], sign: Literal["", "+"] = "") -> str
 
 
 def comparison_json(found: Comparison, names: tuple[str, str]) -> dict[str, Any]:
-    """Return a comparison for programs.
+    """Return a comparison as JSON values.
 
     Args:
         found: The comparison.

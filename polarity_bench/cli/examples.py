@@ -1,4 +1,4 @@
-"""`polarity-bench examples`."""
+"""`polarity-bench examples`: training examples of a task, as a data set."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def examples(
     *,
     output: Annotated[Path, "Folder to write to.", "-o"],
     task: TrainingTask = "sst2",
-    kind: Annotated[ExampleKind, "What the loss eats."] = "triplets",
+    kind: Annotated[ExampleKind, "Kind of examples, as the loss takes them."] = "triplets",
     model: Model = "minilm",
     seed: Seed = 0,
-    epoch: Annotated[int, "Which of a run's draws, from 0."] = 0,
+    epoch: Annotated[int, "Epoch whose examples are drawn, from 0."] = 0,
     held_out: Annotated[
         int | None,
-        "Training rows, in no example, as in train [default: 500, of small data a tenth].",
+        "Training rows to hold out, as in train [default: 500; a tenth of small data].",
     ] = None,
     encoder_flags: Annotated[EncoderFlags, ("prompt", "device")],
     data: DataFlags,
@@ -41,7 +41,7 @@ def examples(
     as_json: AsJson = False,
     parameters: Annotated[dict[str, Any], _FAMILY],
 ) -> None:
-    """Make pairs, labelled pairs or triplets of a task's training rows, as parquet with a card."""
+    """Make pairs, labelled pairs or triplets from training rows, as parquet with a card."""
     from polarity_bench.evaluation.many_encoders import load_model
     from polarity_bench.training.examples.source import (
         check_examples_folder,
@@ -73,4 +73,4 @@ def examples(
         print_json({"file": str(file), "examples": len(dataset), "columns": dataset.column_names})
         return
     print(dataset.info.description.partition("\n\n")[2].strip())
-    remark(f"examples are in {file}, their card beside them")
+    remark(f"the examples are in {file}, with a card in the same folder")

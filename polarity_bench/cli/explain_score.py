@@ -1,4 +1,4 @@
-"""`polarity-bench explain-score`: what a column or a score is."""
+"""`polarity-bench explain-score`: the meaning of a column or a score."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from polarity_bench.cli.output import print_json
 
 def explain_score(
     name: Annotated[
-        list[str] | None, typer.Argument(help="A column's title or a score's name [default: all].")
+        list[str] | None,
+        typer.Argument(help="Title of a column or a score's name [default: all]."),
     ] = None,
     task_dir: TaskDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say in a line what a column of a table or a score of a result is."""
+    """Explain a column of a table or a score of a result in one line."""
     from polarity_bench.results.score_names import WORDS, explain, titles
     from polarity_bench.tasks.catalogue import load_tasks
     from polarity_bench.tasks.types.polarity.task import PolaritySpec

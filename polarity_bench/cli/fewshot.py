@@ -1,4 +1,4 @@
-"""`polarity-bench fewshot`: classifiers on few rows, cross-validated, in tables with tests."""
+"""`polarity-bench fewshot`: cross-validate classifiers on few rows, with tests."""
 
 from __future__ import annotations
 
@@ -29,37 +29,37 @@ def fewshot(
         str, "Transfer or polarity tasks, separated by commas.", "--task", "-t"
     ] = "mr",
     losses: Annotated[
-        str, f"What to train with, separated by commas, or all: {', '.join(KNOWN)}.", "--loss"
+        str, f"Losses, separated by commas, or all: {', '.join(KNOWN)}.", "--loss"
     ] = "cce",
     model: Model = "minilm",
-    protocol: Annotated[str, "Whose defaults: few-shot or triple-entropy."] = "few-shot",
-    rows: Annotated[str | None, "Rows to learn from in each fold, or all."] = None,
-    folds: Annotated[int | None, "Parts to be tested on."] = None,
-    sample: Annotated[str | None, "Draw so many rows of the data first, or all."] = None,
-    seeds: Annotated[str | None, "Each divides anew; separated by commas."] = None,
+    protocol: Annotated[str, "Source of defaults: few-shot or triple-entropy."] = "few-shot",
+    rows: Annotated[str | None, "Training rows in each fold, or all."] = None,
+    folds: Annotated[int | None, "Number of folds."] = None,
+    sample: Annotated[str | None, "Rows to draw from the data first, or all."] = None,
+    seeds: Annotated[str | None, "Seeds of the divisions into folds, separated by commas."] = None,
     measure: Annotated[
         str | None,
         "macro_f1 or accuracy, in tables and tests "
-        "[default: macro_f1 of few rows, accuracy of all].",
+        "[default: macro_f1 for few rows, accuracy for all].",
     ] = None,
-    report: Annotated[bool, "Run nothing: print the board of the folder."] = False,
+    report: Annotated[bool, "Only print the board of the folder."] = False,
     published: Annotated[
         Path | None,
         typer.Option(
             "--published",
             exists=True,
             dir_okay=False,
-            help="published.csv with the scores of papers to show.",
+            help="CSV file with published scores to show (published.csv).",
         ),
     ] = None,
-    output: Annotated[Path, "Folder of the results.", "-o"] = Path("results/fewshot"),
+    output: Annotated[Path, "Folder for the results.", "-o"] = Path("results/fewshot"),
     encoder: InputFlags,
     workers: Workers = None,
     data: DataFlags,
     as_json: AsJson = False,
     parameters: Annotated[dict[str, Any], {"classifier": FineTuning}, ("loss",)],
 ) -> None:
-    """Cross-validate classifiers on few rows; the same command again goes on where it stopped."""
+    """Cross-validate classifiers on few rows. The same command resumes an interrupted run."""
     from polarity_bench.boards.fewshot_tables import fewshot_board, read_board
     from polarity_bench.cross_validation.experiment import (
         Experiment,
@@ -89,16 +89,16 @@ def fewshot(
         return
     chosen = list(KNOWN) if losses == "all" else list(dict.fromkeys(split_names(losses)))
     if not chosen:
-        raise InputError(f"`losses` {losses!r}: names no loss")
+        raise InputError(f"`losses`: no loss is named, got {losses!r}")
     methods = make_methods(chosen, parameters)
     access = data.access()
     options = encoder.options(offline=access.offline)
     names = list(dict.fromkeys(split_names(tasks)))
     if not names:
-        raise InputError(f"`tasks` {tasks!r}: names no task")
+        raise InputError(f"`tasks`: no task is named, got {tasks!r}")
     labelled = [LabelledTexts.of(name, access, data.task_dir) for name in names]
     for each in labelled:
-        list(wanted.splits(each.labels))  # refused before any long work
+        list(wanted.splits(each.labels))  # raises InputError before any long work
     check_at_least(1, workers=workers)
     n_workers = worker_count(workers) if encoder.device in (None, "cpu") else 1
     experiments = [

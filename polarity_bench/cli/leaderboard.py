@@ -1,4 +1,4 @@
-"""`polarity-bench leaderboard`: lay stored results side by side, and publish boards."""
+"""`polarity-bench leaderboard`: show stored results side by side, and publish boards."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 leaderboard_app = Commands(
     cls=by_default("show"),
-    help="Results side by side, and boards: `leaderboard RESULTS` is `leaderboard show RESULTS`.",
+    help="Show results and publish boards: `leaderboard RESULTS` means `leaderboard show RESULTS`.",
 )
 
 
@@ -38,22 +38,22 @@ def show_board(
     results: Annotated[
         Path, typer.Argument(help="Folder of results, of a board or of a sweep.")
     ] = Path("results"),
-    output: Annotated[Path | None, "Write to this file, not to stdout.", "-o"] = None,
-    figure: Annotated[Path | None, "Also draw P against S, to this SVG file."] = None,
+    output: Annotated[Path | None, "Write to this file instead of stdout.", "-o"] = None,
+    figure: Annotated[Path | None, "Also plot P against S to this SVG file."] = None,
     weighting: Annotated[
-        Weighting | None, "Weights of the ranks [default: board.toml's, or linear]."
+        Weighting | None, "Weighting of the ranks [default: from board.toml, or linear]."
     ] = None,
-    title: Annotated[str | None, "Heading."] = None,
-    tasks: Annotated[str | None, "Only these, separated by commas.", "-t"] = None,
-    models: Annotated[str | None, "Only encoders of these names or digests, by commas."] = None,
+    title: Annotated[str | None, "Heading of the board."] = None,
+    tasks: Annotated[str | None, "Only these tasks, separated by commas.", "-t"] = None,
+    models: Annotated[str | None, "Only encoders with these names or digests."] = None,
     where: Annotated[
         list[str] | None,
-        "Of a sweep: only trainings with this setting, e.g. examples=500; repeat it "
-        "for others: of one setting any value counts.",
+        "For a sweep: only runs with this setting, e.g. examples=500. Repeat the option for "
+        "further settings, or for other values of one setting.",
     ] = None,
     out: OutputFlags,
 ) -> None:
-    """Render stored results as a markdown leaderboard; a sweep's as the margins paper's tables."""
+    """Render stored results as a markdown leaderboard, or a sweep as the tables of the paper."""
     from polarity_bench.boards.board import board as lay_out
     from polarity_bench.boards.board import find_board
     from polarity_bench.boards.run_report import board_as_json
@@ -62,7 +62,7 @@ def show_board(
     from polarity_bench.sweeps.plan import FILE
 
     if not results.is_dir():
-        raise InputError(f"the results folder {results} does not exist; `polarity-bench run` first")
+        raise InputError(f"{results}: no such folder of results; run `polarity-bench run` first")
     check_file("output", output)
     check_file("figure", figure, [".svg"])
     width = out.width if output is None else None
@@ -73,7 +73,7 @@ def show_board(
     else:
         if where:
             raise InputError(
-                f"`where` {where[0]}: {results} is not the folder of a sweep, with {FILE}"
+                f"`where` {where[0]}: {results} is not the folder of a sweep, which has a {FILE}"
             )
         chosen = {"tasks": split_names(tasks), "models": split_names(models)}
         selected = find_board(results, weighting, title=title, **chosen)
@@ -92,20 +92,20 @@ def show_board(
 
 
 def _refuse_of_sweep(folder: Path, options: Mapping[str, object]) -> None:
-    """Refuse what only boards have."""
+    """Raise InputError for options that only boards of results have."""
     for field, value in options.items():
         if value is not None:
             raise InputError(
-                f"`{field}` {value}: not of a sweep's tables; choose by `where`, or name "
-                f"{folder / 'results'}, which is a board"
+                f"`{field}` {value}: not available for sweeps; select by `where`, or name "
+                f"{folder / 'results'}, which is a board of results"
             )
 
 
 Boards = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[BOARD]...", help="Folders, or names [default: all there are]."),
+    typer.Argument(metavar="[BOARD]...", help="Folders or names of boards [default: all boards]."),
 ]
-Root = Annotated[Path, "Where boards lie."]
+Root = Annotated[Path, "Folder that contains the boards."]
 _LEADERBOARDS = Path("leaderboards")
 
 
@@ -114,7 +114,7 @@ def build_boards(
 ) -> None:
     """Render boards: README.md, index.html, table.csv, table.tex, figures and the front page.
 
-    Without the packages of the extra `report` there is neither page nor figure; it is said.
+    Pages and figures need the packages of the extra `report`.
     """
     from polarity_bench.boards.board_folder import board_folders, open_board
     from polarity_bench.boards.build import build, write_changed
@@ -138,7 +138,7 @@ def build_boards(
 def check_boards(
     boards: Boards = None, root: Root = _LEADERBOARDS, as_json: AsJson = False
 ) -> None:
-    """Render boards again and compare bytes; exit code 1 where a file is not what it would be."""
+    """Render boards again and compare them with their files; exit with 1 if a file differs."""
     from polarity_bench.boards.board_folder import board_folders, open_board
     from polarity_bench.boards.build import check, differences
 
@@ -154,22 +154,23 @@ def check_boards(
         for path, what in wrong.items():
             print(f"{path}: {what}")
         if wrong:
-            remark("build them again by `polarity-bench leaderboard build`")
+            remark("to update the files: `polarity-bench leaderboard build`")
         else:
-            print(f"{_count(opened, 'board')}: all is as rendered")
+            print(f"{_count(opened, 'board')}: all files are up to date")
     if wrong:
         raise typer.Exit(1)
 
 
 def add_results(
     results: Annotated[
-        list[Path], typer.Argument(metavar="RESULT...", help="Results' files, or folders of them.")
+        list[Path],
+        typer.Argument(metavar="RESULT...", help="Files or folders of results."),
     ],
-    board: Annotated[str, "Folder, or name, of the board.", "-b"],
+    board: Annotated[str, "Folder or name of the board.", "-b"],
     root: Root = _LEADERBOARDS,
     as_json: AsJson = False,
 ) -> None:
-    """Bring results into a board, and build it; none, if one does not go with what is there."""
+    """Add results to a board and build it; nothing is added if a result cannot be compared."""
     from polarity_bench.boards.add_results import add, find_curves, find_results
     from polarity_bench.boards.board_folder import board_folders, open_board
     from polarity_bench.boards.build import build
@@ -191,21 +192,22 @@ def add_results(
 
 def diff_boards(
     a: Annotated[
-        str, typer.Argument(metavar="A", help="Folder of a board or of results, or a board's name.")
+        str,
+        typer.Argument(metavar="A", help="Folder of a board or results, or name of a board."),
     ],
-    b: Annotated[str, typer.Argument(metavar="B", help="The one that is compared with it.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="The board that is compared with A.")],
     root: Root = _LEADERBOARDS,
     *,
     out: OutputFlags,
 ) -> None:
-    """Say which cells two boards have differently, or only one of them has."""
+    """Show the cells that differ between two boards, or that only one of them has."""
     from polarity_bench.boards.board_folder import open_board
     from polarity_bench.boards.diff import changes
 
     folders = [_folder(name, root) for name in (a, b)]
     first, second = map(open_board, folders)
     if first.weighting and second.weighting not in (None, first.weighting):
-        remark(f"{b}: ranks weighted {first.weighting}ly, as those of {a}")
+        remark(f"{b}: shown with {first.weighting} weighting, as {a}")
         second = open_board(folders[1], first.weighting)
     found = changes(first.board, second.board)
     out.show(
@@ -218,10 +220,10 @@ def diff_boards(
 
 
 def export_board(
-    board: Annotated[str, typer.Argument(metavar="BOARD", help="Folder, or name, of a board.")],
+    board: Annotated[str, typer.Argument(metavar="BOARD", help="Folder or name of a board.")],
     form: Annotated[
         Literal["markdown", "csv", "latex", "json", "mteb"],
-        "mteb: its layout of results, into a folder.",
+        "mteb writes a folder in its layout of results.",
         "--format",
         "-f",
     ] = "markdown",
@@ -229,14 +231,14 @@ def export_board(
     root: Root = _LEADERBOARDS,
     as_json: AsJson = False,
 ) -> None:
-    """Print a board in another form, or write it; or its results as mteb lays out its own."""
+    """Print or write a board in another format, or write its results in the layout of mteb."""
     form = "json" if as_json and form == "markdown" else form
     folder = _folder(board, root)
     if form == "mteb":
         from polarity_bench.integrations.mteb_results import export_mteb
 
         if output is None:
-            raise InputError("`output`: say the folder that mteb's layout is written to")
+            raise InputError("`output`: name the folder for the layout of mteb")
         written = export_mteb(folder, output)
         remark(f"wrote {len(written)} results to {output}")
     else:
@@ -269,14 +271,14 @@ def _count(of: Sized, what: str) -> str:
 
 
 def _folder(name: str, root: Path) -> Path:
-    """Return a folder, or find the folder of a board by its name."""
+    """Return the folder with this path, or the folder of the board with this name."""
     from polarity_bench.boards.board_folder import board_folders
 
     return Path(name) if Path(name).is_dir() else board_folders([name], root)[0]
 
 
 def _front(root: Path, opened: list[OpenBoard]) -> dict[str, bytes]:
-    """Render the front page, where there is to be one."""
+    """Render the front page, if the folder of boards has one."""
     from polarity_bench.boards.build import README
     from polarity_bench.boards.index_page import FILE, front_page
 
@@ -288,7 +290,7 @@ def _can_report() -> bool:
 
     if found := can_report():
         return found
-    remark(f"neither pages nor figures: they need packages; {how_to_install('report')}")
+    remark(f"pages and figures are left out: packages are missing; {how_to_install('report')}")
     return False
 
 

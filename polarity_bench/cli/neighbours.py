@@ -1,4 +1,4 @@
-"""`polarity-bench neighbours`: what an encoder finds for a text among a task's sources."""
+"""`polarity-bench neighbours`: the sources of a task that are nearest to a text."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ if TYPE_CHECKING:
     from polarity_bench.tasks.types.polarity.task import PolarityTask
 
 Found = list[dict[str, Any]]
-"""Sources, nearest first: text, label, what else the task says of them, similarity."""
+"""Sources, nearest first: text, label, further columns of the task, similarity."""
 
 
 def neighbours(
     *,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What is asked for.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The query.")],
     task: Annotated[str, "Polarity task whose sources are searched.", "-t"] = "contrast",
     model: Model = "minilm",
-    k: Annotated[int, typer.Option("-k", help="How many to show.")] = 5,
+    k: Annotated[int, typer.Option("-k", help="Number of sources to show.")] = 5,
     strength: Strength = None,
     encoder_flags: Annotated[EncoderFlags, (*TEXT_OPTIONS, "revision", "device", *TRUST_OPTIONS)],
     data: DataFlags,
     embedding: StoreFlags,
     out: OutputFlags,
 ) -> None:
-    """Show what an encoder finds for a text, with labels: its topic, and its polarity or the other.
+    """Show the sources that an encoder retrieves for a text, with their labels.
 
-    What equals the text is not shown.
+    Sources equal to the text are left out.
     """
     from polarity_bench.encoders.steered import at_strength
     from polarity_bench.evaluation.many_encoders import load_model, with_memory
@@ -80,7 +80,7 @@ def neighbours(
 
 
 def _found(asked: PolarityTask, encoder: Encoder, embedder: Embedder) -> Found:
-    """Retrieve for the one query of a task."""
+    """Retrieve sources for the only query of a task."""
     from polarity_bench.tasks.types.polarity.scoring import rank
 
     nearest = rank(asked, embedder.embed(encoder, asked.texts)).retrieval
@@ -91,7 +91,7 @@ def _found(asked: PolarityTask, encoder: Encoder, embedder: Embedder) -> Found:
 
 
 def _table(found: Mapping[float | None, Found], width: int | None) -> str:
-    """Lay out side by side what was found at each strength, a row for each rank."""
+    """Lay out the sources at each strength side by side, with a row for each rank."""
     from polarity_bench.render.markdown import decimal, table
     from polarity_bench.values import shortest
 

@@ -1,4 +1,4 @@
-"""Options that several commands share, and the classes of commands.
+"""Options that several commands share, and how commands declare options.
 
 `Annotated[str, "Help text.", "-m"]` declares an option. Its flag is made from the parameter's name,
 unless a flag with two hyphens is given. Options that belong together are one group: a dataclass
@@ -45,44 +45,44 @@ Model = Annotated[
 Models = Annotated[
     list[str] | None,
     "Encoder: hub name, folder, `minilm`, `glove:FILE`, random, constant or tfidf; "
-    "several are evaluated one after the other [default: minilm].",
+    "repeat the option to evaluate several [default: minilm].",
     "-m",
 ]
 Strength = Annotated[
     str | None,
-    "For an encoder with an axis: what queries weigh it by, e.g. -1,0,0.5,1; each is a "
-    "row, from one encoding [default: as published].",
+    "Weight of the axis in queries, for an encoder that has an axis, e.g. -1,0,0.5,1. Each "
+    "strength gets a row; texts are encoded once [default: as published].",
 ]
-TaskDir = Annotated[Path | None, "Folder with task files of your own (TOML), or one file."]
-DataDir = Annotated[Path | None, "Folder that holds data sets; or set POLARITY_BENCH_DATA."]
-Tasks = Annotated[str | None, "Tasks, separated by commas. See `tasks`.", "-t"]
-Suite = Annotated[str | None, "demo, polarity, unseen, transfer, sts or full.", "-s"]
-Offline = Annotated[bool, "Use no network; also HF_HUB_OFFLINE=1."]
-AsJson = Annotated[bool, "Print JSON for a program, errors too.", "--json"]
-Wide = Annotated[bool, "Show whole tables, however narrow the terminal."]
-Output = Annotated[Path, "Folder of the results.", "-o"]
-Weight = Annotated[Weighting, "Weights of the ranks in the main columns."]
-Workers = Annotated[int | None, "Processes that fit classifiers [default: one for each core]."]
-TrainingTask = Annotated[str, "Polarity task to train on and be judged by.", "-t"]
-Seed = Annotated[int, "The same seed, the same bytes."]
-ReplaceRun = Annotated[bool, "Replace another run in the folder."]
+TaskDir = Annotated[Path | None, "Folder with your own task files (TOML), or one such file."]
+DataDir = Annotated[Path | None, "Folder with data sets; or set POLARITY_BENCH_DATA."]
+Tasks = Annotated[str | None, "Tasks, separated by commas; see `polarity-bench tasks`.", "-t"]
+Suite = Annotated[str | None, "Suite: demo, polarity, unseen, transfer, sts or full.", "-s"]
+Offline = Annotated[bool, "Do not use the network; HF_HUB_OFFLINE=1 does the same."]
+AsJson = Annotated[bool, "Print JSON, also for errors.", "--json"]
+Wide = Annotated[bool, "Do not fit tables to the width of the terminal."]
+Output = Annotated[Path, "Folder for the results.", "-o"]
+Weight = Annotated[Weighting, "Weighting of the ranks in the main columns."]
+Workers = Annotated[int | None, "Number of processes that fit classifiers [default: one per core]."]
+TrainingTask = Annotated[str, "Polarity task to train on and to evaluate on.", "-t"]
+Seed = Annotated[int, "Random seed; the same seed gives the same bytes."]
+ReplaceRun = Annotated[bool, "Replace a different run in the folder."]
 
 
 @dataclass(frozen=True)
 class EncoderFlags:
-    """How encoders are loaded, and what they encode."""
+    """How encoders are loaded, and how they read texts."""
 
-    prompt: Annotated[str | None, "Text before every text, e.g. 'query: ' for E5."] = None
+    prompt: Annotated[str | None, "Prompt before each text, e.g. 'query: ' for E5."] = None
     prompt_name: Annotated[str | None, "Name of a prompt that the model declares."] = None
-    max_tokens: Annotated[int | None, "Cut texts [default: the model's limit]."] = None
+    max_tokens: Annotated[int | None, "Tokens kept of a text [default: the model's limit]."] = None
     revision: Annotated[str | None, "Branch, tag or commit on the hub."] = None
-    device: Annotated[str | None, "Torch device [default: the best there is]."] = None
+    device: Annotated[str | None, "Torch device [default: the best available]."] = None
     dtype: Annotated[Dtype, "Precision of the weights."] = "float32"
-    trust_remote_code: Annotated[bool, "Run code that the model brings."] = False
-    allow_pickle: Annotated[bool, "Load weights that are no safetensors."] = False
+    trust_remote_code: Annotated[bool, "Run code from the model's repository."] = False
+    allow_pickle: Annotated[bool, "Load weights that are not safetensors."] = False
 
     def options(self, *, offline: bool) -> EncoderOptions:
-        """Return the options as the loader takes them; refuse a device that torch cannot use."""
+        """Return the options of the loader, or raise InputError if torch cannot use the device."""
         check_device(self.device)
         return EncoderOptions(**vars(self), offline=offline)
 
@@ -118,7 +118,7 @@ class DataFlags:
         return spec
 
     def polarity_task(self, name: str) -> PolaritySpec:
-        """Return a polarity task by its name; refuse a task of another kind."""
+        """Return a polarity task by its name; raise InputError for a task of another kind."""
         from polarity_bench.tasks.types.polarity.task import PolaritySpec
 
         spec = self.task(name)
@@ -131,13 +131,13 @@ class DataFlags:
 
 @dataclass(frozen=True)
 class TaskFlags:
-    """Which tasks; all of them where nothing is said."""
+    """Which tasks to use; by default all."""
 
     tasks: Tasks = None
     suite: Suite = None
 
     def choose(self, task_dir: Path | None, default: str | None = None) -> list[TaskSpec]:
-        """Return the tasks that the user chose, else those of the default suite."""
+        """Return the tasks that the user chose, or those of the default suite."""
         is_chosen = self.suite or self.tasks is not None
         return tasks_of(self.tasks, self.suite if is_chosen else default, task_dir)
 
@@ -146,13 +146,15 @@ class TaskFlags:
 class EmbeddingFlags:
     """How texts are embedded."""
 
-    batch_size: Annotated[int | None, "Texts in a batch, at most [default: 512]."] = None
-    batch_tokens: Annotated[int | None, "Tokens in a batch [default: 2048; 32768 on a GPU]."] = None
-    no_store: Annotated[bool, "Keep no embeddings on disk."] = False
+    batch_size: Annotated[int | None, "Maximum texts in a batch [default: 512]."] = None
+    batch_tokens: Annotated[
+        int | None, "Maximum tokens in a batch [default: 2048; GPU: 32768]."
+    ] = None
+    no_store: Annotated[bool, "Do not keep embeddings on disk."] = False
 
     @contextmanager
     def embedder(self, encoder: Encoder) -> Iterator[Embedder]:
-        """Open the store; the encoder's device determines the default size of batches."""
+        """Open the store and yield an embedder; the device sets the default size of batches."""
         from polarity_bench.embedding.embedder import Embedder
 
         sizes: dict[str, Any] = {"batch_tokens": self.batch_tokens, "batch_size": self.batch_size}
@@ -161,7 +163,7 @@ class EmbeddingFlags:
             yield replace(usual, **{name: n for name, n in sizes.items() if n is not None})
 
     def store(self) -> AbstractContextManager[EmbeddingStore | None]:
-        """Open the store of embeddings, or none."""
+        """Open the store of embeddings, if it is used."""
         from polarity_bench.embedding.store import EmbeddingStore
 
         return nullcontext() if self.no_store else EmbeddingStore()
@@ -172,18 +174,18 @@ StoreFlags = Annotated[EmbeddingFlags, ("no_store",)]
 
 @dataclass(frozen=True)
 class OutputFlags:
-    """What is printed."""
+    """How results are printed."""
 
     wide: Wide = False
     as_json: AsJson = False
 
     @property
     def width(self) -> int | None:
-        """How wide tables may be; None for any width."""
+        """Maximum width of tables; None for any width."""
         return terminal_width(self.wide)
 
     def show(self, value: Callable[[], Any], text: Callable[[], str]) -> None:
-        """Print a value as JSON where that is asked for, and otherwise a text."""
+        """Print a value as JSON if the user asked for JSON, and a text otherwise."""
         if self.as_json:
             print_json(value())
         else:
@@ -191,7 +193,7 @@ class OutputFlags:
 
 
 def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a command whose options, those of its groups too, are declared as Typer takes them."""
+    """Return a command that declares its options, and those of its groups, for Typer."""
     groups: dict[str, tuple[Callable[..., Any], list[str]]] = {}
     options: list[inspect.Parameter] = []
     for parameter in inspect.signature(command, eval_str=True).parameters.values():
@@ -222,7 +224,7 @@ def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _option(parameter: inspect.Parameter) -> inspect.Parameter:
-    """Declare a parameter with a help text as an option; its name is the option's flag."""
+    """Declare a parameter that has a help text as an option; its name gives the flag."""
     kind, *texts = get_args(parameter.annotation) or (None, None)
     if get_origin(parameter.annotation) is not Annotated or not isinstance(texts[0], str):
         return parameter
@@ -234,7 +236,7 @@ def _option(parameter: inspect.Parameter) -> inspect.Parameter:
 
 
 def _flag(option: inspect.Parameter) -> str:
-    """Return the first flag of an option, and the name of anything else."""
+    """Return the first flag of an option; for other parameters, the name."""
     for declared in get_args(option.annotation)[1:]:
         # In an annotation, Typer keeps the first flag where it keeps a default elsewhere.
         for flag in (declared.default, *(declared.param_decls or ())):
@@ -256,7 +258,7 @@ def _group_options(group: Any, names: Sequence[str] | None = None) -> list[inspe
 def _parameter_options(
     family: Mapping[str, type[Parameters]], without: Collection[str] = ()
 ) -> Iterator[inspect.Parameter]:
-    """Declare each parameter of a family as an option, except those that a command has itself."""
+    """Declare each parameter of a family as an option, except those in `without`."""
     known = {name: flattened(member) for name, member in family.items()}
     for key in dict.fromkeys(key for own in known.values() for key in own if key not in without):
         by_name = {name: own[key] for name, own in known.items() if key in own}
@@ -296,8 +298,8 @@ def by_member(
 ) -> type[TyperCommand]:
     """Return a command that takes a member of a family as its first argument.
 
-    `command MEMBER` is `command --OPTION MEMBER`, and its help shows the parameters of this member
-    alone; without a member, those of the default one.
+    `command MEMBER` means `command --OPTION MEMBER`. Its help shows only the parameters of this
+    member, or of the default member if none is given.
     """
     parameters = {name: flattened(member) for name, member in family.items()}
     all_keys = {key for own in parameters.values() for key in own}
@@ -347,7 +349,7 @@ def _help(several: list[ParameterInfo]) -> str:
 
 
 def by_default(command: str) -> type[TyperGroup]:
-    """Return a group in which `group ARGUMENT` is `group command ARGUMENT`."""
+    """Return a group in which `group ARGUMENT` means `group COMMAND ARGUMENT`."""
 
     class WithDefault(TyperGroup):
         def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -360,7 +362,7 @@ def by_default(command: str) -> type[TyperGroup]:
             if args and not args[0].startswith("-") and not Path(args[0]).exists():
                 for near in get_close_matches(args[0], self.commands, n=1, cutoff=0.7):
                     raise InputError(
-                        f"{args[0]}: neither a command nor a file or folder; did you mean {near!r}?"
+                        f"{args[0]}: not a command, a file or a folder; did you mean {near!r}?"
                     )
 
     return WithDefault

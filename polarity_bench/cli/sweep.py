@@ -1,4 +1,4 @@
-"""`polarity-bench sweep`: what a grid names, made and gone on with by one command."""
+"""`polarity-bench sweep`: train and evaluate everything in a grid; the same command resumes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ FOLDER = Path("sweeps")
 
 sweep_app = Commands(
     cls=by_default("make"),
-    help="Train and evaluate all that a grid names: `sweep GRID` is `sweep make GRID`.",
+    help="Train and evaluate everything in a grid: `sweep GRID` means `sweep make GRID`.",
     no_args_is_help=True,
 )
 
@@ -49,29 +49,27 @@ def make_sweep(
     grid: Annotated[
         str,
         typer.Argument(
-            help="The grid: a TOML file, or margins, margins-best, sample-size, scl, "
+            help="Grid: a TOML file, or margins, margins-best, sample-size, scl, "
             "triple-entropy, fewshot, axis or smoke."
         ),
     ],
-    output: Annotated[
-        Path | None, "Folder of the sweep [default: sweeps/ and the grid's name].", "-o"
-    ] = None,
-    dry_run: Annotated[bool, "Make nothing: say what there is to make, and how long."] = False,
-    retry_failed: Annotated[bool, "Go on with what failed, too."] = False,
+    output: Annotated[Path | None, "Folder of the sweep [default: sweeps/GRID].", "-o"] = None,
+    dry_run: Annotated[bool, "Only show what is left to do, and how long it takes."] = False,
+    retry_failed: Annotated[bool, "Also retry failed items."] = False,
     engine: Annotated[str, "local: processes here; ray: a cluster."] = "local",
-    address: Annotated[str | None, "ray: a cluster that runs [default: one started here]."] = None,
+    address: Annotated[str | None, "ray: a running cluster [default: start one here]."] = None,
     workers: Annotated[
         int | None,
-        "local: processes of one thread [default: one for each GPU, or core with memory].",
+        "local: processes of one thread [default: one per GPU, or per core with enough memory].",
     ] = None,
     encoder: LoadingFlags,
     data: DataFlags,
     embedding: StoreFlags,
     as_json: AsJson = False,
 ) -> None:
-    """Train and evaluate all that a grid names; the same command again goes on with the rest.
+    """Train and evaluate everything in a grid. The same command resumes an interrupted sweep.
 
-    Several of these commands may work on one folder, and each item is made once.
+    Several commands may work on one folder at the same time; each item is made once.
     """
     from polarity_bench.sweeps.grid import grid_file, read_grid
     from polarity_bench.sweeps.item_states import SweepState
@@ -103,7 +101,7 @@ def make_sweep(
                 run(sweep.left, setup, look=look)
     except KeyboardInterrupt:
         n_left = sum(state in ("running", "left") for state in watch.look().states)
-        remark(f"{n_left:,} are left; next: {_typed(address)}")
+        remark(f"{n_left:,} items are left; next: {_typed(address)}")
         raise
     _report(watch, folder, as_json, again=_typed(address))
     if watch.look().counts["failed"]:
@@ -114,12 +112,12 @@ def make_sweep(
 def show_status(
     sweep: Annotated[
         str | None,
-        typer.Argument(help="A grid's name, or the folder of a sweep [default: all in sweeps/]."),
+        typer.Argument(help="Name of a grid, or folder of a sweep [default: all in sweeps/]."),
     ] = None,
-    output: Annotated[Path | None, "Folder of the sweep, as `sweep` was given it.", "-o"] = None,
+    output: Annotated[Path | None, "Folder of the sweep, as given to `sweep make`.", "-o"] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say how far sweeps are, and what failed, while they are made or after."""
+    """Show the progress of sweeps, and what failed, during a sweep or afterwards."""
     from polarity_bench.sweeps.item_states import SweepState
     from polarity_bench.sweeps.plan import FILE, read_plan
     from polarity_bench.sweeps.status import Watch
@@ -129,7 +127,7 @@ def show_status(
     elif sweep is None:
         folders = sorted(file.parent for file in FOLDER.glob(f"*/{FILE}"))
         if not folders:
-            raise InputError(f"`sweep`: none was begun in {FOLDER.absolute()}; name its folder")
+            raise InputError(f"`sweep`: no sweep in {FOLDER.absolute()}; name its folder")
     else:
         places = [Path(sweep), FOLDER / sweep, FOLDER / Path(sweep).name.removesuffix(".toml")]
         folders = [next((each for each in places if (each / FILE).is_file()), Path(sweep))]
@@ -145,18 +143,18 @@ def show_status(
 
 
 def _check_grid(grid: str, folder: Path) -> None:
-    """Refuse the folder of a sweep that was begun with a grid of another name."""
+    """Raise InputError if the sweep in a folder was started with a grid of another name."""
     from polarity_bench.sweeps.plan import read_plan
 
     began = read_plan(folder).grid
     if began and Path(began).stem != Path(grid).stem and Path(grid).absolute() != folder.absolute():
-        raise InputError(f"`output` {folder}: holds the sweep of {began}, got {grid}; name one")
+        raise InputError(f"`output` {folder}: holds a sweep of {began}, got {grid}; name one")
 
 
 def _leave_out_address() -> None:
-    """Take a cluster's address out of the command that is recorded.
+    """Remove the address of a cluster from the command that is recorded.
 
-    It makes nothing again, and names a machine.
+    It does not affect the results, and it names a machine.
     """
     pairs = pairwise(["", *sys.argv])
     sys.argv = [
@@ -167,13 +165,13 @@ def _leave_out_address() -> None:
 
 
 def _typed(address: str | None) -> str:
-    """Return the command that the user typed, to be run again."""
+    """Return the command that the user typed, with the address of the cluster."""
     again = [] if address is None else ["--address", address]
     return shlex.join(["polarity-bench", *sys.argv[1:], *again])
 
 
 def _begun_by(watch: Watch) -> str:
-    """Return the command that goes on with a sweep: the last one, or else one that may do."""
+    """Return the command that resumes a sweep: the recorded command, or a guess."""
     if watch.plan.command:
         return shlex.join(["polarity-bench", *shlex.split(watch.plan.command)[1:]])
     grid = watch.plan.grid or "GRID"
@@ -183,7 +181,7 @@ def _begun_by(watch: Watch) -> str:
 def _engine(
     name: str, address: str | None, workers: int | None, device: str | None
 ) -> Callable[..., None]:
-    """Return the function that makes items on an engine; refuse options that it lacks."""
+    """Return the function that makes items on an engine; raise InputError for a wrong option."""
     if name == "ray":
         from polarity_bench.training.recipes.base import check_packages
 
@@ -196,7 +194,7 @@ def _engine(
     if name != "local":
         raise InputError(f"`engine`: unknown engine {name!r}{nearest(name, ['local', 'ray'])}")
     if address is not None:
-        raise InputError(f"`address` {address}: only the engine ray has one")
+        raise InputError(f"`address` {address}: only the engine ray takes an address")
     check_at_least(1, workers=workers)
     from polarity_bench.sweeps.engines.local import run_local, usual_workers
 
@@ -204,18 +202,17 @@ def _engine(
 
 
 def _say_elsewhere(sweep: Sweep) -> None:
-    """Say how many trainings are done by their results alone, and why others are not."""
+    """Report how many items are done because their results exist, and why others are not."""
     if made := sweep.elsewhere.made:
-        remark(f"{len(made):,} done elsewhere: all their results are there")
+        remark(f"{len(made):,} items were made elsewhere: all their results exist")
     for why, n in Counter(sweep.others).items():
-        remark(f"{n:,} of what is left have results that do not count, {why}")
+        remark(f"{n:,} of the remaining items have results that do not count, {why}")
     if unnamed := sweep.unnamed:
-        one = f"{unnamed[0]} for instance"
-        remark(f"{len(unnamed):,} of the results are of nothing that the grid names, {one}")
+        remark(f"{len(unnamed):,} of the results belong to no item, for instance {unnamed[0]}")
 
 
 def _print_dry(sweep: Sweep, workers: int | None, as_json: bool) -> None:
-    """Say what there is to make, how much, and about how long it takes."""
+    """Print what is left to make, and an estimate of the time that it takes."""
     from polarity_bench.sweeps.cost import estimate, probe
     from polarity_bench.sweeps.engines.local import usual_workers
 
@@ -237,11 +234,11 @@ def _print_dry(sweep: Sweep, workers: int | None, as_json: bool) -> None:
         rows = f", {known.rows[task]:,} training rows" if task in known.rows else ""
         print(f"\n{task}: {n_texts:,} texts{rows}", end="")
     processes = "1 process" if n_workers == 1 else f"{n_workers} processes"
-    print(f"\n\nabout {duration(seconds)} in {processes}, by a probe of each base")
+    print(f"\n\nabout {duration(seconds)} in {processes}, estimated with each base")
 
 
 def _counts_table(counts: Mapping[str, Mapping[str, int]]) -> str:
-    """Lay out how many items of each kind are in each state."""
+    """Lay out the number of items of each kind in each state."""
     from polarity_bench.render.markdown import table
 
     titles = next(iter(counts.values()), {})
@@ -274,7 +271,7 @@ def _as_json(watch: Watch) -> dict[str, Any]:
 
 
 def _report(watch: Watch, folder: Path, as_json: bool, *, again: str | None) -> None:
-    """Print how far a sweep is and, where `again` is the command that goes on, what comes next."""
+    """Print the progress of a sweep and, given the command that resumes it, the next step."""
     from polarity_bench.render.markdown import escape
     from polarity_bench.sweeps.status import STATES
 
@@ -310,7 +307,7 @@ _LOOK_SECONDS = 2.0
 
 @contextmanager
 def live(watch: Watch) -> Iterator[Callable[[], None]]:
-    """Show how far a sweep is, on stderr, whenever the function returned is called."""
+    """Show the progress of a sweep on stderr, whenever the returned function is called."""
     if not sys.stderr.isatty():
         title = watch.plan.title
         remark(f"{title}: {summary(watch.look())}")
@@ -336,7 +333,7 @@ def _seldom(function: Callable[[], None], seconds: float) -> Callable[[], None]:
 
 
 def _running(watch: Watch) -> Text:
-    """Say how far a sweep is, and name what runs."""
+    """Return the progress of a sweep, and the names of running items."""
     from rich.text import Text
 
     seen = watch.look()
@@ -345,7 +342,7 @@ def _running(watch: Watch) -> Text:
 
 
 def summary(seen: SweepProgress) -> str:
-    """Say in a line how far it is."""
+    """Return the progress in one line."""
     parts = [f"{n:,} {state}" for state, n in seen.counts.items() if n]
     if seen.seconds_left:
         parts.append(f"about {duration(seen.seconds_left)} left")

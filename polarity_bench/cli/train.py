@@ -1,4 +1,4 @@
-"""`polarity-bench train`: any recipe, its options built from what the recipe declares."""
+"""`polarity-bench train`: train by a recipe; its parameters are options."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 def train(
     *,
     context: typer.Context,
-    output: Annotated[Path | None, "Folder of the run.", "-o"] = None,
+    output: Annotated[Path | None, "Folder for the run.", "-o"] = None,
     model: Model = "minilm",
     task: TrainingTask = "sst2",
-    recipe: Annotated[str, f"How to train: {', '.join(RECIPES)}."] = "margins",
-    job: Annotated[Path | None, "Run the job that this TOML file says."] = None,
+    recipe: Annotated[str, f"Recipe: {', '.join(RECIPES)}."] = "margins",
+    job: Annotated[Path | None, "Run the job in this TOML file."] = None,
     encoder: InputFlags,
     data: DataFlags,
     overwrite: ReplaceRun = False,
@@ -48,10 +48,10 @@ def train(
     out: OutputFlags,
     parameters: Annotated[dict[str, Any], RECIPES],
 ) -> None:
-    """Train an encoder on a polarity task. The same command resumes a run that was interrupted.
+    """Train an encoder on a polarity task. The same command resumes an interrupted run.
 
-    RECIPE is how to train: margins, axis, scl, triple-entropy or setfit. `train RECIPE --help`
-    shows the options of one recipe.
+    RECIPE is margins, axis, scl, triple-entropy or setfit. `train RECIPE --help` shows the options
+    of one recipe.
     """
     from polarity_bench.training.job import Job
     from polarity_bench.training.train import train as run_training
@@ -64,7 +64,7 @@ def train(
         }
         if asked := given - {"job", "overwrite", "wide", "as_json"}:
             raise InputError(
-                f"`job`: the file says all that is to be done; leave `{min(asked)}` out, or write "
+                f"`job`: the file holds all settings; leave out `{min(asked)}`, or write "
                 f"{min(asked)} = ... into the file"
             )
         made = Job.read(job)
@@ -100,14 +100,14 @@ def _print_run(done: TrainingRun, job: Job, out: OutputFlags) -> None:
         lambda: history_table(done.rows, out.width),
     )
     if done.reused:
-        remark(f"this run had finished in {job.output} before: nothing to do")
+        remark(f"this run is already finished in {job.output}: nothing to do")
     if done.speed:
-        remark(f"{done.speed:,.0f} texts a second went through the encoder in training")
+        remark(f"training speed: {done.speed:,.0f} texts per second")
     kept = next(row for row in done.rows if row["step"] == done.kept)
     if not done.kept:
-        print("warning: no epoch scored better than the base, which is kept", file=sys.stderr)
+        print("warning: no epoch scored better than the base, which was kept", file=sys.stderr)
     elif (kept["joint"] or 0) <= (done.rows[0]["joint"] or 0):
-        print("warning: the joint score is not above the base's", file=sys.stderr)
+        print("warning: the joint score is not above that of the base", file=sys.stderr)
     words = ["polarity-bench", "run", "--model", str(job.output), "--tasks", job.task]
     for flag, folder in (("--task-dir", job.task_dir), ("--data-dir", job.data_dir)):
         words += [flag, str(folder)] if folder else []

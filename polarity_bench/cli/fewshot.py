@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from polarity_bench.cli.inputs import check_at_least, parse_integers, split_names, worker_count
 from polarity_bench.cli.options import (
     AsJson,
@@ -43,15 +41,7 @@ def fewshot(
         "[default: macro_f1 for few rows, accuracy for all].",
     ] = None,
     report: Annotated[bool, "Only print the board of the folder."] = False,
-    published: Annotated[
-        Path | None,
-        typer.Option(
-            "--published",
-            exists=True,
-            dir_okay=False,
-            help="CSV file with published scores to show (published.csv).",
-        ),
-    ] = None,
+    published: Annotated[Path | None, "CSV file with published scores to show."] = None,
     output: Annotated[Path, "Folder for the results.", "-o"] = Path("results/fewshot"),
     encoder: InputFlags,
     workers: Workers = None,
@@ -73,6 +63,8 @@ def fewshot(
 
     if measure is not None and measure not in MEASURES:
         raise InputError(f"`measure`: unknown value {measure!r}{nearest(measure, MEASURES)}")
+    if published is not None and not published.is_file():
+        raise InputError(f"`published` {published}: no such file")
     numbers = {"rows": rows, "sample": sample}
     given: dict[str, Any] = {
         field: int(text) if text.isdecimal() else text for field, text in numbers.items() if text

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -25,7 +25,7 @@ from polarity_bench.cli.options import (
     by_default,
 )
 from polarity_bench.cli.output import LINE_SECONDS, duration, in_flags, print_json, remark
-from polarity_bench.errors import InputError, nearest
+from polarity_bench.errors import InputError
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -56,7 +56,7 @@ def make_sweep(
     output: Annotated[Path | None, "Folder of the sweep [default: sweeps/GRID].", "-o"] = None,
     dry_run: Annotated[bool, "Only show what is left to do, and how long it takes."] = False,
     retry_failed: Annotated[bool, "Also retry failed items."] = False,
-    engine: Annotated[str, "local: processes here; ray: a cluster."] = "local",
+    engine: Annotated[Literal["local", "ray"], "local: processes here; ray: a cluster."] = "local",
     address: Annotated[str | None, "ray: a running cluster [default: start one here]."] = None,
     workers: Annotated[
         int | None,
@@ -179,7 +179,7 @@ def _begun_by(watch: Watch) -> str:
 
 
 def _engine(
-    name: str, address: str | None, workers: int | None, device: str | None
+    name: Literal["local", "ray"], address: str | None, workers: int | None, device: str | None
 ) -> Callable[..., None]:
     """Return the function that makes items on an engine; raise InputError for a wrong option."""
     if name == "ray":
@@ -191,8 +191,6 @@ def _engine(
         from polarity_bench.sweeps.engines.ray import run_on_ray
 
         return partial(run_on_ray, address=address)
-    if name != "local":
-        raise InputError(f"`engine`: unknown engine {name!r}{nearest(name, ['local', 'ray'])}")
     if address is not None:
         raise InputError(f"`address` {address}: only the engine ray takes an address")
     check_at_least(1, workers=workers)

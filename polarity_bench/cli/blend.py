@@ -92,11 +92,11 @@ def blend(
     name = output.resolve().name
     curves = write_and_print_curves(name, "weight", by_weight, results, out, weighting)
     if out.as_json:
-        made = [
+        folders = [
             {"weight": each.weight, "folder": each.folder, "reused": each.reused} for each in blends
         ]
         print_json(
-            {"blends": made, "curves": curves_as_json(curves), **reports_as_json(reports, {})}
+            {"blends": folders, "curves": curves_as_json(curves), **reports_as_json(reports, {})}
         )
     elif not tasks:
         print("\n".join(str(each.folder) for each in blends))

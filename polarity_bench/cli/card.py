@@ -90,8 +90,8 @@ def card(
         for file in changed:
             write_atomically(run / file, new[file][1].encode())
     if as_json:
-        said = _as_json(run, encoder.id, found, changed, dry_run)
-        print_json(said | ({"card": after} if dry_run else {}))
+        scores = _as_json(run, encoder.id, found, changed, dry_run)
+        print_json(scores | ({"card": after} if dry_run else {}))
     elif dry_run:
         print(after, end="")
     done = "would be written" if dry_run else "written"

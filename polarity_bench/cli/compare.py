@@ -112,8 +112,8 @@ def _text(found: Comparison, items: Items, width: int | None) -> str:
     ]
     low, high = (percent(end, sign="+") for end in test.interval)
     units = aligned.n_units
-    said = f"{aligned.n_queries:,} queries"
-    said += "" if units == aligned.n_queries else f" in {units:,} units"
+    counted = f"{aligned.n_queries:,} queries"
+    counted += "" if units == aligned.n_queries else f" in {units:,} units"
     if found.alternative == "two-sided":
         tails, verdict = "two-sided", "significant" if found.is_significant else "not significant"
     else:
@@ -124,7 +124,7 @@ def _text(found: Comparison, items: Items, width: int | None) -> str:
     parts = [
         f"## {escape(result.task)}, {escape(str(key))}",
         table(heads, width=width),
-        f"B minus A: {difference}, p = {p} ({found.method}), over {said}: {verdict} at 5 %.",
+        f"B minus A: {difference}, p = {p} ({found.method}), over {counted}: {verdict} at 5 %.",
     ]
     if not math.isnan(found.detectable):
         parts.append(

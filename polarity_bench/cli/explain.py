@@ -179,11 +179,11 @@ def _text(found: Explanation, n_changed: int, width: int | None) -> str:
         ("P", list(map(percent, found.p.aligned.scores))),
         ("right", list(map(percent, found.vote.aligned.scores))),
     ]
-    said = ", ".join(f"{n:,} {outcome}" for outcome, n in counts.items())
+    outcomes = ", ".join(f"{n:,} {outcome}" for outcome, n in counts.items())
     parts = [
         f"## {escape(found.task.spec.name)}, k = {found.k}, {found.weighting} weights",
         table(heads, width=width),
-        f"Of {len(found.answers):,} queries, by the vote of their {found.k} nearest: {said}.",
+        f"Of {len(found.answers):,} queries, by the vote of their {found.k} nearest: {outcomes}.",
     ]
     if changed:
         parts += ["Most changed queries:", table(_rows(found, changed), width=width)]

@@ -28,8 +28,8 @@ def explain_score(
         group for spec in specs if isinstance(spec, PolaritySpec) for group in spec.protocol.groups
     }
     names = [" ".join(name)] if name else [*titles(), *sorted(groups), *WORDS]
-    said = {each: explain(each, groups) for each in names}
+    meanings = {name: explain(name, groups) for name in names}
     if as_json:
-        print_json(said)
+        print_json(meanings)
         return
-    print("\n".join(f"{each}: {meaning}" for each, meaning in said.items()))
+    print("\n".join(f"{name}: {meaning}" for name, meaning in meanings.items()))

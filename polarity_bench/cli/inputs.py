@@ -130,14 +130,14 @@ def load_data(
         except MissingDataError as error:
             missing[spec.name] = in_flags(str(error))
     if missing and not (skip_missing and loaded):
-        said = "\nerror: ".join(missing.values())
+        message = "\nerror: ".join(missing.values())
         if skip_missing:
-            said += "\nerror: the data of every task is missing"
+            message += "\nerror: the data of every task is missing"
         elif loaded:
             there = ", ".join(task.spec.name for task in loaded)
-            said += f"\nerror: `skip_missing` continues with the other tasks: {there}"
-        raise InputError(said)
-    for message in missing.values():
-        remark(f"skipped: {message}")
+            message += f"\nerror: `skip_missing` continues with the other tasks: {there}"
+        raise InputError(message)
+    for why in missing.values():
+        remark(f"skipped: {why}")
     remark_draws(loaded)
     return loaded, missing

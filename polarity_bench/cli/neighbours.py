@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from polarity_bench.encoders.base import Encoder
     from polarity_bench.tasks.types.polarity.task import PolarityTask
 
-Found = list[dict[str, Any]]
+Retrieved = list[dict[str, Any]]
 """Sources, nearest first: text, label, further columns of the task, similarity."""
 
 
@@ -66,7 +66,7 @@ def neighbours(
     turned = turned or {None: encoder}
     with embedding.embedder(encoder) as opened:
         embedder = with_memory(opened, [loaded])
-        found = {each: _found(loaded, by, embedder) for each, by in turned.items()}
+        found = {each: _retrieve(loaded, by, embedder) for each, by in turned.items()}
     out.show(
         lambda: {
             "text": text,
@@ -79,18 +79,18 @@ def neighbours(
     )
 
 
-def _found(asked: PolarityTask, encoder: Encoder, embedder: Embedder) -> Found:
+def _retrieve(task: PolarityTask, encoder: Encoder, embedder: Embedder) -> Retrieved:
     """Retrieve sources for the only query of a task."""
     from polarity_bench.tasks.types.polarity.scoring import rank
 
-    nearest = rank(asked, embedder.embed(encoder, asked.texts)).retrieval
+    nearest = rank(task, embedder.embed(encoder, task.texts)).retrieval
     arrays = {"retrieved_index": nearest.index, "retrieved_similarity": nearest.similarity}
-    (answer,) = asked.retrieved(arrays)
-    found: Found = answer["retrieved"]
-    return found
+    (answer,) = task.retrieved(arrays)
+    retrieved: Retrieved = answer["retrieved"]
+    return retrieved
 
 
-def _table(found: Mapping[float | None, Found], width: int | None) -> str:
+def _table(found: Mapping[float | None, Retrieved], width: int | None) -> str:
     """Lay out the sources at each strength side by side, with a row for each rank."""
     from polarity_bench.render.markdown import decimal, table
     from polarity_bench.values import shortest

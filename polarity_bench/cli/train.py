@@ -62,12 +62,12 @@ def train(
         given = {
             name for name, source in sources.items() if source and source.name == "COMMANDLINE"
         }
-        if asked := given - {"job", "overwrite", "wide", "as_json"}:
+        if others := given - {"job", "overwrite", "wide", "as_json"}:
             raise InputError(
-                f"`job`: the file holds all settings; leave out `{min(asked)}`, or write "
-                f"{min(asked)} = ... into the file"
+                f"`job`: the file holds all settings; leave out `{min(others)}`, or write "
+                f"{min(others)} = ... into the file"
             )
-        made = Job.read(job)
+        job_to_run = Job.read(job)
     elif output is None:
         raise InputError("`output`: name a folder for the run")
     else:
@@ -76,11 +76,11 @@ def train(
         chosen.check_used(parameters)
         folders = data.data_dir, data.task_dir
         store = not embedding.no_store
-        made = Job(chosen, model, task, output, options, *folders, store=store)
+        job_to_run = Job(chosen, model, task, output, options, *folders, store=store)
     with warnings_as_remarks(ParameterWarning):
-        done = run_training(made, overwrite=overwrite, bar=announced_bar)
+        done = run_training(job_to_run, overwrite=overwrite, bar=announced_bar)
     if is_first():
-        _print_run(done, made, out)
+        _print_run(done, job_to_run, out)
 
 
 def _print_run(done: TrainingRun, job: Job, out: OutputFlags) -> None:

@@ -127,7 +127,7 @@ def test_one_encoder_and_other_data_are_refused(
     task: PolarityTask, pair: tuple[Stored, Stored], task_dir: Path
 ) -> None:
     one, other = pair
-    with pytest.raises(InputError, match="`model` and `against` are one encoder, ash"):
+    with pytest.raises(InputError, match="`model` and `against` are the same encoder, ash"):
         explain(task, one, one, 4)
     write_task(task_dir)
     with pytest.raises(InputError, match=re.escape(f"{one[0]}: made from another version of min")):
@@ -317,7 +317,7 @@ def test_two_names_of_one_encoder_are_refused(
 ) -> None:
     done = ran(bench, task_dir, b="alias")
     assert (done.code, done.out) == (2, "")
-    assert "--model and --against are one encoder, ash (" in done.err
+    assert "--model and --against are the same encoder, ash (" in done.err
     assert not Path("results").exists()
 
 

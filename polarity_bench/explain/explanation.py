@@ -164,7 +164,7 @@ def explain(
 def same_encoder(one: EncoderId, other: EncoderId) -> str:
     """Return the error message for two names of one encoder."""
     both = one.label if one.label == other.label else f"{one.label} and {other.label}"
-    return f"`model` and `against` are one encoder, {both} ({one.digest}); name two"
+    return f"`model` and `against` are the same encoder, {both} ({one.digest}); name two encoders"
 
 
 def stored_of(
@@ -212,7 +212,7 @@ def stored_of(
             raise
     if is_file:
         raise InputError(
-            f"{name}: of another version of {task.spec.name} or its data, or without k = {k}"
+            f"{name}: made from another version of {task.spec.name} or its data, or without k = {k}"
         )
     return None
 

@@ -211,10 +211,7 @@ def diff_boards(
         second = open_board(folders[1], first.weighting)
     found = changes(first.board, second.board)
     out.show(
-        lambda: {
-            "unit": "fraction",
-            "changes": [{**vars(each), "change": each.what} for each in found],
-        },
+        lambda: {"unit": "fraction", "changes": list(map(_as_json, found))},
         lambda: _changes_table(found, out.width) if found else "no cell differs",
     )
 

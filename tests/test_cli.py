@@ -475,7 +475,7 @@ def test_columns_are_chosen_by_their_titles(bench: Bench, task_dir: Path) -> Non
     heads = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     assert ["task", "k", "P", "front"] in heads
     assert ["task", "k", "P, negation"] in heads
-    assert "Percent, [95 % interval]. S, retention and joint compare only under one " in done.out
+    assert "Percent, [95 % interval]. Compare S, retention and joint only under one " in done.out
     refused = bench(*words, "P,jont", "--overwrite")
     assert (refused.code, refused.out) == (2, "")
     assert "--columns P,jont: no column 'jont'; did you mean 'joint'" in refused.err

@@ -234,9 +234,7 @@ def _how_to_read(results: Sequence[Result], weighting: Weighting) -> str:
 
     ranked = any(KINDS[result.kind].ranks for result in results)
     weights = "; all ranks have the same weight" if ranked and weighting == "uniform" else ""
-    alike = (
-        " Compare S, retention and joint only with the same reference encoder." if ranked else ""
-    )
+    alike = " Compare S, retention and joint only under one reference encoder." if ranked else ""
     return f"Percent, [95 % interval]{weights}.{alike}"
 
 

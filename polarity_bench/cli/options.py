@@ -204,7 +204,7 @@ def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
         elif get_origin(kind) is dict:
             make, members = _given, list(_parameter_options(*details))
         else:
-            options.append(_option(parameter))
+            options.append(_option(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)))
             continue
         groups[parameter.name] = make, [member.name for member in members]
         options += members
@@ -216,9 +216,8 @@ def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
             values[name] = make(**{member: values.pop(member) for member in members})
         return command(**values)
 
-    keywords = [option.replace(kind=inspect.Parameter.KEYWORD_ONLY) for option in options]
-    called.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]
-    called.__annotations__ = {option.name: option.annotation for option in keywords}
+    called.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+    called.__annotations__ = {option.name: option.annotation for option in options}
     called.__name__, called.__doc__ = command.__name__, command.__doc__
     return called
 

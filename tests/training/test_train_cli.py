@@ -45,7 +45,7 @@ def test_train_then_run_takes_the_base_as_the_reference(bench: Bench, tiny_model
     assert trained.code == 0, trained.err
     assert trained.out.startswith("| epoch")
     assert "next: polarity-bench run --model runs/x" in trained.err
-    assert "texts a second" in trained.err
+    assert "texts per second" in trained.err
 
     ran = bench("run", "--model", "runs/x", "--tasks", "mini", "--json")
     assert ran.code == 0, ran.err

@@ -1,4 +1,4 @@
-"""`python -m polarity_bench`, where the command is not on the path."""
+"""Entry point of `python -m polarity_bench`, for when the command is not on the path."""
 
 from polarity_bench.cli.app import main
 

@@ -8,6 +8,8 @@ import json
 import os
 import re
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -79,26 +81,19 @@ def check_writable(output: Path, field: str = "output") -> None:
     Raises:
         InputError: If the folder cannot be created or written to.
     """
-    try:
+    with input_errors(f"`{field}` {output}: the folder cannot be written to"):
         output.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=output):
             pass
-    except OSError as error:
-        raise InputError(
-            f"`{field}` {output}: the folder cannot be written to: {error.strerror}"
-        ) from error
 
 
-def make_folder(folder: Path) -> None:
-    """Create a folder and its parents.
-
-    Raises:
-        InputError: If the folder cannot be created.
-    """
+@contextmanager
+def input_errors(what: str) -> Iterator[None]:
+    """Convert an error of the operating system to an InputError that begins with a text."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        yield
     except OSError as error:
-        raise InputError(f"{folder}: cannot be made: {error.strerror}") from error
+        raise InputError(f"{what}: {error.strerror}") from error
 
 
 def remove(path: Path) -> None:
@@ -107,24 +102,23 @@ def remove(path: Path) -> None:
     Raises:
         InputError: If the file cannot be removed.
     """
-    try:
+    with input_errors(f"{path}: cannot be removed"):
         path.unlink(missing_ok=True)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be removed: {error.strerror}") from error
 
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Write a file atomically: write a temporary file in the same folder, sync and rename it.
 
+    The folder is created if it does not exist.
+
     Raises:
         InputError: If the folder cannot be written to.
     """
-    try:
+    with input_errors(f"{path}: cannot be written"):
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from error
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
@@ -148,9 +142,9 @@ def read_json(path: Path) -> Any:
     Raises:
         InputError: If the file cannot be read or is not JSON.
     """
+    with input_errors(f"{path}: cannot be read"):
+        content = path.read_bytes()
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+        return json.loads(content)
     except ValueError as error:
         raise InputError(f"{path}: damaged, not JSON: {error}") from error

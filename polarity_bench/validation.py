@@ -1,4 +1,4 @@
-"""Checks of values that users write in files, by pydantic, with the first problem as an error."""
+"""Validation of values from files by pydantic, with the first problem as an InputError."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _WORDS = {
     "finite_number": "finite",
     **dict.fromkeys(("string_too_short", "too_short"), "non-empty"),
 }
-"""What a value must be, by pydantic's name of the problem; others get pydantic's own sentence."""
+"""What a value must be, by pydantic's type of error; other errors keep pydantic's message."""
 
 _BOUNDS = ("greater_than", "greater_than_equal", "less_than", "less_than_equal", "finite_number")
 _UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
 
 
 class Strict(BaseModel):
-    """Base of tables that refuse unknown keys; the text below a field is its help in the docs.
+    """Base of tables that refuse unknown keys; the docstring of a field is its help in the docs.
 
     The conditions of validators are repeated in `json_schema_extra`, as far as a JSON schema can
     express them.
@@ -49,7 +49,7 @@ class Strict(BaseModel):
 
 
 def one_of(choices: Iterable[str]) -> AfterValidator:
-    """Return a check that a text is one of these choices, which suggests similar ones."""
+    """Return a check that a text is one of these choices; its error suggests similar choices."""
     known = list(choices)
 
     def check(value: str) -> str:
@@ -87,18 +87,18 @@ def validated_field(allowed: Any, name: str, value: Any, choices: Iterable[str] 
         allowed: A type, or a union of types.
         name: Name of the field.
         value: The value.
-        choices: Names that the user may have meant, for types that are chosen by name.
+        choices: Names to suggest, for types that are chosen by name.
 
     Raises:
-        InputError: If the value is of none of them; names the field in backticks.
+        InputError: If the value has none of these types; names the field in backticks.
     """
     try:
         return _adapter(allowed).validate_python(value)
     except ValidationError as error:
         problems = error.errors(include_url=False)
-        # A number that is out of bounds is also no word of the other members.
+        # A number out of bounds also fails to match the words in the union; report only the bounds.
         bounds = [each for each in problems if each["type"] in _BOUNDS]
-        raise InputError(_told(bounds or problems, f"`{name}`", choices)) from error
+        raise InputError(_describe(bounds or problems, f"`{name}`", choices)) from error
 
 
 def _first_problem(error: ValidationError, model: Any) -> str:
@@ -112,28 +112,28 @@ def _first_problem(error: ValidationError, model: Any) -> str:
         return f"unknown key '{where}'{nearest(key, _keys_at(first['loc'][:-1], model))}"
     if first["type"] == "missing":
         return f"'{where}' is missing"
-    return _told([first], f"'{where}'" if where else "")
+    return _describe([first], f"'{where}'" if where else "")
 
 
-def _told(problems: Sequence[ErrorDetails], where: str, named: Iterable[str] = ()) -> str:
-    """Say what is wrong with a value; several problems are those of the members of a union."""
+def _describe(problems: Sequence[ErrorDetails], where: str, named: Iterable[str] = ()) -> str:
+    """Describe what is wrong with a value; each member of a union has a problem of its own."""
     value = problems[0]["input"]
     shown = repr(value) if len(repr(value)) <= 80 else repr(value)[:79] + "…"
-    choices, wanted = list(named), []
+    choices, expected = list(named), []
     for each in problems:
         problem, context = each["type"], each.get("ctx", {})
         if problem == "literal_error":
             choices += filter(None, re.findall(r"'(.*?)'", context["expected"]))
         elif problem in _WORDS:
-            wanted.append(_WORDS[problem].format(**context))
+            expected.append(_WORDS[problem].format(**context))
         elif problem == "value_error":
             return ": ".join(filter(None, [where, re.sub("^Value error, ", "", each["msg"])]))
         elif problem not in ("none_required", "is_instance_of"):
             return f"{where}: {each['msg']}, got {shown}"
     near = nearest(str(value), choices) if choices else ""
-    if not wanted:
+    if not expected:
         return f"{where}: unknown value {shown}{near}"
-    listed = " or ".join([*dict.fromkeys(wanted), *map(repr, choices)])
+    listed = " or ".join([*dict.fromkeys(expected), *map(repr, choices)])
     return f"{where} must be {listed}, got {shown}{near}"
 
 

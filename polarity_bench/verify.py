@@ -1,4 +1,4 @@
-"""Verification: measured scores compared with published ones.
+"""Verification: comparison of measured scores with published scores.
 
 The TOML files in `expected/` hold the published scores, each file with its source. A measured
 score is *reproduced* if it is within the file's `tolerance` (the rounding of the printed number),

@@ -107,16 +107,19 @@ def test_what_was_removed_is_said_in_json(cache: Cache) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("", "say one of --older-than DAYS, --encoder DIGEST and --all"),
-        ("--all --encoder ab", "say one of --older-than DAYS, --encoder DIGEST and --all"),
-        ("--all --older-than 0", "say one of --older-than DAYS, --encoder DIGEST and --all"),
+        ("", "give exactly one of --older-than DAYS, --encoder DIGEST and -"),
+        ("--all --encoder ab", "give exactly one of --older-than DAYS, --encoder DIGEST and -"),
+        (
+            "--all --older-than 0",
+            "give exactly one of --older-than DAYS, --encoder DIGEST and -",
+        ),
         (
             "--encoder zz",
-            "the beginning of one encoder's digest is wanted, 0 begin so",
+            "expected the start of one digest, got that of 0",
         ),
-        ("--older-than -1", "--older-than must be a number of days, at least 0, got -1"),
-        ("--older-than nan", "--older-than must be a number of days, at least 0, got nan"),
-        ("--older-than 1e9", "--older-than must be a number of days, at least 0, got 1e+09"),
+        ("--older-than -1", "--older-than must be from 0 to 100000 days, got -1"),
+        ("--older-than nan", "--older-than must be from 0 to 100000 days, got nan"),
+        ("--older-than 1e9", "--older-than must be from 0 to 100000 days, got 1e+09"),
     ],
 )
 def test_a_wrong_combination_removes_nothing(cache: Cache, arguments: str, message: str) -> None:
@@ -133,7 +136,7 @@ def test_an_empty_beginning_of_a_digest_names_no_encoder(cache: Cache) -> None:
         store.prune(lambda stored: tuple(one for one in stored if one.name == "org/one"))
     done = cache("prune", "--encoder", "")
     assert done.code == 2
-    assert "--encoder : the beginning of one encoder's digest is wanted, 1 begin so" in done.err
+    assert "--encoder : expected the start of one digest, got that of 1" in done.err
     assert sorted(shown(cache)) == ["two"]
 
 

@@ -347,7 +347,7 @@ def test_card_writes_what_results_say_once(carded: Callable[..., Done]) -> None:
     }
     assert "Task mini" in made["run/README.md"].decode()
     again = carded()
-    assert again.err.count("already so") == 2
+    assert again.err.count("unchanged") == 2
     assert files() == made
 
 
@@ -374,12 +374,12 @@ def test_json_says_what_was_written(carded: Callable[..., Done]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("--results none", "--results none: there is no such folder"),
-        ("--results tasks", "--results tasks: none is of the encoder run"),
-        ("--results other", "or trained or changed since"),
-        ("--prompt x", "results of these weights fed otherwise (run, up to 16 tokens)"),
+        ("--results none", "--results none: no such folder"),
+        ("--results tasks", "--results tasks: no results of run"),
+        ("--results other", "or has changed since"),
+        ("--prompt x", "results of these weights with other options (run, up to 16 tokens)"),
         ("--strength 1", "has no axis; train an encoder"),
-        ("--board ftp://x", "--board 'ftp://x': an address is wanted"),
+        ("--board ftp://x", "--board: expected an address, https://..., got 'ftp://x'"),
     ],
 )
 def test_bad_input_is_named_and_nothing_written(
@@ -405,7 +405,7 @@ def test_an_encoder_that_was_trained_again(carded: Callable[..., Done], tmp_path
     tiny_encoder(tmp_path / "run", width=16)
     done = carded()
     assert done.code == 2
-    assert "those of run have another digest" in done.err
+    assert "the results of run have another digest" in done.err
     assert not Path("run/README.md").exists()
 
 
@@ -415,7 +415,7 @@ def test_results_of_a_quick_look_are_refused(
     spec = read_task(task_dir / "mini.toml")
     cut = evaluate(load_encoder("run"), spec.load(DataAccess(offline=True), Settings(limit=6)))
     write_result(cut, tmp_path / "cut")
-    assert "--results cut: of run each result was cut short" in carded("--results", "cut").err
+    assert "--results cut: run: each result was cut short" in carded("--results", "cut").err
     write_result(cut, tmp_path / "results")
     assert "left out: 1 of 2 results" in carded().err
 
@@ -425,7 +425,7 @@ def test_results_of_a_quick_look_are_refused(
     [
         ("README.md", b"---\na: [\n---\n", "run/README.md: its YAML header is broken"),
         ("README.md", b"---\xff", "run/README.md: not UTF-8"),
-        (".eval_results/polarity-bench.yaml", b"- 1\n", "did not write; rename it"),
+        (".eval_results/polarity-bench.yaml", b"- 1\n", "not written by polarity-bench; rename it"),
     ],
 )
 def test_a_file_that_cannot_be_updated_stays(

@@ -67,6 +67,10 @@ def node_of(command: tuple[str, ...]) -> Any:
     return node
 
 
+def flags_of(command: str) -> dict[str, str]:
+    return {each.name: each.opts[0] for each in node_of((command,)).params}
+
+
 def test_these_are_the_commands() -> None:
     assert sorted(" ".join(path) for path in commands()) == [
         "",
@@ -144,7 +148,7 @@ def test_version_and_no_arguments(bench: Bench) -> None:
         ("--tasks contras", "unknown task 'contras'; did you mean 'contrast'"),
         ("--suite polarty", "unknown suite 'polarty'; did you mean 'polarity'?"),
         ("--k 0", "--k must be at least 1, got 0"),
-        ("--k 4,x", "--k 4,x: whole numbers separated by commas are wanted"),
+        ("--k 4,x", "--k: expected integers separated by commas, got 4,x"),
         ("--k 25 -t mini --task-dir TASKS", "k = 25 needs as many sources, there are 24"),
         ("--limit 0", "--limit must be at least 1, got 0"),
         ("--limit 1 -t mini --task-dir TASKS", "every query has the label 'good'"),
@@ -157,7 +161,7 @@ def test_version_and_no_arguments(bench: Bench) -> None:
         ("--task-dir none", "the task folder none does not exist"),
         ("--output TASKS/mini.toml", "the folder cannot be written to"),
         ("-m ./none", "the encoder './none': no such folder"),
-        ("-m tfidf,random", "repository; for several encoders give --model once for each"),
+        ("-m tfidf,random", "repository; to evaluate several encoders, repeat --model"),
         ("-m TASKS", "is not an encoder"),
         ("-m random:3", "the baseline 'random' takes no argument"),
         ("-m org/none --offline", "could not be read (--offline)"),
@@ -234,8 +238,8 @@ def test_every_command_can_print_json(command: tuple[str, ...]) -> None:
         ("tasks show contras", "unknown task 'contras'; did you mean 'contrast'"),
         ("data status --tasks none", "unknown task 'none'"),
         ("data fetch --tasks sst2 --offline", "sst2: polarity/sst2/train.csv"),
-        ("leaderboard none", "the results folder none does not exist"),
-        ("leaderboard shwo", "shwo: neither a command nor a file or folder; did you mean 'show'?"),
+        ("leaderboard none", "none: no such folder of results; run `polarity-bench run` first"),
+        ("leaderboard shwo", "shwo: not a command, a file or a folder; did you mean 'show'?"),
         ("leaderboard .", "the folder . holds no results"),
     ],
 )
@@ -281,7 +285,7 @@ def test_no_option_has_a_name_outside_the_command_line() -> None:
 
 
 def test_fields_in_messages_become_flags() -> None:
-    name_options(node_of(("run",)).params)
+    name_options(flags_of("run"))
     said = in_flags("`ks` and `max_tokens`, not `polarity-bench run` nor `nothing`")
     assert said == "--k and --max-tokens, not `polarity-bench run` nor `nothing`"
 
@@ -342,7 +346,7 @@ def test_a_command_that_is_interrupted_says_that_it_goes_on(
     monkeypatch.setattr("polarity_bench.evaluation.many_encoders.run_suite", interrupted)
     done = run_mini(bench, task_dir)
     assert done.code == 130
-    assert done.err.endswith("interrupted; the same command goes on where it was stopped\n")
+    assert done.err.endswith("interrupted; run the same command again to resume\n")
 
 
 def test_an_unfinished_run_says_what_it_is(bench: Bench) -> None:
@@ -355,7 +359,7 @@ def test_an_unfinished_run_says_what_it_is(bench: Bench) -> None:
 
 
 def test_no_flag_is_named_that_the_command_lacks() -> None:
-    name_options(node_of(("verify",)).params)
+    name_options(flags_of("verify"))
     assert in_flags("say `allow_pickle`") == "say `allow_pickle`"
     assert in_flags("`data_dir`") == "--data-dir"
 
@@ -423,7 +427,7 @@ def test_a_table_goes_to_stdout_and_the_next_command_to_stderr(
     assert "next: polarity-bench leaderboard results" in done.err
     again = run_mini(bench, task_dir)
     assert again.out == done.out
-    assert "already there and current, not made again (--overwrite would): mini" in again.err
+    assert "reused, because stored and current (--overwrite computes again): mini" in again.err
 
 
 @pytest.mark.parametrize("change", ["data", "task", "encoder", "k", "limit", "reference", "none"])
@@ -471,7 +475,7 @@ def test_columns_are_chosen_by_their_titles(bench: Bench, task_dir: Path) -> Non
     heads = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     assert ["task", "k", "P", "front"] in heads
     assert ["task", "k", "P, negation"] in heads
-    assert "Percent, [95 % interval]. S, retention and joint compare only under one " in done.out
+    assert "Percent, [95 % interval]. Compare S, retention and joint only under one " in done.out
     refused = bench(*words, "P,jont", "--overwrite")
     assert (refused.code, refused.out) == (2, "")
     assert "--columns P,jont: no column 'jont'; did you mean 'joint'" in refused.err
@@ -481,7 +485,7 @@ def test_the_encoder_as_its_own_reference_is_no_other_question(
     bench: Bench, task_dir: Path
 ) -> None:
     run_mini(bench, task_dir)
-    assert "already there" in run_mini(bench, task_dir, "--reference", "random").err
+    assert "reused, because stored" in run_mini(bench, task_dir, "--reference", "random").err
 
 
 def stand_in(monkeypatch: pytest.MonkeyPatch, encoder: Encoder) -> None:
@@ -594,7 +598,7 @@ def test_a_suite_goes_on_without_missing_data_when_told_so(bench: Bench, task_di
     assert (refused.code, refused.out) == (2, "")
     assert "sst2: polarity/sst2/train.csv is not on this machine" in refused.err
     assert "cr: " in refused.err
-    assert "--skip-missing goes on with the others: mini" in refused.err
+    assert "--skip-missing continues with the other tasks: mini" in refused.err
     done = bench(*words, "sst2,mini,cr", "--skip-missing", "--json")
     assert done.code == 0
     said = json.loads(done.out)
@@ -684,7 +688,7 @@ def test_a_draw_of_the_sources_is_told_of(bench: Bench, tmp_path: Path) -> None:
     run = ("run", "-m", "random", "-t", "mini", "--task-dir", tmp_path)
     assert "sources" not in bench(*run).err
     file.write_text(file.read_text().replace("sources_per_query = 0", "sources_per_query = 2"))
-    assert "mini: 16 of its 24 sources drawn (sources_per_query in its file)\n" in bench(*run).err
+    assert "mini: 16 of 24 sources sampled (sources_per_query in its file)\n" in bench(*run).err
     told = json.loads(bench(*run, "--json").out)["results"][0]["counts"]
     assert told == {"sources": 16, "queries": 8, "overlap": 0, "drawn from": 24}
 

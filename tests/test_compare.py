@@ -491,13 +491,13 @@ def test_without_the_data_numbers_of_queries_are_shown_and_said(
 ) -> None:
     done = bench("compare", "ash", "maple", "-t", "mini")  # the task itself is not known
     assert done.code == 0
-    assert done.err.startswith("queries are shown by their numbers: unknown task 'mini'")
+    assert done.err.startswith("queries are shown by number, without texts: unknown task 'mini'")
     assert re.search(r"\| query +\| P of A", done.out)
     with (task_dir / "mini-query.csv").open("a") as file:
         file.write("One more warm walk.,1\n")
     done = ran(bench, task_dir)
     assert (done.code, done.err.count("\n")) == (0, 1)
-    assert "mini.toml or its data is of another version than the results" in done.err
+    assert "mini.toml or its data has changed since the results" in done.err
     assert re.search(r"\| query +\| P of A", done.out)
     (task_dir / "mini-query.csv").unlink()
     done = ran(bench, task_dir)
@@ -511,7 +511,7 @@ def test_a_quick_look_is_said(bench: Bench, task_dir: Path, tmp_path: Path) -> N
     for name in ("ash", "maple"):
         put(task, name, tmp_path / "results")
     done = ran(bench, task_dir)
-    assert done.err == "mini: cut to 6 for a quick look\n"
+    assert done.err == "mini: the results are of 6 queries or rows only\n"
     assert "over 6 queries" in done.out
     assert "good" in done.out
 

@@ -226,14 +226,14 @@ def test_run_draws_beside_its_table(
     done = small_run(tmp_path, monkeypatch, capsys, *words, "one.svg")
     assert done.code == 0, done.err
     assert "| mini " in done.out
-    assert "the reference random is not in the figure: results holds no result of its" in done.err
+    assert "the reference random is not in the plot: results has no result of it;" in done.err
     assert "wrote one.svg" in done.err
     assert (
         call(monkeypatch, capsys, "run", "-t", "mini", "--task-dir", tmp_path, "-m", "random").code
         == 0
     )
     done = small_run(tmp_path, monkeypatch, capsys, *words, "two.svg")
-    assert "is not in the figure" not in done.err
+    assert "is not in the plot" not in done.err
     shown = {
         name: {e.text for e in ET.parse(f"{name}.svg").iter() if e.tag.endswith("text")}
         for name in ("one", "two")
@@ -248,9 +248,9 @@ def test_run_draws_beside_its_table(
 @pytest.mark.parametrize(
     ("file", "message"),
     [
-        ("a.pdf", "--plot a.pdf: the file's name must end in .svg or .png"),
+        ("a.pdf", "--plot a.pdf: the file name must end in .svg or .png"),
         ("mini.toml/a.svg", "--plot mini.toml: the folder cannot be written to"),
-        (".", "--plot .: the file's name must end in"),
+        (".", "--plot .: the file name must end in"),
     ],
 )
 def test_run_says_at_once_why_it_cannot_draw(

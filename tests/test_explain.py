@@ -24,7 +24,7 @@ from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation.one_task import evaluate
 from polarity_bench.explain import page
-from polarity_bench.explain.explanation import Explanation, explain, stored_of
+from polarity_bench.explain.explanation import Explanation, as_json, explain, stored_of
 from polarity_bench.render.html import templates
 from polarity_bench.results.result_files import Stored, read_arrays, read_result, write_result
 from polarity_bench.scores import WEIGHTINGS, Weighting
@@ -79,6 +79,8 @@ def test_answers_are_what_a_slow_loop_makes_of_the_samples(
     samples = [list(task.retrieved(read_arrays(path))) for path, _ in stored]
     weights = [(k - i if weighting == "linear" else 1) for i in range(k)]
     became: Counter[tuple[bool, bool]] = Counter()
+    changed = {row["query"]: row for row in as_json(found, len(found.answers))["changed"]}
+    assert changed
     for i, answer in enumerate(found.answers):
         sides = [each[i]["retrieved"][:k] for each in samples]
         votes = []
@@ -86,9 +88,10 @@ def test_answers_are_what_a_slow_loop_makes_of_the_samples(
             near, other = answer.found[side], [row["text"] for row in sides[1 - side]]
             assert [task.source.texts[each.source] for each in near] == [r["text"] for r in rows]
             assert [each.similarity for each in near] == [row["similarity"] for row in rows]
-            assert [each.elsewhere for each in near] == [
-                other.index(row["text"]) + 1 if row["text"] in other else None for row in rows
-            ]
+            shown = changed[i][f"found_by_{'ab'[side]}"] if i in changed else []
+            for row, in_json in zip(rows, shown, strict=bool(shown)):
+                rank = other.index(row["text"]) + 1 if row["text"] in other else None
+                assert (in_json["text"], in_json["rank_elsewhere"]) == (row["text"], rank)
             tally: dict[str, int] = {}
             for weight, row in zip(weights, rows, strict=True):
                 tally[row["label"]] = tally.get(row["label"], 0) + weight
@@ -124,7 +127,7 @@ def test_one_encoder_and_other_data_are_refused(
     task: PolarityTask, pair: tuple[Stored, Stored], task_dir: Path
 ) -> None:
     one, other = pair
-    with pytest.raises(InputError, match="`model` and `against` are one encoder, ash"):
+    with pytest.raises(InputError, match="`model` and `against` are the same encoder, ash"):
         explain(task, one, one, 4)
     write_task(task_dir)
     with pytest.raises(InputError, match=re.escape(f"{one[0]}: made from another version of min")):
@@ -203,7 +206,7 @@ def test_the_command_makes_results_once_and_prints_what_changed(
     reused = bench(
         "run", "-m", "ash", "-t", "mini", "--task-dir", task_dir, "-o", "made", "--no-store"
     )
-    assert "already there and current, not made again (--overwrite would): mini" in reused.err
+    assert "reused, because stored and current (--overwrite computes again): mini" in reused.err
 
 
 def test_a_name_is_never_answered_by_a_result_of_other_settings(
@@ -272,7 +275,7 @@ def test_an_axis_is_explained_at_two_strengths(
         ("-m tfidf --against tfidf", "--model and --against are both 'tfidf'; name two encoders"),
         ("-m tfidf --against random -t contras", "unknown task 'contras'; did you mean 'contrast'"),
         ("-m tfidf --against random -t cr", "--task cr: expected a polarity task, got one of"),
-        ("-m tfidf --against random --html a.htm", "--html a.htm: the file's name must end in .ht"),
+        ("-m tfidf --against random --html a.htm", "--html a.htm: the file name must end in .htm"),
         ("-m tfidf --against random --html no/a.html", "--html no/a.html: the folder no does not"),
         (
             "-m tfidf --against random --html is.html",
@@ -289,7 +292,7 @@ def test_an_axis_is_explained_at_two_strengths(
             "--strength 1: tfidf has no axis; train an encoder",
         ),
         ("-m tfidf --against random --against-strength 1", "--against-strength 1: random has no"),
-        ("-m tfidf --against random --strength nan", "--strength must be a number, got nan"),
+        ("-m tfidf --against random --strength nan", "--strength must be a finite number, got nan"),
         ("-m tfidf --against random --against-prompt a", "'random' takes no --against-prompt"),
         ("-m tfidf --against random -o is.html/a", "the folder cannot be written to"),
     ],
@@ -314,7 +317,7 @@ def test_two_names_of_one_encoder_are_refused(
 ) -> None:
     done = ran(bench, task_dir, b="alias")
     assert (done.code, done.out) == (2, "")
-    assert "--model and --against are one encoder, ash (" in done.err
+    assert "--model and --against are the same encoder, ash (" in done.err
     assert not Path("results").exists()
 
 

@@ -587,7 +587,7 @@ def test_the_command_draws_a_board(
     ("file", "reference", "message"),
     [
         ("none/f.svg", BASE, "error: --figure {}: the folder"),
-        ("f.png", BASE, "error: --figure {}: the file's name must end in .svg"),
+        ("f.png", BASE, "error: --figure {}: the file name must end in .svg"),
         ("f.svg", None, "error: --figure: there is nothing to draw, because S is comparable only"),
     ],
 )

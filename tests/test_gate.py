@@ -205,7 +205,7 @@ def test_a_fall_ends_with_1_after_all_is_stored_and_said(
     difference = f"{100 * (new - 1):+.2f}"
     assert cells[:5] == ["mini", "polarity_at_4", "100.00", f"{100 * new:.2f}", difference]
     assert cells[-1] == "falls"
-    assert "gate: the baseline lacks other, which nothing holds\n" in done.err
+    assert "gate: the baseline lacks other, not compared\n" in done.err
     assert "\n**gate: fell below baseline: mini; S not compared: mini**\n" in done.out
     digests = [read_result(path).key.encoder.digest for path in made.values()]
     assert digests[0] in text, "two encoders may have one name"
@@ -330,8 +330,8 @@ def refused(bench: Bench, task_dir: Path, *words: str | Path, tasks: str = "mini
             "its task is complete, the task of the run is cut to 6; use one",
         ),
         ("baseline --k 2", "mini", "it has no polarity_at_2; use the same --k"),
-        ("baseline -m tfidf", "mini", "holds one encoder against a baseline: name one --model"),
-        ("baseline --strength 0,1", "mini", "name one --model, and one --strength at most"),
+        ("baseline -m tfidf", "mini", "compares one encoder with a baseline: give one --model"),
+        ("baseline --strength 0,1", "mini", "give one --model, and at most one --strength"),
     ],
 )
 def test_bad_input_is_refused_before_anything_is_made(
@@ -411,7 +411,7 @@ def test_a_gate_without_a_common_reference_lets_no_forgetting_through(
     assert "; S not compared: mini**" in alone.out
     useless = ran(bench, task_dir, "--p-alone")
     assert useless.code == 2
-    assert "--p-alone takes no effect without --fail-under" in useless.err
+    assert "--p-alone has no effect without --fail-under" in useless.err
 
 
 def test_too_few_queries_are_refused(bench: Bench, task_dir: Path) -> None:

@@ -114,9 +114,9 @@ def test_strengths_stand_side_by_side_in_the_order_asked(
     ("arguments", "message"),
     [
         ("a --strength 1,0", "--strength 1: random has no axis; train an encoder"),
-        ("a --strength 1,x", "--strength 1,x: 'x' is no number"),
-        ("a --strength nan", "--strength nan: 'nan' is no number"),
-        ("a --strength ,", "--strength ,: '' is no number"),
+        ("a --strength 1,x", "--strength 1,x: 'x' is not a number"),
+        ("a --strength nan", "--strength nan: 'nan' is not a number"),
+        ("a --strength ,", "--strength ,: '' is not a number"),
         ("a -k 0", "-k must be at least 1, got 0"),
         ("a -k 25", "mini: k = 25 needs as many sources, there are 24"),
         ("EMPTY", "' ': the text is empty"),

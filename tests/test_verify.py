@@ -295,11 +295,11 @@ def test_publications_and_tasks_can_be_chosen(command: Verify, spearman: float) 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--only", "mad"], "--only mad: no such publication; did you mean 'made'?"),
+        (["--only", "mad"], "--only: unknown publication 'mad'; did you mean 'made'?"),
         (["--tasks", "little-st"], "unknown task 'little-st'; did you mean 'little-sts'"),
         (
             ["--tasks", "little-sst2"],
-            "nothing published is known of hub/Small-Encoder on these tasks; known: ",
+            "no published scores of hub/Small-Encoder on these tasks; known: ",
         ),
     ],
 )

@@ -10,7 +10,7 @@ from pathlib import Path
 from polarity_bench.boards.board import FILE, board, find_board
 from polarity_bench.boards.board_folder import holds_folds, kind_of
 from polarity_bench.errors import InputError, InputWarning
-from polarity_bench.files import make_folder, remove, write_atomically
+from polarity_bench.files import remove, write_atomically
 from polarity_bench.results.comparability import count
 from polarity_bench.results.curve import Curve
 from polarity_bench.results.curve_files import read_curves, write_curve
@@ -110,7 +110,6 @@ def add(found: Sequence[Stored], folder: Path, curves: Sequence[Curve] = ()) -> 
     for target, (path, _) in places.items():
         if target == path:
             continue
-        make_folder(target.parent)
         for old in reversed(files_of(target)):  # provenance first: the rest alone is no result
             remove(old)
         for source, copy in zip(_copied(path), _copied(target), strict=True):

@@ -97,46 +97,54 @@ def build(opened: OpenBoard, *, with_report: bool) -> list[Path]:
 
     Figures that the last build wrote and this build does not are removed. Other files stay.
     """
-    changed = _changed(opened, with_report=with_report)
-    for path, _, wanted in changed:
-        if wanted is None:
-            path.unlink()
-        else:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(path, wanted)
-    return [path for path, _, _ in changed]
+    files = rendered(opened, with_report=with_report)
+    stray = _stray(opened.folder, files) if with_report else []
+    changed = write_changed(opened.folder, files)
+    for path in stray:
+        path.unlink()
+    return [*changed, *stray]
+
+
+def write_changed(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
+    """Write the files of a folder whose contents changed, and return their paths."""
+    changed = []
+    for name, content in files.items():
+        path = folder / name
+        if not path.is_file() or path.read_bytes() != content:
+            write_atomically(path, content)
+            changed.append(path)
+    return changed
 
 
 def check(opened: OpenBoard, *, with_report: bool) -> list[Difference]:
     """Render a board again, compare it with its files byte by byte, and return the differences."""
-    found = []
-    for path, now, wanted in _changed(opened, with_report=with_report):
-        if wanted is None:
-            what = "belongs to no figure of this board"
-        else:
-            what = "is missing" if now is None else _differs(now, wanted)
-        found.append(Difference(path.relative_to(opened.folder).as_posix(), what))
+    files = rendered(opened, with_report=with_report)
+    found = differences(opened.folder, files)
+    if with_report:
+        stray = _stray(opened.folder, files)
+        found += [
+            Difference(f"{FIGURES}/{path.name}", "belongs to no figure of this board")
+            for path in stray
+        ]
     return found
 
 
-def _changed(
-    opened: OpenBoard, *, with_report: bool
-) -> list[tuple[Path, bytes | None, bytes | None]]:
-    """Return each file that differs from a fresh rendering: its content now, and as rendered.
+def differences(folder: Path, files: Mapping[str, bytes]) -> list[Difference]:
+    """Return which files of a folder are missing or differ from these contents."""
+    found = []
+    for name, content in files.items():
+        path = folder / name
+        if not path.is_file():
+            found.append(Difference(name, "is missing"))
+        elif (there := path.read_bytes()) != content:
+            found.append(Difference(name, _differs(there, content)))
+    return found
 
-    A missing file has no content now. Figures that the last build wrote and this rendering does not
-    have no content as rendered.
-    """
-    folder, files = opened.folder, rendered(opened, with_report=with_report)
-    stems = _built_figures(folder) if with_report else []
-    built = [f"{stem}{ending}" for stem in stems for ending in _ENDINGS]
-    changed = []
-    for name in dict.fromkeys([*files, *built]):
-        path, wanted = folder / name, files.get(name)
-        now = path.read_bytes() if path.is_file() else None
-        if now != wanted:
-            changed.append((path, now, wanted))
-    return changed
+
+def _stray(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
+    """Return the existing figure files of the last build that this build does not draw."""
+    built = [f"{stem}{ending}" for stem in _built_figures(folder) for ending in _ENDINGS]
+    return [folder / name for name in built if name not in files and (folder / name).is_file()]
 
 
 def _differs(now: bytes, wanted: bytes) -> str:

@@ -1,9 +1,9 @@
 """The command line. Results go to stdout, progress and remarks to stderr.
 
-Exit codes: 0 all is well; 1 a task failed while others went on; 2 the input cannot be used: the
-message is on stderr, and where JSON is asked for, it is `{"error": ...}` on stdout too.
-Everything heavy is imported inside the commands, so that `--help` is instant. Options have names
-only here: errors from below name fields, in backticks, which `output.in_flags` turns into flags.
+Exit code 0 means success, 1 that a task failed but others did not, and 2 unusable input. The error
+message is on stderr; with `--json`, stdout has it too, as `{"error": ...}`. Commands import heavy
+packages only when they run, so that `--help` is fast. Only the command line knows flags: errors of
+other rooms name fields in backticks, which `output.in_flags` replaces by flags.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -47,14 +47,14 @@ from polarity_bench.training.recipes import RECIPES
 
 _INTERRUPTED = 130
 _COLLECT_AFTER = 100_000
-"""Objects made between two searches for garbage: torch's imports make millions, and none."""
+"""Objects between two garbage collections; importing torch creates millions, but no garbage."""
 
 app = Commands(
     name="polarity-bench",
     help="Can a sentence encoder tell polarity without forgetting meaning?",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # it would take [default: ...] for markup
+    rich_markup_mode=None,  # Rich would read [default: ...] as markup
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for command in (
@@ -87,39 +87,34 @@ for name, group in groups.items():
 
 
 def main() -> None:
-    """Run the command line; bad input ends with one message and exit code 2."""
+    """Run the command line; unusable input ends with one message and exit code 2."""
     as_json = "--json" in sys.argv[1:]
     gc.set_threshold(_COLLECT_AFTER)
+    code: int | None
     try:
-        code = _ended()
-        if code == _INTERRUPTED:
-            print("interrupted; the same command goes on where it was stopped", file=sys.stderr)
-        sys.exit(code)
+        with warnings_as_remarks(InputWarning):
+            code = app(standalone_mode=False)
+    except (KeyboardInterrupt, typer.Abort):  # depends on the release of Typer
+        code = _INTERRUPTED
     except InputError as error:
         _refuse(in_flags(str(error)), as_json)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+        code = 1
     except Exception as error:
         refused: Any = error
-        if not hasattr(refused, "format_message"):  # as all have that the parser raises
+        if not hasattr(refused, "format_message"):  # which all errors of the parser have
             raise
-        if not as_json:
-            refused.show()
-            sys.exit(refused.exit_code)
-        _refuse(refused.format_message(), as_json)
+        if as_json:
+            _refuse(refused.format_message(), as_json)
+        refused.show()
+        code = refused.exit_code
+    if code == _INTERRUPTED:
+        print("interrupted; run the same command again to resume", file=sys.stderr)
+    sys.exit(code)
 
 
-def _ended() -> int | None:
-    try:
-        with warnings_as_remarks(InputWarning):
-            code: int | None = app(standalone_mode=False)
-    except (KeyboardInterrupt, typer.Abort):  # as the release of Typer has it
-        return _INTERRUPTED
-    return code
-
-
-def _refuse(message: str, as_json: bool) -> None:
+def _refuse(message: str, as_json: bool) -> NoReturn:
     remark(f"error: {message}")
     if as_json:
         print_json({"error": message})

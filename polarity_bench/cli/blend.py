@@ -1,4 +1,4 @@
-"""`polarity-bench blend`: encoders between one and another that was tuned from it."""
+"""`polarity-bench blend`: encoders between a base and an encoder that was tuned from it."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from polarity_bench.cli.options import (
     Weight,
 )
 from polarity_bench.cli.output import (
+    curves_as_json,
     exit_code,
     print_json,
     print_report,
     progress_bar,
     remark,
-    remark_draws,
     reports_as_json,
     write_and_print_curves,
 )
@@ -34,15 +34,15 @@ def blend(
     *,
     base: Annotated[
         str,
-        typer.Argument(metavar="BASE", help="Encoder of weight 0, with which S is measured."),
+        typer.Argument(metavar="BASE", help="Encoder of weight 0, which measures S."),
     ],
     tuned: Annotated[
         str, typer.Argument(metavar="TUNED", help="Encoder of weight 1, tuned from it.")
     ],
-    output: Annotated[Path, "Folder of the blends, which are w-0.25 and so on.", "-o"],
-    weights: Annotated[str, "Shares of TUNED, from 0 to 1."] = "0,0.25,0.5,0.75,1",
-    task: Annotated[str | None, "Evaluate each on these tasks, separated by commas.", "-t"] = None,
-    results: Annotated[Path, "Folder of the results of these tasks."] = Path("results"),
+    output: Annotated[Path, "Folder for the blends, named w-0.25 and so on.", "-o"],
+    weights: Annotated[str, "Weights of TUNED, from 0 to 1."] = "0,0.25,0.5,0.75,1",
+    task: Annotated[str | None, "Evaluate on these tasks, separated by commas.", "-t"] = None,
+    results: Annotated[Path, "Folder for the results."] = Path("results"),
     weighting: Weight = "linear",
     encoder: Annotated[EncoderFlags, (*TEXT_OPTIONS, "device", *TRUST_OPTIONS)],
     revision: Annotated[str | None, "Branch, tag or commit of BASE on the hub."] = None,
@@ -50,7 +50,7 @@ def blend(
     embedding: StoreFlags,
     out: OutputFlags,
 ) -> None:
-    """Average the weights of two encoders: a folder for each weight, and the curve of P and S."""
+    """Average the weights of two encoders: one folder per weight, and the curve of P and S."""
     from polarity_bench.evaluation.many_encoders import EvaluationRequest, evaluate_models
     from polarity_bench.tasks.types.base import Settings
     from polarity_bench.training.blend_weights import blend as write_blends
@@ -63,11 +63,10 @@ def blend(
     checked_weights(shares)
     settings = Settings(workers=worker_count(None))
     tasks, _ = load_data(specs, access, settings, skip_missing=False)
-    remark_draws(tasks)
     blends = write_blends(base, tuned, shares, output, options, bar=progress_bar)
     for each in blends:
         if each.reused:
-            remark(f"already there, not made again: {each.folder}")
+            remark(f"reused, because it exists: {each.folder}")
     plain = replace(options, revision=None, prompt=None, prompt_name=None, max_tokens=None)
     request = EvaluationRequest(
         [str(each.folder) for each in blends] if tasks else [],
@@ -93,11 +92,12 @@ def blend(
     name = output.resolve().name
     curves = write_and_print_curves(name, "weight", by_weight, results, out, weighting)
     if out.as_json:
-        made = [
-            {"weight": each.weight, "folder": str(each.folder), "reused": each.reused}
-            for each in blends
+        folders = [
+            {"weight": each.weight, "folder": each.folder, "reused": each.reused} for each in blends
         ]
-        print_json({"blends": made, "curves": curves, **reports_as_json(reports, {})})
+        print_json(
+            {"blends": folders, "curves": curves_as_json(curves), **reports_as_json(reports, {})}
+        )
     elif not tasks:
         print("\n".join(str(each.folder) for each in blends))
     raise typer.Exit(exit_code(reports) if reports else 0)

@@ -1,4 +1,4 @@
-"""`polarity-bench cache`: show the store of embeddings, or prune it."""
+"""`polarity-bench cache`: show or prune the store of embeddings."""
 
 from __future__ import annotations
 
@@ -14,15 +14,13 @@ from polarity_bench.errors import InputError
 if TYPE_CHECKING:
     from polarity_bench.embedding.store import StoredEncoder
 
-cache_app = Commands(
-    help="Show the store of embeddings, or make it smaller.", invoke_without_command=True
-)
-_MAX_DAYS = 100_000.0  # a date before our era is none
+cache_app = Commands(help="Show or prune the store of embeddings.", invoke_without_command=True)
+_MAX_DAYS = 100_000.0  # earlier dates cannot be represented
 
 
 @cache_app.callback()
 def show_cache(context: typer.Context, out: OutputFlags) -> None:
-    """Show what the store of embeddings holds."""
+    """Show the contents of the store of embeddings."""
     if context.invoked_subcommand:
         return
     from polarity_bench.embedding.store import EmbeddingStore
@@ -32,27 +30,28 @@ def show_cache(context: typer.Context, out: OutputFlags) -> None:
         stored = store.usage()
     rows = [_describe_stored(item) for item in stored]
     if out.as_json:
-        print_json({"folder": str(store.folder), "encoders": rows})
+        print_json({"folder": store.folder, "encoders": rows})
         return
     print(f"{store.folder}: {sum(item.n_bytes for item in stored) / 1e6:,.1f} MB\n")
-    titles = ("encoder", "digest", "texts", "megabytes", "last used")
-    cells = ([MISSING if row[t] is None else str(row[t]) for row in rows] for t in titles)
-    columns = list(zip(titles, cells, strict=True))
+    columns = [
+        (title, [MISSING if row[title] is None else str(row[title]) for row in rows])
+        for title in ("encoder", "digest", "texts", "megabytes", "last used")
+    ]
     print_tables(table(columns, width=out.width))
 
 
 @cache_app.command("prune")
 def prune_cache(
-    older_than: Annotated[float | None, "Not used for so many days."] = None,
-    encoder: Annotated[str | None, "Beginning of the digest of one encoder."] = None,
-    everything: Annotated[bool, "Everything.", "--all"] = False,
+    older_than: Annotated[float | None, "Remove what was not used for so many days."] = None,
+    encoder: Annotated[str | None, "Remove the encoder whose digest starts with this."] = None,
+    everything: Annotated[bool, "Remove everything.", "--all"] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Remove embeddings; they are made again when they are needed."""
+    """Remove embeddings; they are computed again when they are needed."""
     if [older_than is not None, encoder is not None, everything].count(True) != 1:
-        raise InputError("say one of --older-than DAYS, --encoder DIGEST and --all")
+        raise InputError("give exactly one of --older-than DAYS, --encoder DIGEST and --all")
     if older_than is not None and not 0 <= older_than <= _MAX_DAYS:
-        raise InputError(f"--older-than must be a number of days, at least 0, got {older_than:g}")
+        raise InputError(f"--older-than must be from 0 to {_MAX_DAYS:g} days, got {older_than:g}")
     from polarity_bench.embedding.store import EmbeddingStore
 
     def choose(stored: tuple[StoredEncoder, ...]) -> tuple[StoredEncoder, ...]:
@@ -76,8 +75,8 @@ def _beginning_with(digest: str, stored: tuple[StoredEncoder, ...]) -> tuple[Sto
     if not digest or len(found) != 1:  # an unset shell variable must not empty the store
         there = ", ".join(item.digest for item in stored) or "none"
         raise InputError(
-            f"--encoder {digest}: the beginning of one encoder's digest is wanted, {len(found)} "
-            f"begin so; there are: {there}"
+            f"--encoder {digest}: expected the start of one digest, got that of {len(found)}; "
+            f"stored digests: {there}"
         )
     return found
 

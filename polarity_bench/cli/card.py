@@ -1,4 +1,4 @@
-"""`polarity-bench card`: put an encoder's results into its model card, as the hub reads them."""
+"""`polarity-bench card`: write an encoder's results to its model card, in the hub's format."""
 
 from __future__ import annotations
 
@@ -32,21 +32,19 @@ _FILE = Path(".eval_results", "polarity-bench.yaml")
 def card(
     *,
     run: Annotated[Path, typer.Argument(help="Folder of the encoder.")],
-    results: Annotated[Path, "Folder of results, with those of this encoder."] = Path("results"),
-    board: Annotated[str | None, "Address that the results lead to [default: the project]."] = None,
+    results: Annotated[Path, "Folder with the results of this encoder."] = Path("results"),
+    board: Annotated[str | None, "Link to the results' source [default: the project]."] = None,
     weighting: Weight = "linear",
     encoder_flags: Annotated[EncoderFlags, (*TEXT_OPTIONS, "dtype", *TRUST_OPTIONS)],
-    strength: Annotated[
-        float | None, "Of an axis, that the results are of [default: its own]."
-    ] = None,
+    strength: Annotated[float | None, "Strength of the axis in the results [default: own]."] = None,
     task_dir: TaskDir = None,
-    dry_run: Annotated[bool, "Print the card, and write nothing."] = False,
+    dry_run: Annotated[bool, "Print the card, but write nothing."] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write or update the results in an encoder's model card, in percent; all else stays as it is.
+    """Write or update the results in an encoder's model card, in percent. Nothing else changes.
 
-    They go into the `model-index` of README.md, and into .eval_results/polarity-bench.yaml. Name
-    what the encoder was fed, where `run` was told.
+    Results go into the `model-index` of README.md and into .eval_results/polarity-bench.yaml. Give
+    the same prompt, token limit and dtype as to `run`.
     """
     from polarity_bench.encoders.load import load_encoder
     from polarity_bench.encoders.reference_encoder import base_of
@@ -57,15 +55,15 @@ def card(
     from polarity_bench.training.model_card import DataSet
 
     if not run.is_dir():
-        raise InputError(
-            f"{run}: no such folder; name the folder of an encoder, which holds its card"
-        )
-    url = _address(board)
+        raise InputError(f"{run}: no such folder; name the folder of an encoder")
+    url = hub_card.HOMEPAGE if board is None else board
+    if not url.startswith(("https://", "http://")) or any(c.isspace() for c in url):
+        raise InputError(f"`board`: expected an address, https://..., got {url!r}")
     before, name = _read(run / _CARD), run.resolve().name
     held = _read(run / _FILE)
     if held is not None and not hub_card.is_own_file(held):
-        raise InputError(f"{run / _FILE}: holds what polarity-bench did not write; rename it")
-    base_of(str(run))  # refuses a run that has not finished
+        raise InputError(f"{run / _FILE}: not written by polarity-bench; rename it")
+    base_of(str(run))  # raises InputError if the run has not finished
     options = replace(encoder_flags, device="cpu").options(offline=False)
     encoder = load_encoder(str(run), options)
     encoder = encoder if strength is None else at_strength(encoder, strength)
@@ -75,9 +73,9 @@ def card(
     try:
         found = hub_card.measured(own, data_sets, weighting)
     except InputError as error:
-        raise InputError(f"`results` {results}: of {name} {error}") from error
+        raise InputError(f"`results` {results}: {name}: {error}") from error
     if n_cut := sum(result.limit is not None for _, result in own):
-        remark(f"left out: {n_cut} of {len(own)} results, cut short for a quick look")
+        remark(f"left out: {n_cut} of {len(own)} results, because they used a `limit`")
     entries = hub_card.model_index(found, url)
     tasks = {each.result.task for each in found}
     is_st = (run / "modules.json").is_file()
@@ -85,50 +83,41 @@ def card(
         card = before or hub_card.new_card(name, is_st)
         after = hub_card.updated(card, name, entries, tasks)
     except InputError as error:
-        raise InputError(f"{run / _CARD}: {error}; it stays as it was") from error
+        raise InputError(f"{run / _CARD}: {error}; the file was not changed") from error
     new = {_CARD: (before, after), str(_FILE): (held, hub_card.eval_results(found, url))}
     changed = [file for file, (old, text) in new.items() if old != text]
     if not dry_run:
         for file in changed:
-            (run / file).parent.mkdir(exist_ok=True)
             write_atomically(run / file, new[file][1].encode())
     if as_json:
-        said = _as_json(run, encoder.id, found, changed, dry_run)
-        print_json(said | ({"card": after} if dry_run else {}))
+        scores = _as_json(run, encoder.id, found, changed, dry_run)
+        print_json(scores | ({"card": after} if dry_run else {}))
     elif dry_run:
         print(after, end="")
+    done = "would be written" if dry_run else "written"
     for file in new:
-        _tell(run / file, file in changed, dry_run)
-
-
-def _address(board: str | None) -> str:
-    from polarity_bench.integrations.hub_card import HOMEPAGE
-
-    if board is None:
-        return HOMEPAGE
-    if not board.startswith(("https://", "http://")) or any(c.isspace() for c in board):
-        raise InputError(f"`board` {board!r}: an address is wanted, https://...")
-    return board
+        remark(f"{run / file}: {done if file in changed else 'unchanged'}")
 
 
 def _read(path: Path) -> str | None:
-    """Read a file as it is, line ends included; None if there is none."""
+    """Read a file with its line ends; None if it does not exist."""
+    from polarity_bench.files import input_errors
+
     if not path.exists():
         return None
     try:
-        return path.read_bytes().decode()
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+        with input_errors(f"{path}: cannot be read"):
+            return path.read_bytes().decode()
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8: {error}; it stays as it was") from error
+        raise InputError(f"{path}: not UTF-8: {error}; the file was not changed") from error
 
 
 def _results_of(encoder: EncoderId, folder: Path) -> Sequence[Stored]:
-    """Return the results of an encoder; where there are none, say which come near."""
+    """Return the results of an encoder; if there are none, the error names similar encoders."""
     from polarity_bench.results.result_files import read_results
 
     if not folder.is_dir():
-        raise InputError(f"`results` {folder}: there is no such folder; `polarity-bench run` first")
+        raise InputError(f"`results` {folder}: no such folder; run `polarity-bench run` first")
     stored = list(read_results(folder))
     own = [each for each in stored if each[1].key.encoder.digest == encoder.digest]
     if own:
@@ -136,24 +125,17 @@ def _results_of(encoder: EncoderId, folder: Path) -> Sequence[Stored]:
     others = {result.key.encoder.digest: result.key.encoder for _, result in stored}
     alike = [each for each in others.values() if each.weights == encoder.weights]
     named = [each for each in others.values() if each.name == encoder.name]
-    why = f"the folder holds {len(others)} other encoders"
+    why = f"the folder has results of {len(others)} other encoders"
     if alike:
         fed = "; ".join(f"{each.label}, up to {each.max_tokens} tokens" for each in alike)
-        why = f"there are results of these weights fed otherwise ({fed}); say so here too"
+        why = f"it has results of these weights with other options ({fed}); give the same options"
     elif named:
         digests = ", ".join(each.digest for each in named)
         why = (
-            f"those of {encoder.name} have another digest ({digests}): it was loaded with another "
-            "`dtype`, or trained or changed since; say the same `dtype`, or run it again"
+            f"the results of {encoder.name} have another digest ({digests}): it was loaded with "
+            "another `dtype`, or has changed since; give the same `dtype`, or run it again"
         )
-    raise InputError(
-        f"`results` {folder}: none is of the encoder {encoder.label} ({encoder.digest}): {why}"
-    )
-
-
-def _tell(path: Path, is_changed: bool, dry_run: bool) -> None:
-    done = "would be written" if dry_run else "written"
-    remark(f"{path}: {done if is_changed else 'already so'}")
+    raise InputError(f"`results` {folder}: no results of {encoder.label} ({encoder.digest}): {why}")
 
 
 def _as_json(
@@ -163,8 +145,8 @@ def _as_json(
         "unit": "percent",
         "encoder": encoder.name,
         "encoder_digest": encoder.digest,
-        "files": [str(run / _CARD), str(run / _FILE)],
-        "changed": [str(run / file) for file in changed],
+        "files": [run / _CARD, run / _FILE],
+        "changed": [run / file for file in changed],
         "dry_run": dry_run,
         "scores": [
             {

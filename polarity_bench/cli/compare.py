@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from polarity_bench.cli.inputs import check_at_least, data_access_of
-from polarity_bench.cli.options import AsJson, DataDir, TaskDir, Weight, Wide
-from polarity_bench.cli.output import in_flags, print_json, print_tables, remark, terminal_width
+from polarity_bench.cli.inputs import check_at_least
+from polarity_bench.cli.options import DataFlags, OutputFlags, Weight
+from polarity_bench.cli.output import remark
 from polarity_bench.errors import InputError, MissingDataError
 
 if TYPE_CHECKING:
@@ -23,33 +24,30 @@ Items = Sequence[Mapping[str, str]]
 
 
 def compare(
+    *,
     a: Annotated[
         str,
         typer.Argument(
-            metavar="A", help="Encoder of the results, by name or digest; or its result's file."
+            metavar="A", help="Name or digest of an encoder with results, or a result's file."
         ),
     ],
-    b: Annotated[str, typer.Argument(metavar="B", help="The one that is compared with it.")],
-    task: Annotated[str, "Task that both were run on.", "-t"],
+    b: Annotated[str, typer.Argument(metavar="B", help="The encoder that is compared with A.")],
+    task: Annotated[str, "Task on which both have results.", "-t"],
     results: Annotated[Path, "Folder of results."] = Path("results"),
     measure: Annotated[
         str | None, "P, S, joint, accuracy, ... [default: the task's main score]."
     ] = None,
     weighting: Weight = "linear",
-    n_changed: Annotated[
-        int, "How many of the queries that changed most to show.", "--changed"
-    ] = 10,
-    fail_if_worse: Annotated[bool, "Test for a fall alone; end with 1 if B is worse."] = False,
-    data_dir: DataDir = None,
-    task_dir: TaskDir = None,
-    wide: Wide = False,
-    as_json: AsJson = False,
+    n_changed: Annotated[int, "Number of most changed queries to show.", "--changed"] = 10,
+    fail_if_worse: Annotated[bool, "Test only for a fall; exit with 1 if B is worse."] = False,
+    data: Annotated[DataFlags, ("data_dir", "task_dir")],
+    out: OutputFlags,
 ) -> None:
-    """Say how far B lies above A, with interval and p-value, and which queries changed most.
+    """Test whether encoder B scores above encoder A, and show the queries that changed most.
 
-    Reads the values per query that `run` left beside its results. Means are tested by permutation,
-    joint, retention, front and correlations by a paired bootstrap. Texts are shown where the
-    task's data is on this machine.
+    The command reads the values per query that `run` stores with its results. Means are tested by
+    permutation; joint, retention, front and correlations by a paired bootstrap. Texts are shown if
+    the data of the task is on this machine.
     """
     from polarity_bench.compare.gate import check_decidable
     from polarity_bench.compare.paired_comparison import compare as compare_two
@@ -60,8 +58,8 @@ def compare(
     aligned, instead = pair_up(ones, others, measure, weighting)
     if instead and fail_if_worse:
         raise InputError(
-            f"`fail_if_worse`: {instead}; evaluate both with one `reference`, or compare P alone "
-            "by `measure` P, which passes an encoder that forgot meaning"
+            f"`fail_if_worse`: {instead}; evaluate both with the same `reference`, or compare only "
+            "P by `measure` P, which does not notice an encoder that forgot meaning"
         )
     if fail_if_worse:
         check_decidable(aligned)
@@ -70,41 +68,33 @@ def compare(
     found = compare_two(aligned, n_changed, alternative="less" if fail_if_worse else "two-sided")
     result = aligned.stored[0][1]
     if result.limit is not None:
-        remark(f"{result.task}: cut to {result.limit} for a quick look")
-    items = _items(result, data_dir, task_dir) if found.changed else ()
-    if as_json:
-        print_json(_as_json(found, items))
-    else:
-        print_tables(_text(found, items, terminal_width(wide)))
+        remark(f"{result.task}: the results are of {result.limit} queries or rows only")
+    items = _items(result, data) if found.changed else ()
+    out.show(lambda: _as_json(found, items), lambda: _text(found, items, out.width))
     if fail_if_worse and found.falls:
         raise typer.Exit(1)
 
 
-def _items(result: Result, data_dir: Path | None, task_dir: Path | None) -> Items:
-    """Load the texts of a result's queries; say why where they cannot be had."""
-    from polarity_bench.tasks.catalogue import choose_tasks, load_tasks
+def _items(result: Result, data: DataFlags) -> Items:
+    """Load the texts of a result's queries; report why if they are not available."""
     from polarity_bench.tasks.types.base import Settings
 
-    access = data_access_of(data_dir, offline=True)
+    access = replace(data, offline=True).access()
     try:
-        (spec,) = choose_tasks(load_tasks(task_dir), names=[result.task])
+        spec = data.task(result.task)
         loaded = spec.load(access, Settings(ks=result.ks, limit=result.limit))
+        if (spec.digest, loaded.digest) == (result.key.task, result.key.data):
+            return loaded.items
+        why = f"{spec.file} or its data has changed since the results"
     except MissingDataError:
-        remark(
-            f"queries are shown by their numbers: the data of {result.task} is not on this "
-            "machine; name its folder by --data-dir, or `polarity-bench data fetch` first"
+        why = (
+            f"the data of {result.task} is not on this machine; name its folder by `data_dir`, or "
+            "run `polarity-bench data fetch` first"
         )
-        return ()
     except InputError as error:
-        remark(in_flags(f"queries are shown by their numbers: {error}"))
-        return ()
-    if (spec.digest, loaded.digest) != (result.key.task, result.key.data):
-        remark(
-            f"queries are shown by their numbers: {spec.file} or its data is of another version "
-            "than the results"
-        )
-        return ()
-    return loaded.items
+        why = str(error)
+    remark(f"queries are shown by number, without texts: {why}")
+    return ()
 
 
 def _text(found: Comparison, items: Items, width: int | None) -> str:
@@ -122,8 +112,8 @@ def _text(found: Comparison, items: Items, width: int | None) -> str:
     ]
     low, high = (percent(end, sign="+") for end in test.interval)
     units = aligned.n_units
-    said = f"{aligned.n_queries:,} queries"
-    said += "" if units == aligned.n_queries else f" in {units:,} units"
+    counted = f"{aligned.n_queries:,} queries"
+    counted += "" if units == aligned.n_queries else f" in {units:,} units"
     if found.alternative == "two-sided":
         tails, verdict = "two-sided", "significant" if found.is_significant else "not significant"
     else:
@@ -134,7 +124,7 @@ def _text(found: Comparison, items: Items, width: int | None) -> str:
     parts = [
         f"## {escape(result.task)}, {escape(str(key))}",
         table(heads, width=width),
-        f"B minus A: {difference}, p = {p} ({found.method}), over {said}: {verdict} at 5 %.",
+        f"B minus A: {difference}, p = {p} ({found.method}), over {counted}: {verdict} at 5 %.",
     ]
     if not math.isnan(found.detectable):
         parts.append(
@@ -143,24 +133,25 @@ def _text(found: Comparison, items: Items, width: int | None) -> str:
         )
     if found.changed:
         shown = decimal if aligned.is_correlation else percent
-        changed = [*_about(found.changed, items), *_values(found.changed, shown)]
+        changed = _changed(found.changed, items, shown)
         several = f"{found.n_changed:,} of {aligned.n_queries:,} queries differ"
-        parts += [f"{several}; the difference moved most with:", table(changed, width=width)]
+        parts += [
+            f"{several}; these contribute most:",
+            table(changed, width=width),
+        ]
     elif not found.n_changed:
         parts.append("No query differs.")
     return "\n\n".join([*parts, "Scores times 100."])
 
 
-def _about(changed: Sequence[ChangedQuery], items: Items) -> list[tuple[str, list[str]]]:
-    """Number of each query, from 1, and what is known of it."""
-    numbers = ("query", [str(each.query + 1) for each in changed])
-    titles = items[0] if items else ()
-    return [numbers, *((t, [items[each.query][t] for each in changed]) for t in titles)]
-
-
-def _values(changed: Sequence[ChangedQuery], shown: Any) -> list[tuple[str, list[str]]]:
-    """What each query scored under both encoders."""
-    return [
+def _changed(
+    changed: Sequence[ChangedQuery], items: Items, shown: Callable[[float, int], str]
+) -> list[tuple[str, list[str]]]:
+    """Lay out queries: number from 1, text and other columns, values under both encoders."""
+    known = [dict(items[each.query]) if items else {} for each in changed]
+    columns = [("query", [str(each.query + 1) for each in changed])]
+    columns += [(title, [item[title] for item in known]) for title in known[0]]
+    return columns + [
         (f"{title} of {name}", [shown(each.values[title][i], 2) for each in changed])
         for title in changed[0].values
         for i, name in enumerate("AB")
@@ -179,7 +170,7 @@ def interval_text(ends: tuple[float, float], sign: Literal["", "+"] = "") -> str
 
 
 def comparison_json(found: Comparison, names: tuple[str, str]) -> dict[str, Any]:
-    """Return a comparison for programs.
+    """Return a comparison as JSON values.
 
     Args:
         found: The comparison.
@@ -191,7 +182,7 @@ def comparison_json(found: Comparison, names: tuple[str, str]) -> dict[str, Any]
             "encoder": result.key.encoder.name,
             "encoder_digest": result.key.encoder.digest,
             "file": str(path),
-            "score": or_null(_score(found, i).mean),
+            "score": _score(found, i).mean,
         }
         for i, (name, (path, result)) in enumerate(zip(names, aligned.stored, strict=True))
     }
@@ -199,22 +190,25 @@ def comparison_json(found: Comparison, names: tuple[str, str]) -> dict[str, Any]
         "task": found.task,
         "measure": str(aligned.key),
         **sides,
-        "difference": or_null(test.difference),
-        "interval": [or_null(end) for end in test.interval],
+        "difference": test.difference,
+        "interval": test.interval,
         "interval_level": found.interval_level,
-        "p": or_null(test.p),
+        "p": test.p,
         "method": found.method,
         "n": aligned.n_queries,
         "units": aligned.n_units,
-        "detectable": or_null(found.detectable),
+        "detectable": found.detectable,
     }
 
 
 def _as_json(found: Comparison, items: Items) -> dict[str, Any]:
     changed = [
-        {"query": each.query, **(items[each.query] if items else {})}
-        | {"moved": or_null(each.moved)}
-        | {title: [*map(or_null, values)] for title, values in each.values.items()}
+        {
+            "query": each.query,
+            **(items[each.query] if items else {}),
+            "moved": each.moved,
+            **each.values,
+        }
         for each in found.changed
     ]
     return {
@@ -223,8 +217,3 @@ def _as_json(found: Comparison, items: Items) -> dict[str, Any]:
         "significant": found.is_significant,
         "changed": changed,
     }
-
-
-def or_null(value: float) -> float | None:
-    """Return a number for JSON, which has no NaN."""
-    return value if math.isfinite(value) else None

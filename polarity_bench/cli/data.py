@@ -1,4 +1,4 @@
-"""`polarity-bench data`: see where the data of tasks is, or download it."""
+"""`polarity-bench data`: show where the data of tasks is, or download it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-data_app = Commands(help="See where the data of the tasks is, or download it.")
+data_app = Commands(help="Show where the data of the tasks is, or download it.")
 
 
 @data_app.command("status")
@@ -24,7 +24,7 @@ def data_status(
     data: Annotated[DataFlags, ("data_dir", "task_dir")],
     out: OutputFlags,
 ) -> None:
-    """Say for every file where it is, or where it would come from."""
+    """Show for every file where it is, or where it can be downloaded."""
     from polarity_bench.data.sources import file_status
     from polarity_bench.render.markdown import table
 
@@ -42,7 +42,7 @@ def data_fetch(
     data: DataFlags,
     as_json: AsJson = False,
 ) -> None:
-    """Bring the data of tasks to this machine, and check every count."""
+    """Download the data of tasks, and check all counts."""
     from polarity_bench.tasks.types.base import Settings
 
     access = data.access()

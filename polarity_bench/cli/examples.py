@@ -1,4 +1,4 @@
-"""`polarity-bench examples`."""
+"""`polarity-bench examples`: training examples of a task, as a data set."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from polarity_bench.cli.options import (
     Seed,
     StoreFlags,
     TrainingTask,
-    with_parameters,
 )
 from polarity_bench.cli.output import print_json, progress_bar, remark
 from polarity_bench.training.examples import ExampleKind
@@ -24,26 +23,25 @@ from polarity_bench.training.parameters import from_flat
 _FAMILY = {ExampleSpec.name: ExampleSpec}
 
 
-@with_parameters(_FAMILY)
 def examples(
     *,
     output: Annotated[Path, "Folder to write to.", "-o"],
     task: TrainingTask = "sst2",
-    kind: Annotated[ExampleKind, "What the loss eats."] = "triplets",
+    kind: Annotated[ExampleKind, "Kind of examples, as the loss takes them."] = "triplets",
     model: Model = "minilm",
     seed: Seed = 0,
-    epoch: Annotated[int, "Which of a run's draws, from 0."] = 0,
+    epoch: Annotated[int, "Epoch whose examples are drawn, from 0."] = 0,
     held_out: Annotated[
         int | None,
-        "Training rows, in no example, as in train [default: 500, of small data a tenth].",
+        "Training rows to hold out, as in train [default: 500; a tenth of small data].",
     ] = None,
     encoder_flags: Annotated[EncoderFlags, ("prompt", "device")],
     data: DataFlags,
     embedding: StoreFlags,
     as_json: AsJson = False,
-    parameters: dict[str, Any],
+    parameters: Annotated[dict[str, Any], _FAMILY],
 ) -> None:
-    """Make pairs, labelled pairs or triplets of a task's training rows, as parquet with a card."""
+    """Make pairs, labelled pairs or triplets from training rows, as parquet with a card."""
     from polarity_bench.evaluation.many_encoders import load_model
     from polarity_bench.training.examples.source import (
         check_examples_folder,
@@ -75,4 +73,4 @@ def examples(
         print_json({"file": str(file), "examples": len(dataset), "columns": dataset.column_names})
         return
     print(dataset.info.description.partition("\n\n")[2].strip())
-    remark(f"examples are in {file}, their card beside them")
+    remark(f"the examples are in {file}, with a card in the same folder")

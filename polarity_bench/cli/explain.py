@@ -1,4 +1,4 @@
-"""`polarity-bench explain`: what two encoders find for each query, and what that changed."""
+"""`polarity-bench explain`: compare the sources that two encoders retrieve for each query."""
 
 from __future__ import annotations
 
@@ -19,7 +19,14 @@ from polarity_bench.cli.options import (
     StoreFlags,
     Weight,
 )
-from polarity_bench.cli.output import print_json, print_tables, progress_bar, remark, remark_draws
+from polarity_bench.cli.output import (
+    print_json,
+    print_tables,
+    progress_bar,
+    remark,
+    remark_draws,
+    write_file,
+)
 from polarity_bench.errors import InputError
 
 if TYPE_CHECKING:
@@ -31,35 +38,33 @@ if TYPE_CHECKING:
 
 def explain(
     *,
-    model: Annotated[str, "A: an encoder as `run` takes it, or the digest of a result.", "-m"],
-    against: Annotated[str, "B: the encoder whose answers are laid against it."],
-    task: Annotated[str, "Polarity task whose queries are asked.", "-t"] = "contrast",
-    html: Annotated[Path | None, "Write a page to explore, this .html file."] = None,
+    model: Annotated[str, "A: an encoder, as in `run`, or the digest of one with results.", "-m"],
+    against: Annotated[str, "B: the encoder that is compared with A."],
+    task: Annotated[str, "Polarity task whose queries are compared.", "-t"] = "contrast",
+    html: Annotated[Path | None, "Write an interactive page to this .html file."] = None,
     k: Annotated[
-        int | None, typer.Option("-k", help="How many of the nearest [default: the task's own].")
+        int | None, typer.Option("-k", help="Number of sources [default: the task's own].")
     ] = None,
     weighting: Weight = "linear",
-    limit: Annotated[int | None, "Only so many queries, for a quick look."] = None,
-    n_changed: Annotated[
-        int, "How many of the queries that changed most to print.", "--changed"
-    ] = 10,
-    strength: Annotated[float | None, "What A's queries weigh its axis by."] = None,
-    against_strength: Annotated[float | None, "What B's queries weigh its axis by."] = None,
-    prompt: Annotated[str | None, "Text before every text that A encodes."] = None,
-    against_prompt: Annotated[str | None, "Text before every text of B's."] = None,
+    limit: Annotated[int | None, "Use only so many queries, for a quick look."] = None,
+    n_changed: Annotated[int, "Number of most changed queries to print.", "--changed"] = 10,
+    strength: Annotated[float | None, "Weight of the axis in queries of A."] = None,
+    against_strength: Annotated[float | None, "Weight of the axis in queries of B."] = None,
+    prompt: Annotated[str | None, "Prompt before each text of A."] = None,
+    against_prompt: Annotated[str | None, "Prompt before each text of B."] = None,
     results: Annotated[
-        Path, "Folder of results: what is missing there is made and stored.", "-o"
+        Path, "Folder of results; missing results are computed and stored.", "-o"
     ] = Path("results"),
     encoder: LoadingFlags,
     data: DataFlags,
     embedding: StoreFlags,
     out: OutputFlags,
 ) -> None:
-    """Show what two encoders find for each query of a task: fixed by B, broken by B, what moved.
+    """Compare what two encoders retrieve for each query of a task: which queries B fixes or breaks.
 
-    A query is right where the weighted vote of its k nearest is its label. Results that are stored
-    and current are read, others are made as `run` makes them. Prints what changed most, or writes
-    a page.
+    A query is right if the weighted vote of its k nearest sources is its label. Stored results are
+    reused if they are current; others are computed as by `run`. The command prints the queries
+    that changed most, or writes a page.
     """
     from polarity_bench.explain.explanation import as_json as laid_out
     from polarity_bench.explain.explanation import explain as explain_two
@@ -85,10 +90,7 @@ def explain(
     one, other = _results(sides, loaded, options, results, embedding)
     found = explain_two(loaded, one, other, loaded.ks[-1], weighting)
     if html is not None:
-        from polarity_bench.files import write_atomically
-
-        write_atomically(html, page(found))
-        remark(f"wrote {html}")
+        write_file(html, page(found))
     if out.as_json:
         print_json(laid_out(found, n_changed))
     elif html is None:
@@ -97,7 +99,7 @@ def explain(
 
 @dataclass(frozen=True)
 class Side:
-    """What is asked for as one of the two encoders."""
+    """One of the two encoders, as the user named it."""
 
     name: str
     prompt: str | None
@@ -108,7 +110,7 @@ def _finite(field: str, strength: float | None) -> float | None:
     from math import isfinite
 
     if strength is not None and not isfinite(strength):
-        raise InputError(f"`{field}` must be a number, got {strength}")
+        raise InputError(f"`{field}` must be a finite number, got {strength}")
     return None if strength is None else strength + 0.0  # -0 is 0
 
 
@@ -119,7 +121,11 @@ def _results(
     folder: Path,
     embedding: EmbeddingFlags,
 ) -> list[Stored]:
-    """Return the result of each encoder, stored or made now; nothing is made of one encoder."""
+    """Return the result of each encoder, stored or computed now.
+
+    Raises:
+        InputError: If an encoder cannot be loaded or evaluated, or both are the same encoder.
+    """
     from dataclasses import replace
 
     from polarity_bench.encoders.steered import at_strength
@@ -131,39 +137,34 @@ def _results(
         stored_of(folder, s.name, task, task.ks[-1], prompt=s.prompt, strength=s.strength)
         for s in sides
     ]
-    contests: dict[int, EvaluationPlan] = {}
-    made: set[int] = set()
+    plans: dict[int, EvaluationPlan] = {}
     for i, side in enumerate(sides):
-        if stored[i] is not None:
-            continue
-        own = replace(options, prompt=side.prompt)
-        try:
-            encoder, reference = load_with_reference(side.name, own, None, remark)
-            if side.strength is not None:
-                encoder = at_strength(encoder, side.strength)
-        except InputError as error:
-            prefix = "`against_" if i else "`"
-            raise InputError(re.sub("`(?=(prompt|strength)`)", prefix, str(error))) from error
-        contests[i] = EvaluationPlan(encoder, reference, bar=progress_bar)
-    names = [
-        contests[i].encoder.id if each is None else each[1].key.encoder
-        for i, each in enumerate(stored)
-    ]
+        if stored[i] is None:
+            own = replace(options, prompt=side.prompt)
+            try:
+                encoder, reference = load_with_reference(side.name, own, None, remark)
+                if side.strength is not None:
+                    encoder = at_strength(encoder, side.strength)
+            except InputError as error:
+                prefix = "`against_" if i else "`"
+                raise InputError(re.sub("`(?=(prompt|strength)`)", prefix, str(error))) from error
+            plans[i] = EvaluationPlan(encoder, reference, bar=progress_bar)
+    names = [each[1].key.encoder if each else plans[i].encoder.id for i, each in enumerate(stored)]
     if names[0].digest == names[1].digest:
         raise InputError(same_encoder(*names))
-    for i, contest in contests.items():
-        with embedding.embedder(contest.encoder) as embedder:
-            report = run_suite(replace(contest, embedder=embedder), [task], folder)
-        for message in report.failures.values():
-            raise InputError(f"{contest.encoder.id.label}: {message}")
-        result, path = report.results[0]
-        stored[i] = path, result
-        if not report.reused:
-            made.add(i)
-    found = [each for each in stored if each is not None]
-    for i, (path, result) in enumerate(found):
-        if i not in made:
-            remark(f"{result.key.encoder.label}: from {path}")
+    found = []
+    for i, each in enumerate(stored):
+        reused = each is not None
+        if each is None:
+            with embedding.embedder(plans[i].encoder) as embedder:
+                report = run_suite(replace(plans[i], embedder=embedder), [task], folder)
+            for message in report.failures.values():
+                raise InputError(f"{names[i].label}: {message}")
+            ((result, path),) = report.results
+            each, reused = (path, result), bool(report.reused)
+        if reused:
+            remark(f"{names[i].label}: from {each[0]}")
+        found.append(each)
     return found
 
 
@@ -175,24 +176,24 @@ def _text(found: Explanation, n_changed: int, width: int | None) -> str:
         ("", ["A", "B"]),
         ("encoder", [encoder.label for encoder in found.encoders]),
         ("digest", [encoder.digest for encoder in found.encoders]),
-        ("P", [percent(float(score)) for score in found.p.aligned.scores]),
-        ("right", [percent(float(score)) for score in found.vote.aligned.scores]),
+        ("P", list(map(percent, found.p.aligned.scores))),
+        ("right", list(map(percent, found.vote.aligned.scores))),
     ]
-    said = ", ".join(f"{n:,} {outcome}" for outcome, n in counts.items())
+    outcomes = ", ".join(f"{n:,} {outcome}" for outcome, n in counts.items())
     parts = [
         f"## {escape(found.task.spec.name)}, k = {found.k}, {found.weighting} weights",
         table(heads, width=width),
-        f"Of {len(found.answers):,} queries, by the vote of their {found.k} nearest: {said}.",
+        f"Of {len(found.answers):,} queries, by the vote of their {found.k} nearest: {outcomes}.",
     ]
     if changed:
-        parts += ["What changed most:", table(_rows(found, changed), width=width)]
+        parts += ["Most changed queries:", table(_rows(found, changed), width=width)]
     elif n_changed:
-        parts.append("P of no query differs.")
+        parts.append("P is the same for every query.")
     return "\n\n".join([*parts, "Scores times 100."])
 
 
 def _rows(found: Explanation, changed: Sequence[Answer]) -> list[tuple[str, list[str]]]:
-    """A row for each query: what it says, what became of it, and what is nearest to it."""
+    """Lay out a row for each query: its text, its outcome, and each encoder's nearest source."""
     from polarity_bench.render.markdown import percent
 
     query, source = found.task.query, found.task.source

@@ -1,4 +1,4 @@
-"""`polarity-bench explain-score`: what a column or a score is."""
+"""`polarity-bench explain-score`: the meaning of a column or a score."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from polarity_bench.cli.output import print_json
 
 def explain_score(
     name: Annotated[
-        list[str] | None, typer.Argument(help="A column's title or a score's name [default: all].")
+        list[str] | None,
+        typer.Argument(help="Title of a column or a score's name [default: all]."),
     ] = None,
     task_dir: TaskDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say in a line what a column of a table or a score of a result is."""
+    """Explain a column of a table or a score of a result in one line."""
     from polarity_bench.results.score_names import WORDS, explain, titles
     from polarity_bench.tasks.catalogue import load_tasks
     from polarity_bench.tasks.types.polarity.task import PolaritySpec
@@ -27,8 +28,8 @@ def explain_score(
         group for spec in specs if isinstance(spec, PolaritySpec) for group in spec.protocol.groups
     }
     names = [" ".join(name)] if name else [*titles(), *sorted(groups), *WORDS]
-    said = {each: explain(each, groups) for each in names}
+    meanings = {name: explain(name, groups) for name in names}
     if as_json:
-        print_json(said)
+        print_json(meanings)
         return
-    print("\n".join(f"{each}: {meaning}" for each, meaning in said.items()))
+    print("\n".join(f"{name}: {meaning}" for name, meaning in meanings.items()))

@@ -1,11 +1,9 @@
-"""`polarity-bench fewshot`: classifiers on few rows, cross-validated, in tables with tests."""
+"""`polarity-bench fewshot`: cross-validate classifiers on few rows, with tests."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
 
 from polarity_bench.cli.inputs import check_at_least, parse_integers, split_names, worker_count
 from polarity_bench.cli.options import (
@@ -14,7 +12,6 @@ from polarity_bench.cli.options import (
     InputFlags,
     Model,
     Workers,
-    with_parameters,
 )
 from polarity_bench.cli.output import announced_bar, print_json
 from polarity_bench.cross_validation.methods import KNOWN, FineTuning, make_methods
@@ -22,61 +19,59 @@ from polarity_bench.errors import InputError, nearest
 
 if TYPE_CHECKING:
     from polarity_bench.cross_validation.experiment import Outcome
-    from polarity_bench.cross_validation.methods import Method
-    from polarity_bench.cross_validation.protocol import Protocol
 
 
-@with_parameters({"classifier": FineTuning}, without=("loss",))
 def fewshot(
     *,
     tasks: Annotated[
         str, "Transfer or polarity tasks, separated by commas.", "--task", "-t"
     ] = "mr",
     losses: Annotated[
-        str, f"What to train with, separated by commas, or all: {', '.join(KNOWN)}.", "--loss"
+        str, f"Losses, separated by commas, or all: {', '.join(KNOWN)}.", "--loss"
     ] = "cce",
     model: Model = "minilm",
-    protocol: Annotated[str, "Whose defaults: few-shot or triple-entropy."] = "few-shot",
-    rows: Annotated[str | None, "Rows to learn from in each fold, or all."] = None,
-    folds: Annotated[int | None, "Parts to be tested on."] = None,
-    sample: Annotated[str | None, "Draw so many rows of the data first, or all."] = None,
-    seeds: Annotated[str | None, "Each divides anew; separated by commas."] = None,
+    protocol: Annotated[str, "Source of defaults: few-shot or triple-entropy."] = "few-shot",
+    rows: Annotated[str | None, "Training rows in each fold, or all."] = None,
+    folds: Annotated[int | None, "Number of folds."] = None,
+    sample: Annotated[str | None, "Rows to draw from the data first, or all."] = None,
+    seeds: Annotated[str | None, "Seeds of the divisions into folds, separated by commas."] = None,
     measure: Annotated[
         str | None,
         "macro_f1 or accuracy, in tables and tests "
-        "[default: macro_f1 of few rows, accuracy of all].",
+        "[default: macro_f1 for few rows, accuracy for all].",
     ] = None,
-    report: Annotated[bool, "Run nothing: print the board of the folder."] = False,
-    published: Annotated[
-        Path | None,
-        typer.Option(
-            "--published",
-            exists=True,
-            dir_okay=False,
-            help="published.csv with the scores of papers to show.",
-        ),
-    ] = None,
-    output: Annotated[Path, "Folder of the results.", "-o"] = Path("results/fewshot"),
+    report: Annotated[bool, "Only print the board of the folder."] = False,
+    published: Annotated[Path | None, "CSV file with published scores to show."] = None,
+    output: Annotated[Path, "Folder for the results.", "-o"] = Path("results/fewshot"),
     encoder: InputFlags,
     workers: Workers = None,
     data: DataFlags,
     as_json: AsJson = False,
-    parameters: dict[str, Any],
+    parameters: Annotated[dict[str, Any], {"classifier": FineTuning}, ("loss",)],
 ) -> None:
-    """Cross-validate classifiers on few rows; the same command again goes on where it stopped."""
+    """Cross-validate classifiers on few rows. The same command resumes an interrupted run."""
     from polarity_bench.boards.fewshot_tables import fewshot_board, read_board
     from polarity_bench.cross_validation.experiment import (
         Experiment,
         read_outcomes,
         run_experiments,
     )
+    from polarity_bench.cross_validation.protocol import protocol_of
     from polarity_bench.cross_validation.to_frame import MEASURES, fold_frame, published_folds
     from polarity_bench.render.markdown import render
     from polarity_bench.tasks.labelled import LabelledTexts
 
     if measure is not None and measure not in MEASURES:
         raise InputError(f"`measure`: unknown value {measure!r}{nearest(measure, MEASURES)}")
-    wanted = _protocol(protocol, rows, folds, sample, seeds)
+    if published is not None and not published.is_file():
+        raise InputError(f"`published` {published}: no such file")
+    numbers = {"rows": rows, "sample": sample}
+    given: dict[str, Any] = {
+        field: int(text) if text.isdecimal() else text for field, text in numbers.items() if text
+    }
+    given |= {"folds": folds} if folds is not None else {}
+    given |= {"seeds": parse_integers("seeds", seeds)} if seeds else {}
+    wanted = protocol_of(protocol, given)
     printed = published_folds(published) if published else []
     if report:
         if as_json:
@@ -84,15 +79,18 @@ def fewshot(
         else:
             print(render(read_board(output, measure, published)), end="")
         return
-    methods = _methods(losses, parameters)
+    chosen = list(KNOWN) if losses == "all" else list(dict.fromkeys(split_names(losses)))
+    if not chosen:
+        raise InputError(f"`losses`: no loss is named, got {losses!r}")
+    methods = make_methods(chosen, parameters)
     access = data.access()
     options = encoder.options(offline=access.offline)
     names = list(dict.fromkeys(split_names(tasks)))
     if not names:
-        raise InputError(f"`tasks` {tasks!r}: names no task")
+        raise InputError(f"`tasks`: no task is named, got {tasks!r}")
     labelled = [LabelledTexts.of(name, access, data.task_dir) for name in names]
     for each in labelled:
-        list(wanted.splits(each.labels))  # refused before any long work
+        list(wanted.splits(each.labels))  # raises InputError before any long work
     check_at_least(1, workers=workers)
     n_workers = worker_count(workers) if encoder.device in (None, "cpu") else 1
     experiments = [
@@ -105,33 +103,6 @@ def fewshot(
         print(render(fewshot_board(fold_frame(outcomes, measure, printed))), end="")
 
 
-def _methods(losses: str, parameters: dict[str, Any]) -> list[Method]:
-    """Return what is to be cross-validated; a parameter that none of it takes is refused."""
-    names = list(KNOWN) if losses == "all" else list(dict.fromkeys(split_names(losses)))
-    if not names:
-        raise InputError(f"`losses` {losses!r}: names no loss")
-    return make_methods(names, parameters)
-
-
-def _protocol(
-    name: str,
-    rows: str | None,
-    folds: int | None,
-    sample: str | None,
-    seeds: str | None,
-) -> Protocol:
-    from polarity_bench.cross_validation.protocol import protocol_of
-
-    given: dict[str, Any] = {
-        field: int(text) if text.isdecimal() else text
-        for field, text in (("rows", rows), ("sample", sample))
-        if text
-    }
-    given |= {"folds": folds} if folds is not None else {}
-    given |= {"seeds": parse_integers("seeds", seeds)} if seeds else {}
-    return protocol_of(name, given)
-
-
 def _print_json(outcomes: list[Outcome], measure: str | None) -> None:
     from polarity_bench.cross_validation.experiment import default_measure
 
@@ -139,8 +110,8 @@ def _print_json(outcomes: list[Outcome], measure: str | None) -> None:
         {
             **each.spec,
             "measure": measure or default_measure(each.spec),
-            "folds": list(each.folds),
-            "seconds": list(each.seconds),
+            "folds": each.folds,
+            "seconds": each.seconds,
         }
         for each in outcomes
     ]

@@ -1,13 +1,12 @@
-"""The gate of `run --fail-under`: its checks before the run, and what it prints."""
+"""The gate of `run --fail-under`: checks before the run, and its outcome as text and JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from polarity_bench.cli.compare import comparison_json, interval_text, or_null
+from polarity_bench.cli.compare import comparison_json, interval_text
 from polarity_bench.cli.output import remark
 from polarity_bench.compare import gate
 from polarity_bench.errors import InputError
@@ -17,78 +16,66 @@ from polarity_bench.render.markdown import MISSING, escape, percent, probability
 from polarity_bench.scores import Weighting
 
 if TYPE_CHECKING:
+    from polarity_bench.cli.options import OutputFlags
     from polarity_bench.compare.alignment import Alignment
     from polarity_bench.encoders.base import Encoder
-    from polarity_bench.evaluation.many_tasks import SuiteReport
+    from polarity_bench.evaluation.many_encoders import EncoderReport
     from polarity_bench.results.result_files import Stored
-    from polarity_bench.tasks.types.base import Task, TaskSpec
+    from polarity_bench.tasks.types.base import Task
 
 
 @dataclass
 class RunGate:
-    """The gate of one run: what it is held against is known before it begins.
+    """The gate of one run. Its baseline is known before the run starts.
 
     Attributes:
-        named: What the baseline is called on the command line.
-        stored: Its results on the tasks of the run.
-        found: What each task is held against; empty until `expect`.
+        named: The baseline, as the user named it.
+        stored: Results of the baseline on the tasks of the run.
+        p_alone: Whether only P is compared.
+        found: Baseline of each task; empty until `expect`.
     """
 
     named: str
     stored: Sequence[Stored]
+    p_alone: bool
     found: Mapping[str, Alignment] = field(default_factory=dict)
 
     def expect(
         self,
         tasks: Sequence[Task],
+        weighting: Weighting,
+        out: OutputFlags,
         encoder: Encoder,
         reference: Encoder | None,
-        weighting: Weighting,
-        p_alone: bool,
     ) -> None:
-        """Check the baseline against what is to be run; say which tasks it lacks.
+        """Check that the baseline can be compared with the run, and report tasks that it lacks.
 
         Raises:
-            InputError: If it cannot be held against that, see `gate.baselines`.
+            InputError: If it cannot be compared; see `gate.baselines`.
         """
         other = other_reference(encoder, reference)
         ids = encoder.id, other.id if other else None
-        self.found = gate.baselines(self.stored, tasks, *ids, weighting, p_alone=p_alone)
+        try:
+            self.found = gate.baselines(self.stored, tasks, *ids, weighting, p_alone=self.p_alone)
+        except gate.NoCommonReferenceError:
+            if not out.as_json:
+                print("gate: S not compared")  # for the summary of a job, which reads stdout
+            raise
         if not self.found:
             raise InputError(
-                f"`fail_under` {self.named}: no task in common with those whose data is there"
+                f"`fail_under` {self.named}: has none of the tasks whose data is available"
             )
         if lacking := [task.spec.name for task in tasks if task.spec.name not in self.found]:
-            remark(f"gate: the baseline lacks {', '.join(lacking)}, which nothing holds")
+            remark(f"gate: the baseline lacks {', '.join(lacking)}, not compared")
         baseline = self.stored[0][1].key.encoder
         if baseline.digest == encoder.id.digest:
             remark(f"gate: {encoder.id.label} is the baseline itself")
 
-    def judge(self, reports: Sequence[SuiteReport]) -> gate.Gate:
-        """Compare the results of the run with the baseline; tasks that were skipped do not pass."""
+    def judge(self, reports: Sequence[EncoderReport]) -> gate.Gate:
+        """Compare the results of the run with the baseline; skipped tasks do not pass."""
         results = [(path, result) for report in reports for result, path in report.results]
         skipped = {result.task for _, result in self.stored} - set(self.found)
         return gate.judge(self.found, results, self.named, skipped)
-
-
-def gate_of(
-    named: str,
-    output: Path,
-    tasks: Sequence[TaskSpec],
-    models: Sequence[str],
-    strengths: Sequence[float],
-) -> RunGate:
-    """Find the baseline of a run.
-
-    Raises:
-        InputError: If there is none, it has no task of the run, or the run is of several encoders.
-    """
-    if len(models) > 1 or len(strengths) > 1:
-        raise InputError(
-            "`fail_under` holds one encoder against a baseline: name one `model`, and one "
-            "`strength` at most"
-        )
-    return RunGate(named, gate.find_baseline(named, output, [spec.name for spec in tasks]))
 
 
 def gate_text(judged: gate.Gate, width: int | None) -> str:
@@ -114,9 +101,9 @@ def gate_text(judged: gate.Gate, width: int | None) -> str:
     n = len(compared)
     many = f", corrected for {n} tasks by Holm's method" if n > 1 else ""
     legend = (
-        f"p: of no true fall, one-sided{many}; below {LEVEL:g} it falls, as by chance 5 % of "
-        "runs do without a true fall. shows: the true fall that these queries show "
-        "four times in five. Scores times 100."
+        f"p: p-value of a one-sided test for a fall{many}. Below {LEVEL:g} the score falls; this "
+        "happens by chance in 5 % of runs without a true fall. shows: minimum detectable fall "
+        "(80 % power). Scores times 100."
     )
     parts_of_joint = [_parts(pair) for pair in pairs]
     if any(parts_of_joint):
@@ -126,7 +113,7 @@ def gate_text(judged: gate.Gate, width: int | None) -> str:
         ]
         legend += (
             " Joint may hold while an encoder forgets meaning, if P rises as much: look at "
-            "retention, from the baseline's to the new one."
+            "retention, which is shown for the baseline and for the new encoder."
         )
     old, new = (escape(f"{encoder.label} {encoder.digest}") for encoder in ids)
     files = dict.fromkeys(str(pair.stored[0][0].parent) for pair in pairs)
@@ -144,25 +131,25 @@ def gate_text(judged: gate.Gate, width: int | None) -> str:
 
 
 def gate_json(judged: gate.Gate) -> dict[str, Any]:
-    """Return the outcome of a gate for programs."""
+    """Return the outcome of a gate as JSON values."""
     return {
         "baseline": judged.named,
         "passed": judged.is_open,
         "verdict": judged.verdict,
-        "s_not_compared": list(judged.lacks_s),
+        "s_not_compared": judged.lacks_s,
         "level": LEVEL,
         "comparisons": [
             comparison_json(each, ("baseline", "new"))
-            | {"p": or_null(p), "p_corrected": or_null(each.test.p), "falls": each.falls}
-            | {metric: [*map(or_null, both)] for metric, both in _parts(each.aligned).items()}
+            | {"p": p, "p_corrected": each.test.p, "falls": each.falls}
+            | _parts(each.aligned)
             for each, p in zip(judged.comparisons, judged.uncorrected, strict=True)
         ],
-        "failed": list(judged.failed),
+        "failed": judged.failed,
     }
 
 
 def _parts(pair: Alignment) -> dict[str, tuple[float, float]]:
-    """Return P and retention, which make joint, of the baseline and the new result."""
+    """Return P and retention of the baseline and the new result, if joint is compared."""
     if pair.key.metric != "joint":
         return {}
     old, new = (result.scores for _, result in pair.stored)

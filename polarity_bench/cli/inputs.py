@@ -1,15 +1,15 @@
-"""Turn the values of options into tasks, encoders and stores."""
+"""Parse and check the values of options, and load tasks."""
 
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from polarity_bench.cli.output import in_flags, remark
+from polarity_bench.cli.output import in_flags, remark, remark_draws
 from polarity_bench.errors import InputError, MissingDataError
+from polarity_bench.files import check_writable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,18 +18,8 @@ if TYPE_CHECKING:
     from polarity_bench.tasks.types.base import Settings, Task, TaskSpec
 
 
-def data_access_of(data_dir: Path | None, offline: bool = False) -> DataAccess:
-    """Say where data may come from."""
-    from polarity_bench.data.sources import DataAccess
-
-    access = DataAccess.from_environment(data_dir, offline)
-    if access.offline:  # datasets and huggingface_hub read it when they are imported, after this
-        os.environ["HF_HUB_OFFLINE"] = "1"
-    return access
-
-
 def tasks_of(names: str | None, suite: str | None, task_dir: Path | None) -> list[TaskSpec]:
-    """Return the tasks asked for; all where nothing is."""
+    """Return the tasks with these names or of this suite; by default all tasks."""
     from polarity_bench.tasks.catalogue import choose_tasks, load_tasks
 
     known = load_tasks(task_dir)
@@ -37,12 +27,12 @@ def tasks_of(names: str | None, suite: str | None, task_dir: Path | None) -> lis
         return list(known.values())
     chosen = split_names(names)
     if names is not None and not chosen:
-        raise InputError(f"`tasks` {names!r}: names no task")
+        raise InputError(f"`tasks`: no task is named, got {names!r}")
     return choose_tasks(known, names=chosen, suite=suite)
 
 
 def parse_strengths(text: str | None) -> list[float]:
-    """Return the strengths that an option lists; none where it isn't given."""
+    """Return the strengths that an option lists; [] if the option is not given."""
     found: list[float] = []
     for part in text.split(",") if text is not None else ():
         try:
@@ -50,24 +40,22 @@ def parse_strengths(text: str | None) -> list[float]:
         except ValueError:
             value = math.nan
         if not math.isfinite(value):
-            raise InputError(f"`strength` {text}: {part!r} is no number; say e.g. -1,0,0.5,1")
+            raise InputError(f"`strength` {text}: {part!r} is not a number; give e.g. -1,0,0.5,1")
         if value in found:
-            raise InputError(f"`strength` {text}: {part} stands there twice")
+            raise InputError(f"`strength` {text}: {part} is given twice")
         found.append(value + 0.0)  # -0 is 0
     return found
 
 
 def worker_count(workers: int | None) -> int:
-    """Return how many processes may fit classifiers: those asked for, or one for each core."""
-    if workers is not None:
-        return workers
+    """Return the number of processes that fit classifiers; by default one per core."""
     from polarity_bench.training.processes import usable_cores
 
-    return usable_cores()
+    return usable_cores() if workers is None else workers
 
 
 def check_device(device: str | None) -> None:
-    """Refuse a device that torch cannot use here."""
+    """Raise InputError if torch cannot use the device on this machine."""
     if device is None:
         return
     import torch
@@ -86,46 +74,55 @@ def split_names(names: str | None) -> list[str]:
 
 
 def parse_integers(field: str, text: str | None) -> tuple[int, ...]:
-    """Read whole numbers separated by commas."""
+    """Parse integers separated by commas."""
     try:
         return tuple(int(part) for part in split_names(text))
     except ValueError as error:
-        raise InputError(
-            f"`{field}` {text}: whole numbers separated by commas are wanted"
-        ) from error
+        raise InputError(f"`{field}`: expected integers separated by commas, got {text}") from error
 
 
 def parse_decimals(field: str, text: str) -> tuple[float, ...]:
-    """Read numbers separated by commas."""
+    """Parse numbers separated by commas."""
     try:
         return tuple(float(part) for part in split_names(text))
     except ValueError as error:
-        raise InputError(f"`{field}` {text}: numbers separated by commas are wanted") from error
+        raise InputError(f"`{field}`: expected numbers separated by commas, got {text}") from error
 
 
 def check_at_least(least: int, **values: int | None) -> None:
-    """Refuse numbers that are too small; None is the default of an option."""
+    """Raise InputError if a number is below the minimum; None stands for an option not given."""
     for field, value in values.items():
         if value is not None and value < least:
             raise InputError(f"`{field}` must be at least {least}, got {value}")
 
 
-def check_file(field: str, file: Path | None, ends: Sequence[str] = ()) -> None:
-    """Refuse a file that cannot be written, before any long work."""
+def check_file(
+    field: str, file: Path | None, ends: Sequence[str] = (), *, make_folder: bool = False
+) -> None:
+    """Raise InputError if a file cannot be written; its folder is created if `make_folder`."""
     if file is None:
         return
     if ends and file.suffix not in ends:
-        raise InputError(f"`{field}` {file}: the file's name must end in {' or '.join(ends)}")
+        raise InputError(f"`{field}` {file}: the file name must end in {' or '.join(ends)}")
     if file.is_dir():
         raise InputError(f"`{field}` {file}: expected a file, got a folder")
-    if not file.parent.is_dir():
+    if make_folder:
+        check_writable(file.parent, field)
+    elif not file.parent.is_dir():
         raise InputError(f"`{field}` {file}: the folder {file.parent} does not exist")
 
 
 def load_data(
     specs: Sequence[TaskSpec], access: DataAccess, settings: Settings, skip_missing: bool
 ) -> tuple[list[Task], dict[str, str]]:
-    """Load tasks; say which lack their data, and go on without them or not at all."""
+    """Load tasks; with `skip_missing`, leave out tasks whose data is missing and say so.
+
+    Returns:
+        The loaded tasks, and an error message for each task that was left out.
+
+    Raises:
+        InputError: If the data of a task is missing, unless it may be skipped and others remain.
+    """
     loaded, missing = [], {}
     for spec in specs:
         try:
@@ -133,13 +130,14 @@ def load_data(
         except MissingDataError as error:
             missing[spec.name] = in_flags(str(error))
     if missing and not (skip_missing and loaded):
-        said = "\nerror: ".join(missing.values())
+        message = "\nerror: ".join(missing.values())
         if skip_missing:
-            said += "\nerror: the data of every task is missing"
+            message += "\nerror: the data of every task is missing"
         elif loaded:
             there = ", ".join(task.spec.name for task in loaded)
-            said += f"\nerror: `skip_missing` goes on with the others: {there}"
-        raise InputError(said)
-    for message in missing.values():
-        remark(f"skipped: {message}")
+            message += f"\nerror: `skip_missing` continues with the other tasks: {there}"
+        raise InputError(message)
+    for why in missing.values():
+        remark(f"skipped: {why}")
+    remark_draws(loaded)
     return loaded, missing

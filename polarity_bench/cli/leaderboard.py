@@ -1,8 +1,8 @@
-"""`polarity-bench leaderboard`: lay stored results side by side, and publish boards."""
+"""`polarity-bench leaderboard`: show stored results side by side, and publish boards."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -16,6 +16,7 @@ from polarity_bench.cli.output import (
     print_tables,
     remark,
     remark_unknown_ranks,
+    write_file,
 )
 from polarity_bench.errors import InputError, how_to_install
 from polarity_bench.scores import Weighting
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 leaderboard_app = Commands(
     cls=by_default("show"),
-    help="Results side by side, and boards: `leaderboard RESULTS` is `leaderboard show RESULTS`.",
+    help="Show results and publish boards: `leaderboard RESULTS` means `leaderboard show RESULTS`.",
 )
 
 
@@ -37,32 +38,31 @@ def show_board(
     results: Annotated[
         Path, typer.Argument(help="Folder of results, of a board or of a sweep.")
     ] = Path("results"),
-    output: Annotated[Path | None, "Write to this file, not to stdout.", "-o"] = None,
-    figure: Annotated[Path | None, "Also draw P against S, to this SVG file."] = None,
+    output: Annotated[Path | None, "Write to this file instead of stdout.", "-o"] = None,
+    figure: Annotated[Path | None, "Also plot P against S to this SVG file."] = None,
     weighting: Annotated[
-        Weighting | None, "Weights of the ranks [default: board.toml's, or linear]."
+        Weighting | None, "Weighting of the ranks [default: from board.toml, or linear]."
     ] = None,
-    title: Annotated[str | None, "Heading."] = None,
-    tasks: Annotated[str | None, "Only these, separated by commas.", "-t"] = None,
-    models: Annotated[str | None, "Only encoders of these names or digests, by commas."] = None,
+    title: Annotated[str | None, "Heading of the board."] = None,
+    tasks: Annotated[str | None, "Only these tasks, separated by commas.", "-t"] = None,
+    models: Annotated[str | None, "Only encoders with these names or digests."] = None,
     where: Annotated[
         list[str] | None,
-        "Of a sweep: only trainings with this setting, e.g. examples=500; repeat it "
-        "for others: of one setting any value counts.",
+        "For a sweep: only runs with this setting, e.g. examples=500. Repeat the option for "
+        "further settings, or for other values of one setting.",
     ] = None,
     out: OutputFlags,
 ) -> None:
-    """Render stored results as a markdown leaderboard; a sweep's as the margins paper's tables."""
+    """Render stored results as a markdown leaderboard, or a sweep as the tables of the paper."""
     from polarity_bench.boards.board import board as lay_out
     from polarity_bench.boards.board import find_board
     from polarity_bench.boards.run_report import board_as_json
     from polarity_bench.boards.sweep_tables import read_sweep, sweep_as_json, sweep_board
-    from polarity_bench.files import write_atomically
     from polarity_bench.render.markdown import render
     from polarity_bench.sweeps.plan import FILE
 
     if not results.is_dir():
-        raise InputError(f"the results folder {results} does not exist; `polarity-bench run` first")
+        raise InputError(f"{results}: no such folder of results; run `polarity-bench run` first")
     check_file("output", output)
     check_file("figure", figure, [".svg"])
     width = out.width if output is None else None
@@ -73,7 +73,7 @@ def show_board(
     else:
         if where:
             raise InputError(
-                f"`where` {where[0]}: {results} is not the folder of a sweep, with {FILE}"
+                f"`where` {where[0]}: {results} is not the folder of a sweep, which has a {FILE}"
             )
         chosen = {"tasks": split_names(tasks), "models": split_names(models)}
         selected = find_board(results, weighting, title=title, **chosen)
@@ -82,32 +82,30 @@ def show_board(
         if figure is not None:
             from polarity_bench.render.figures.files import figure_svg
 
-            write_atomically(figure, figure_svg(board))
-            remark(f"wrote {figure}")
+            write_file(figure, figure_svg(board))
         content = board_as_json(board) if out.as_json else board
     text = json_text(content) if out.as_json else render(content, width)
     if output is None:
         print_tables(text.removesuffix("\n"))
-        return
-    write_atomically(output, text.encode())
-    remark(f"wrote {output}")
+    else:
+        write_file(output, text.encode())
 
 
 def _refuse_of_sweep(folder: Path, options: Mapping[str, object]) -> None:
-    """Refuse what only boards have."""
+    """Raise InputError for options that only boards of results have."""
     for field, value in options.items():
         if value is not None:
             raise InputError(
-                f"`{field}` {value}: not of a sweep's tables; choose by `where`, or name "
-                f"{folder / 'results'}, which is a board"
+                f"`{field}` {value}: not available for sweeps; select by `where`, or name "
+                f"{folder / 'results'}, which is a board of results"
             )
 
 
 Boards = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[BOARD]...", help="Folders, or names [default: all there are]."),
+    typer.Argument(metavar="[BOARD]...", help="Folders or names of boards [default: all boards]."),
 ]
-Root = Annotated[Path, "Where boards lie."]
+Root = Annotated[Path, "Folder that contains the boards."]
 _LEADERBOARDS = Path("leaderboards")
 
 
@@ -116,74 +114,65 @@ def build_boards(
 ) -> None:
     """Render boards: README.md, index.html, table.csv, table.tex, figures and the front page.
 
-    Without the packages of the extra `report` there is neither page nor figure; it is said.
+    Pages and figures need the packages of the extra `report`.
     """
-    from polarity_bench.boards.build import README, build
-    from polarity_bench.files import write_atomically
+    from polarity_bench.boards.board_folder import board_folders, open_board
+    from polarity_bench.boards.build import build, write_changed
 
     with_report = _can_report()
+    opened = list(map(open_board, board_folders(boards or [], root)))
     written: list[Path] = []
-    opened = [_opened(folder) for folder in _folders(boards, root)]
-    for each in opened:
-        written += build(each, with_report=with_report)
-        remark_unknown_ranks(each.folder, each.standings)
-    if not boards and (page := _front(root, opened)) is not None:
-        file = root / README
-        if not file.is_file() or file.read_bytes() != page:
-            write_atomically(file, page)
-            written.append(file)
+    for board in opened:
+        written += build(board, with_report=with_report)
+        remark_unknown_ranks(board.folder, board.standings)
+    if not boards:
+        written += write_changed(root, _front(root, opened))
     if as_json:
-        print_json({"written": list(map(str, written))})
+        print_json({"written": written})
         return
     for path in written:
         remark(f"wrote {path}" if path.is_file() else f"removed {path}")
-    n = f"{len(opened)} board{'' if len(opened) == 1 else 's'}"
-    print(f"{n} built, {len(written)} files changed")
+    print(f"{_count(opened, 'board')} built, {len(written)} files changed")
 
 
 def check_boards(
     boards: Boards = None, root: Root = _LEADERBOARDS, as_json: AsJson = False
 ) -> None:
-    """Render boards again and compare bytes; exit code 1 where a file is not what it would be."""
-    from polarity_bench.boards.build import README, check
+    """Render boards again and compare them with their files; exit with 1 if a file differs."""
+    from polarity_bench.boards.board_folder import board_folders, open_board
+    from polarity_bench.boards.build import check, differences
 
     with_report = _can_report()
-    opened = [_opened(folder) for folder in _folders(boards, root)]
-    found = {
-        str(each.folder / difference.file): difference.what
-        for each in opened
-        for difference in check(each, with_report=with_report)
-    }
-    file = root / README
-    if not boards and (page := _front(root, opened)) is not None:
-        if not file.is_file():
-            found[str(file)] = "is missing"
-        elif file.read_bytes() != page:
-            found[str(file)] = "differs"
+    opened = list(map(open_board, board_folders(boards or [], root)))
+    found = {board.folder: check(board, with_report=with_report) for board in opened}
+    if not boards:
+        found[root] = differences(root, _front(root, opened))
+    wrong = {str(folder / each.file): each.what for folder, of in found.items() for each in of}
     if as_json:
-        print_json({"differences": found})
+        print_json({"differences": wrong})
     else:
-        for path, what in found.items():
+        for path, what in wrong.items():
             print(f"{path}: {what}")
-        if found:
-            remark("build them again by `polarity-bench leaderboard build`")
+        if wrong:
+            remark("to update the files: `polarity-bench leaderboard build`")
         else:
-            print(f"{len(opened)} board{'' if len(opened) == 1 else 's'}: all is as rendered")
-    if found:
+            print(f"{_count(opened, 'board')}: all files are up to date")
+    if wrong:
         raise typer.Exit(1)
 
 
 def add_results(
     results: Annotated[
-        list[Path], typer.Argument(metavar="RESULT...", help="Results' files, or folders of them.")
+        list[Path],
+        typer.Argument(metavar="RESULT...", help="Files or folders of results."),
     ],
-    board: Annotated[str, "Folder, or name, of the board.", "-b"],
+    board: Annotated[str, "Folder or name of the board.", "-b"],
     root: Root = _LEADERBOARDS,
     as_json: AsJson = False,
 ) -> None:
-    """Bring results into a board, and build it; none, if one does not go with what is there."""
+    """Add results to a board and build it; nothing is added if a result cannot be compared."""
     from polarity_bench.boards.add_results import add, find_curves, find_results
-    from polarity_bench.boards.board_folder import board_folders
+    from polarity_bench.boards.board_folder import board_folders, open_board
     from polarity_bench.boards.build import build
 
     (folder,) = board_folders([board], root)
@@ -191,33 +180,35 @@ def add_results(
     found = find_results(results)
     curves = find_curves(results, found)
     added = add(found, folder, curves)
-    opened = _opened(folder)
+    opened = open_board(folder)
     written = build(opened, with_report=with_report)
     remark_unknown_ranks(opened.folder, opened.standings)
     if as_json:
-        print_json({"added": list(map(str, added)), "written": list(map(str, written))})
+        print_json({"added": added, "written": written})
         return
-    several = f" and {len(curves)} curve{'' if len(curves) == 1 else 's'}" if curves else ""
-    print(f"{len(added)} result{'' if len(added) == 1 else 's'}{several} in {folder}, board built")
+    several = f" and {_count(curves, 'curve')}" if curves else ""
+    print(f"{_count(added, 'result')}{several} in {folder}, board built")
 
 
 def diff_boards(
     a: Annotated[
-        str, typer.Argument(metavar="A", help="Folder of a board or of results, or a board's name.")
+        str,
+        typer.Argument(metavar="A", help="Folder of a board or results, or name of a board."),
     ],
-    b: Annotated[str, typer.Argument(metavar="B", help="The one that is compared with it.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="The board that is compared with A.")],
     root: Root = _LEADERBOARDS,
     *,
     out: OutputFlags,
 ) -> None:
-    """Say which cells two boards have differently, or only one of them has."""
+    """Show the cells that differ between two boards, or that only one of them has."""
+    from polarity_bench.boards.board_folder import open_board
     from polarity_bench.boards.diff import changes
 
     folders = [_folder(name, root) for name in (a, b)]
-    first, second = map(_opened, folders)
+    first, second = map(open_board, folders)
     if first.weighting and second.weighting not in (None, first.weighting):
-        remark(f"{b}: ranks weighted {first.weighting}ly, as those of {a}")
-        second = _opened(folders[1], first.weighting)
+        remark(f"{b}: shown with {first.weighting} weighting, as {a}")
+        second = open_board(folders[1], first.weighting)
     found = changes(first.board, second.board)
     out.show(
         lambda: {"unit": "fraction", "changes": list(map(_as_json, found))},
@@ -226,10 +217,10 @@ def diff_boards(
 
 
 def export_board(
-    board: Annotated[str, typer.Argument(metavar="BOARD", help="Folder, or name, of a board.")],
+    board: Annotated[str, typer.Argument(metavar="BOARD", help="Folder or name of a board.")],
     form: Annotated[
         Literal["markdown", "csv", "latex", "json", "mteb"],
-        "mteb: its layout of results, into a folder.",
+        "mteb writes a folder in its layout of results.",
         "--format",
         "-f",
     ] = "markdown",
@@ -237,30 +228,28 @@ def export_board(
     root: Root = _LEADERBOARDS,
     as_json: AsJson = False,
 ) -> None:
-    """Print a board in another form, or write it; or its results as mteb lays out its own."""
-    from polarity_bench.files import write_atomically
-
+    """Print or write a board in another format, or write its results in the layout of mteb."""
     form = "json" if as_json and form == "markdown" else form
     folder = _folder(board, root)
     if form == "mteb":
         from polarity_bench.integrations.mteb_results import export_mteb
 
         if output is None:
-            raise InputError("`output`: say the folder that mteb's layout is written to")
+            raise InputError("`output`: name the folder for the layout of mteb")
         written = export_mteb(folder, output)
         remark(f"wrote {len(written)} results to {output}")
-        if as_json:
-            print_json({"written": list(map(str, written))})
-        return
-    check_file("output", output)
-    text = _text(_opened(folder), form)
-    if output is None:
-        print(text, end="")
-        return
-    write_atomically(output, text.encode())
-    remark(f"wrote {output}")
+    else:
+        from polarity_bench.boards.board_folder import open_board
+
+        check_file("output", output)
+        text = _text(open_board(folder), form)
+        if output is None:
+            print(text, end="")
+            return
+        write_file(output, text.encode())
+        written = [output]
     if as_json:
-        print_json({"written": [str(output)]})
+        print_json({"written": written})
 
 
 def _text(opened: OpenBoard, form: Literal["markdown", "csv", "latex", "json"]) -> str:
@@ -269,46 +258,28 @@ def _text(opened: OpenBoard, form: Literal["markdown", "csv", "latex", "json"]) 
     from polarity_bench.render.latex import board_latex
     from polarity_bench.render.markdown import render
 
-    if form == "csv":
-        return board_csv(opened.board)
-    if form == "latex":
-        return board_latex(opened.board)
-    if form == "markdown":
-        return render(opened.board)
-    return json_text(board_as_json(opened.board))
+    if form == "json":
+        return json_text(board_as_json(opened.board))
+    return {"csv": board_csv, "latex": board_latex, "markdown": render}[form](opened.board)
 
 
-def _opened(folder: Path, weighting: Weighting | None = None) -> OpenBoard:
-    from polarity_bench.boards.board_folder import open_board
-
-    if not folder.is_dir():
-        raise InputError(f"{folder}: there is no such folder")
-    return open_board(folder, weighting)
+def _count(of: Sized, what: str) -> str:
+    return f"{len(of)} {what}{'' if len(of) == 1 else 's'}"
 
 
 def _folder(name: str, root: Path) -> Path:
-    """Return a folder, or find the folder of a board by its name."""
+    """Return the folder with this path, or the folder of the board with this name."""
     from polarity_bench.boards.board_folder import board_folders
 
-    path = Path(name)
-    if path.is_dir():
-        return path
-    if not (root / name).is_dir():
-        raise InputError(f"{name}: there is no such folder, nor a board of this name in {root}")
-    return board_folders([name], root)[0]
+    return Path(name) if Path(name).is_dir() else board_folders([name], root)[0]
 
 
-def _folders(boards: list[str] | None, root: Path) -> list[Path]:
-    from polarity_bench.boards.board_folder import board_folders
-
-    return board_folders(boards or [], root)
-
-
-def _front(root: Path, opened: list[OpenBoard]) -> bytes | None:
-    """Render the front page, where there is to be one."""
+def _front(root: Path, opened: list[OpenBoard]) -> dict[str, bytes]:
+    """Render the front page, if the folder of boards has one."""
+    from polarity_bench.boards.build import README
     from polarity_bench.boards.index_page import FILE, front_page
 
-    return front_page(root, opened) if (root / FILE).is_file() else None
+    return {README: front_page(root, opened)} if (root / FILE).is_file() else {}
 
 
 def _can_report() -> bool:
@@ -316,14 +287,14 @@ def _can_report() -> bool:
 
     if found := can_report():
         return found
-    remark(f"neither pages nor figures: they need packages; {how_to_install('report')}")
+    remark(f"pages and figures are left out: packages are missing; {how_to_install('report')}")
     return False
 
 
 def _as_json(change: Change) -> dict[str, Any]:
     return {
         "table": change.table,
-        "row": list(change.row),
+        "row": change.row,
         "column": change.column,
         "change": change.what,
         "before": change.before,

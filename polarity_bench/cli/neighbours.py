@@ -1,4 +1,4 @@
-"""`polarity-bench neighbours`: what an encoder finds for a text among a task's sources."""
+"""`polarity-bench neighbours`: the sources of a task that are nearest to a text."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ if TYPE_CHECKING:
     from polarity_bench.encoders.base import Encoder
     from polarity_bench.tasks.types.polarity.task import PolarityTask
 
-Found = list[dict[str, Any]]
-"""Sources, nearest first: text, label, what else the task says of them, similarity."""
+Retrieved = list[dict[str, Any]]
+"""Sources, nearest first: text, label, further columns of the task, similarity."""
 
 
 def neighbours(
     *,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What is asked for.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The query.")],
     task: Annotated[str, "Polarity task whose sources are searched.", "-t"] = "contrast",
     model: Model = "minilm",
-    k: Annotated[int, typer.Option("-k", help="How many to show.")] = 5,
+    k: Annotated[int, typer.Option("-k", help="Number of sources to show.")] = 5,
     strength: Strength = None,
     encoder_flags: Annotated[EncoderFlags, (*TEXT_OPTIONS, "revision", "device", *TRUST_OPTIONS)],
     data: DataFlags,
     embedding: StoreFlags,
     out: OutputFlags,
 ) -> None:
-    """Show what an encoder finds for a text, with labels: its topic, and its polarity or the other.
+    """Show the sources that an encoder retrieves for a text, with their labels.
 
-    What equals the text is not shown.
+    Sources equal to the text are left out.
     """
     from polarity_bench.encoders.steered import at_strength
     from polarity_bench.evaluation.many_encoders import load_model, with_memory
@@ -62,13 +62,11 @@ def neighbours(
     loaded = spec.load(access, Settings()).asked(text, k)
     remark_draws([loaded])
     encoder = load_model(model, options, remark)
-    turned: Mapping[float | None, Encoder] = {
-        each: at_strength(encoder, each) for each in strengths
-    }
+    turned: dict[float | None, Encoder] = {each: at_strength(encoder, each) for each in strengths}
     turned = turned or {None: encoder}
     with embedding.embedder(encoder) as opened:
         embedder = with_memory(opened, [loaded])
-        found = {each: _found(loaded, by, embedder) for each, by in turned.items()}
+        found = {each: _retrieve(loaded, by, embedder) for each, by in turned.items()}
     out.show(
         lambda: {
             "text": text,
@@ -81,19 +79,19 @@ def neighbours(
     )
 
 
-def _found(asked: PolarityTask, encoder: Encoder, embedder: Embedder) -> Found:
-    """Retrieve for the one query of a task."""
+def _retrieve(task: PolarityTask, encoder: Encoder, embedder: Embedder) -> Retrieved:
+    """Retrieve sources for the only query of a task."""
     from polarity_bench.tasks.types.polarity.scoring import rank
 
-    nearest = rank(asked, embedder.embed(encoder, asked.texts)).retrieval
+    nearest = rank(task, embedder.embed(encoder, task.texts)).retrieval
     arrays = {"retrieved_index": nearest.index, "retrieved_similarity": nearest.similarity}
-    (answer,) = asked.retrieved(arrays)
-    found: Found = answer["retrieved"]
-    return found
+    (answer,) = task.retrieved(arrays)
+    retrieved: Retrieved = answer["retrieved"]
+    return retrieved
 
 
-def _table(found: Mapping[float | None, Found], width: int | None) -> str:
-    """Lay out side by side what was found at each strength, a row for each rank."""
+def _table(found: Mapping[float | None, Retrieved], width: int | None) -> str:
+    """Lay out the sources at each strength side by side, with a row for each rank."""
     from polarity_bench.render.markdown import decimal, table
     from polarity_bench.values import shortest
 

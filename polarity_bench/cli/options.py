@@ -1,19 +1,21 @@
-"""Options that several commands share, and the classes of commands.
+"""Options that several commands share, and how commands declare options.
 
 `Annotated[str, "Help text.", "-m"]` declares an option. Its flag is made from the parameter's name,
 unless a flag with two hyphens is given. Options that belong together are one group: a dataclass
 with a field for each option. A command takes a group as one parameter. The annotation
 `Annotated[EncoderFlags, ("device", "prompt")]` declares only these options of a group; the others
-keep their defaults.
+keep their defaults. `Annotated[dict[str, Any], RECIPES]` declares the parameters of a family: the
+command gets those that were given.
 """
 
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from difflib import get_close_matches
 from itertools import pairwise
 from pathlib import Path
@@ -22,7 +24,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from polarity_bench.cli.inputs import check_device, data_access_of, tasks_of
+from polarity_bench.cli.inputs import check_device, tasks_of
 from polarity_bench.cli.output import name_options, print_json, print_tables, terminal_width
 from polarity_bench.encoders.base import Dtype, Encoder
 from polarity_bench.encoders.load import EncoderOptions
@@ -43,48 +45,44 @@ Model = Annotated[
 Models = Annotated[
     list[str] | None,
     "Encoder: hub name, folder, `minilm`, `glove:FILE`, random, constant or tfidf; "
-    "several are evaluated one after the other [default: minilm].",
+    "repeat the option to evaluate several [default: minilm].",
     "-m",
 ]
 Strength = Annotated[
     str | None,
-    "For an encoder with an axis: what queries weigh it by, e.g. -1,0,0.5,1; each is a "
-    "row, from one encoding [default: as published].",
+    "Weight of the axis in queries, for an encoder that has an axis, e.g. -1,0,0.5,1. Each "
+    "strength gets a row; texts are encoded once [default: as published].",
 ]
-TaskDir = Annotated[Path | None, "Folder with task files of your own (TOML), or one file."]
-DataDir = Annotated[Path | None, "Folder that holds data sets; or set POLARITY_BENCH_DATA."]
-Tasks = Annotated[str | None, "Tasks, separated by commas. See `tasks`.", "-t"]
-Suite = Annotated[str | None, "demo, polarity, unseen, transfer, sts or full.", "-s"]
-Offline = Annotated[bool, "Use no network; also HF_HUB_OFFLINE=1."]
-AsJson = Annotated[bool, "Print JSON for a program, errors too.", "--json"]
-Wide = Annotated[bool, "Show whole tables, however narrow the terminal."]
-Output = Annotated[Path, "Folder of the results.", "-o"]
-Weight = Annotated[Weighting, "Weights of the ranks in the main columns."]
-Workers = Annotated[int | None, "Processes that fit classifiers [default: one for each core]."]
-TrainingTask = Annotated[str, "Polarity task to train on and be judged by.", "-t"]
-Seed = Annotated[int, "The same seed, the same bytes."]
-ReplaceRun = Annotated[bool, "Replace another run in the folder."]
-
-
-class OptionGroup:
-    """Options that several commands share: each field of a subclass is one option."""
+TaskDir = Annotated[Path | None, "Folder with your own task files (TOML), or one such file."]
+DataDir = Annotated[Path | None, "Folder with data sets; or set POLARITY_BENCH_DATA."]
+Tasks = Annotated[str | None, "Tasks, separated by commas; see `polarity-bench tasks`.", "-t"]
+Suite = Annotated[str | None, "Suite: demo, polarity, unseen, transfer, sts or full.", "-s"]
+Offline = Annotated[bool, "Do not use the network; HF_HUB_OFFLINE=1 does the same."]
+AsJson = Annotated[bool, "Print JSON, also for errors.", "--json"]
+Wide = Annotated[bool, "Do not fit tables to the width of the terminal."]
+Output = Annotated[Path, "Folder for the results.", "-o"]
+Weight = Annotated[Weighting, "Weighting of the ranks in the main columns."]
+Workers = Annotated[int | None, "Number of processes that fit classifiers [default: one per core]."]
+TrainingTask = Annotated[str, "Polarity task to train on and to evaluate on.", "-t"]
+Seed = Annotated[int, "Random seed; the same seed gives the same bytes."]
+ReplaceRun = Annotated[bool, "Replace a different run in the folder."]
 
 
 @dataclass(frozen=True)
-class EncoderFlags(OptionGroup):
-    """How encoders are loaded, and what they encode."""
+class EncoderFlags:
+    """How encoders are loaded, and how they read texts."""
 
-    prompt: Annotated[str | None, "Text before every text, e.g. 'query: ' for E5."] = None
+    prompt: Annotated[str | None, "Prompt before each text, e.g. 'query: ' for E5."] = None
     prompt_name: Annotated[str | None, "Name of a prompt that the model declares."] = None
-    max_tokens: Annotated[int | None, "Cut texts [default: the model's limit]."] = None
+    max_tokens: Annotated[int | None, "Tokens kept of a text [default: the model's limit]."] = None
     revision: Annotated[str | None, "Branch, tag or commit on the hub."] = None
-    device: Annotated[str | None, "Torch device [default: the best there is]."] = None
+    device: Annotated[str | None, "Torch device [default: the best available]."] = None
     dtype: Annotated[Dtype, "Precision of the weights."] = "float32"
-    trust_remote_code: Annotated[bool, "Run code that the model brings."] = False
-    allow_pickle: Annotated[bool, "Load weights that are no safetensors."] = False
+    trust_remote_code: Annotated[bool, "Run code from the model's repository."] = False
+    allow_pickle: Annotated[bool, "Load weights that are not safetensors."] = False
 
     def options(self, *, offline: bool) -> EncoderOptions:
-        """Return the options as the loader takes them; refuse a device that torch cannot use."""
+        """Return the options of the loader, or raise InputError if torch cannot use the device."""
         check_device(self.device)
         return EncoderOptions(**vars(self), offline=offline)
 
@@ -96,7 +94,7 @@ LoadingFlags = Annotated[EncoderFlags, ("device", *TRUST_OPTIONS)]
 
 
 @dataclass(frozen=True)
-class DataFlags(OptionGroup):
+class DataFlags:
     """Where tasks and their data come from."""
 
     data_dir: DataDir = None
@@ -105,7 +103,12 @@ class DataFlags(OptionGroup):
 
     def access(self) -> DataAccess:
         """Return where data may come from."""
-        return data_access_of(self.data_dir, self.offline)
+        from polarity_bench.data.sources import DataAccess
+
+        access = DataAccess.from_environment(self.data_dir, self.offline)
+        if access.offline:  # datasets and huggingface_hub read it when they are imported, later
+            os.environ["HF_HUB_OFFLINE"] = "1"
+        return access
 
     def task(self, name: str) -> TaskSpec:
         """Return a task by its name."""
@@ -115,7 +118,7 @@ class DataFlags(OptionGroup):
         return spec
 
     def polarity_task(self, name: str) -> PolaritySpec:
-        """Return a polarity task by its name; refuse a task of another kind."""
+        """Return a polarity task by its name; raise InputError for a task of another kind."""
         from polarity_bench.tasks.types.polarity.task import PolaritySpec
 
         spec = self.task(name)
@@ -127,29 +130,31 @@ class DataFlags(OptionGroup):
 
 
 @dataclass(frozen=True)
-class TaskFlags(OptionGroup):
-    """Which tasks; all of them where nothing is said."""
+class TaskFlags:
+    """Which tasks to use; by default all."""
 
     tasks: Tasks = None
     suite: Suite = None
 
     def choose(self, task_dir: Path | None, default: str | None = None) -> list[TaskSpec]:
-        """Return the tasks that the user chose, else those of the default suite."""
+        """Return the tasks that the user chose, or those of the default suite."""
         is_chosen = self.suite or self.tasks is not None
         return tasks_of(self.tasks, self.suite if is_chosen else default, task_dir)
 
 
 @dataclass(frozen=True)
-class EmbeddingFlags(OptionGroup):
+class EmbeddingFlags:
     """How texts are embedded."""
 
-    batch_size: Annotated[int | None, "Texts in a batch, at most [default: 512]."] = None
-    batch_tokens: Annotated[int | None, "Tokens in a batch [default: 2048; 32768 on a GPU]."] = None
-    no_store: Annotated[bool, "Keep no embeddings on disk."] = False
+    batch_size: Annotated[int | None, "Maximum texts in a batch [default: 512]."] = None
+    batch_tokens: Annotated[
+        int | None, "Maximum tokens in a batch [default: 2048; GPU: 32768]."
+    ] = None
+    no_store: Annotated[bool, "Do not keep embeddings on disk."] = False
 
     @contextmanager
     def embedder(self, encoder: Encoder) -> Iterator[Embedder]:
-        """Open the store; the encoder's device determines the default size of batches."""
+        """Open the store and yield an embedder; the device sets the default size of batches."""
         from polarity_bench.embedding.embedder import Embedder
 
         sizes: dict[str, Any] = {"batch_tokens": self.batch_tokens, "batch_size": self.batch_size}
@@ -158,7 +163,7 @@ class EmbeddingFlags(OptionGroup):
             yield replace(usual, **{name: n for name, n in sizes.items() if n is not None})
 
     def store(self) -> AbstractContextManager[EmbeddingStore | None]:
-        """Open the store of embeddings, or none."""
+        """Open the store of embeddings, if it is used."""
         from polarity_bench.embedding.store import EmbeddingStore
 
         return nullcontext() if self.no_store else EmbeddingStore()
@@ -168,19 +173,19 @@ StoreFlags = Annotated[EmbeddingFlags, ("no_store",)]
 
 
 @dataclass(frozen=True)
-class OutputFlags(OptionGroup):
-    """What is printed."""
+class OutputFlags:
+    """How results are printed."""
 
     wide: Wide = False
     as_json: AsJson = False
 
     @property
     def width(self) -> int | None:
-        """How wide tables may be; None for any width."""
+        """Maximum width of tables; None for any width."""
         return terminal_width(self.wide)
 
     def show(self, value: Callable[[], Any], text: Callable[[], str]) -> None:
-        """Print a value as JSON where that is asked for, and otherwise a text."""
+        """Print a value as JSON if the user asked for JSON, and a text otherwise."""
         if self.as_json:
             print_json(value())
         else:
@@ -188,32 +193,37 @@ class OutputFlags(OptionGroup):
 
 
 def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a command whose options, those of its groups too, are declared as Typer takes them."""
-    groups: dict[str, tuple[type[OptionGroup], Sequence[str]]] = {}
-    parameters: list[inspect.Parameter] = []
+    """Return a command that declares its options, and those of its groups, for Typer."""
+    groups: dict[str, tuple[Callable[..., Any], list[str]]] = {}
+    options: list[inspect.Parameter] = []
     for parameter in inspect.signature(command, eval_str=True).parameters.values():
-        group, *names = get_args(parameter.annotation) or [parameter.annotation]
-        if not (isinstance(group, type) and issubclass(group, OptionGroup)):
-            parameters.append(_option(parameter))
+        kind, *details = get_args(parameter.annotation) or [parameter.annotation]
+        make: Callable[..., Any] = kind
+        if is_dataclass(kind):
+            members = _group_options(kind, *details)
+        elif get_origin(kind) is dict:
+            make, members = _given, list(_parameter_options(*details))
+        else:
+            options.append(_option(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)))
             continue
-        hints = get_type_hints(group, include_extras=True)
-        groups[parameter.name] = group, names[0] if names else [*hints]
-        parameters += [
-            _option(parameter.replace(name=name, default=getattr(group, name), annotation=hint))
-            for name, hint in hints.items()
-            if name in groups[parameter.name][1]
-        ]
+        groups[parameter.name] = make, [member.name for member in members]
+        options += members
+    flags = {option.name: _flag(option) for option in options}
 
     def called(**values: Any) -> Any:
-        for name, (group, options) in groups.items():
-            values[name] = group(**{option: values.pop(option) for option in options})
+        name_options(flags)
+        for name, (make, members) in groups.items():
+            values[name] = make(**{member: values.pop(member) for member in members})
         return command(**values)
 
-    return _declared(called, command, parameters)
+    called.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+    called.__annotations__ = {option.name: option.annotation for option in options}
+    called.__name__, called.__doc__ = command.__name__, command.__doc__
+    return called
 
 
 def _option(parameter: inspect.Parameter) -> inspect.Parameter:
-    """Declare a parameter with a help text as an option; its name is the option's flag."""
+    """Declare a parameter that has a help text as an option; its name gives the flag."""
     kind, *texts = get_args(parameter.annotation) or (None, None)
     if get_origin(parameter.annotation) is not Annotated or not isinstance(texts[0], str):
         return parameter
@@ -224,44 +234,56 @@ def _option(parameter: inspect.Parameter) -> inspect.Parameter:
     return parameter.replace(annotation=Annotated[kind, option])
 
 
-def _declared(
-    called: Callable[..., Any], command: Callable[..., Any], parameters: list[inspect.Parameter]
-) -> Callable[..., Any]:
-    """Let a function stand for a command, with other parameters."""
-    keywords = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
-    called.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]
-    called.__annotations__ = {each.name: each.annotation for each in keywords}
-    called.__name__, called.__doc__ = command.__name__, command.__doc__
-    return called
+def _flag(option: inspect.Parameter) -> str:
+    """Return the first flag of an option; for other parameters, the name."""
+    for declared in get_args(option.annotation)[1:]:
+        # In an annotation, Typer keeps the first flag where it keeps a default elsewhere.
+        for flag in (declared.default, *(declared.param_decls or ())):
+            if str(flag).startswith("-"):
+                return str(flag)
+    return option.name
 
 
-class Command(TyperCommand):
-    """A command whose messages name its options by their flags."""
+def _group_options(group: Any, names: Sequence[str] | None = None) -> list[inspect.Parameter]:
+    """Declare the fields of a group, or those of these names, as options."""
+    hints = get_type_hints(group, include_extras=True)
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    return [
+        _option(inspect.Parameter(n, keyword, default=getattr(group, n), annotation=hints[n]))
+        for n in names or hints
+    ]
 
-    def invoke(self, ctx: Any) -> Any:
-        """Run the command."""
-        name_options(self.params)
-        return super().invoke(ctx)
+
+def _parameter_options(
+    family: Mapping[str, type[Parameters]], without: Collection[str] = ()
+) -> Iterator[inspect.Parameter]:
+    """Declare each parameter of a family as an option, except those in `without`."""
+    known = {name: flattened(member) for name, member in family.items()}
+    for key in dict.fromkeys(key for own in known.values() for key in own if key not in without):
+        by_name = {name: own[key] for name, own in known.items() if key in own}
+        helps = [f"{name}: {_help(infos)}" for name, infos in by_name.items()]
+        several = [info for infos in by_name.values() for info in infos]
+        option = typer.Option(
+            "--" + key.rstrip("_").replace("_", "-"),
+            *(["-n"] if key == "examples" else []),
+            help=f"{'; '.join(helps)}." if len(family) > 1 else f"{_help(several)}.",
+            metavar=_metavar(several),
+            parser=several[0].parsed,
+        )
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        yield inspect.Parameter(key, keyword, default=None, annotation=Annotated[Any, option])
 
 
-class Group(TyperGroup):
-    """A group of commands, which may have options of its own."""
-
-    def invoke(self, ctx: Any) -> Any:
-        """Run the group's own function, and its command."""
-        name_options(self.params)
-        return super().invoke(ctx)
+def _given(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 class Commands(typer.Typer):
-    """A Typer application made of `Command` and `Group`."""
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**{"cls": Group, **settings})
+    """A Typer application whose commands take groups of options."""
 
     def command(self, name: str | None = None, **settings: Any) -> Callable[..., Any]:
         """Register a function as a command, with its groups of options."""
-        register = super().command(name, **{"cls": Command, **settings})
+        register = super().command(name, **settings)
         return lambda function: register(with_options(function))
 
     def callback(self, **settings: Any) -> Callable[..., Any]:
@@ -270,61 +292,18 @@ class Commands(typer.Typer):
         return lambda function: register(with_options(function))
 
 
-def with_parameters(
-    family: Mapping[str, type[Parameters]], without: Collection[str] = ()
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of a family's parameters; those given come as `parameters`.
-
-    The command has options of its own for those `without` which this goes.
-    """
-    options = {key: found for key, found in _options(family) if key not in without}
-
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        def called(**values: Any) -> None:
-            texts = {name: values.pop(name) for name in options}
-            parameters = {
-                name: options[name][0].parsed(text)
-                for name, text in texts.items()
-                if text is not None
-            }
-            command(**values, parameters=parameters)
-
-        own = inspect.signature(command, eval_str=True).parameters.values()
-        added = [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hint)
-            for name, (_, hint) in options.items()
-        ]
-        kept = [each for each in own if each.name != "parameters"]
-        return _declared(called, command, [*kept, *added])
-
-    return decorate
-
-
-def _options(
-    family: Mapping[str, type[Parameters]],
-) -> Iterator[tuple[str, tuple[ParameterInfo, Any]]]:
-    """Yield each parameter of a family with what is said of it, and its annotation as an option."""
-    known = {name: flattened(member) for name, member in family.items()}
-    for key in dict.fromkeys(key for own in known.values() for key in own):
-        helps = {name: _help(own[key]) for name, own in known.items() if key in own}
-        told = [f"{name}: {said}" if len(family) > 1 else said for name, said in helps.items()]
-        first = next(own[key][0] for own in known.values() if key in own)
-        flags = ["--" + key.rstrip("_").replace("_", "-"), *(["-n"] if key == "examples" else [])]
-        several = [each for own in known.values() for each in own.get(key, [])]
-        option = typer.Option(*flags, help=f"{'; '.join(told)}.", metavar=_metavar(several))
-        yield key, (first, Annotated[str | None, option])
-
-
-def by_member(family: Mapping[str, type[Parameters]], option: str, default: str) -> type[Command]:
+def by_member(
+    family: Mapping[str, type[Parameters]], option: str, default: str
+) -> type[TyperCommand]:
     """Return a command that takes a member of a family as its first argument.
 
-    `command MEMBER` is `command --OPTION MEMBER`, and its help shows the parameters of this member
-    alone; without a member, those of the default one.
+    `command MEMBER` means `command --OPTION MEMBER`. Its help shows only the parameters of this
+    member, or of the default member if none is given.
     """
     parameters = {name: flattened(member) for name, member in family.items()}
     all_keys = {key for own in parameters.values() for key in own}
 
-    class ByMember(Command):
+    class ByMember(TyperCommand):
         member = default
 
         def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -336,8 +315,7 @@ def by_member(family: Mapping[str, type[Parameters]], option: str, default: str)
                 raise InputError(
                     f"--{option}: unknown {option} {self.member!r}{nearest(self.member, family)}"
                 )
-            parsed: list[str] = super().parse_args(ctx, args)
-            return parsed
+            return super().parse_args(ctx, args)
 
         def format_options(self, ctx: Any, formatter: Any) -> None:
             own, all_options = parameters[self.member], self.params
@@ -369,24 +347,21 @@ def _help(several: list[ParameterInfo]) -> str:
     return "; or ".join(dict.fromkeys(each.help for each in several)) + default
 
 
-def by_default(command: str) -> type[Group]:
-    """Return a group in which `group ARGUMENT` is `group command ARGUMENT`."""
+def by_default(command: str) -> type[TyperGroup]:
+    """Return a group in which `group ARGUMENT` means `group COMMAND ARGUMENT`."""
 
-    class WithUsual(Group):
-        usual = command
-
+    class WithDefault(TyperGroup):
         def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
             if not args or args[0] not in (*self.commands, "--help", "-h"):
                 self._refuse_misspelt(args)
-                args = [self.usual, *args] if args or not self.no_args_is_help else args
-            parsed: list[str] = super().parse_args(ctx, args)
-            return parsed
+                args = [command, *args] if args or not self.no_args_is_help else args
+            return super().parse_args(ctx, args)
 
         def _refuse_misspelt(self, args: list[str]) -> None:
             if args and not args[0].startswith("-") and not Path(args[0]).exists():
                 for near in get_close_matches(args[0], self.commands, n=1, cutoff=0.7):
                     raise InputError(
-                        f"{args[0]}: neither a command nor a file or folder; did you mean {near!r}?"
+                        f"{args[0]}: not a command, a file or a folder; did you mean {near!r}?"
                     )
 
-    return WithUsual
+    return WithDefault

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import shutil
 import sys
 import threading
-import time
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -20,6 +20,8 @@ from polarity_bench.values import printable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from rich.progress import Task as ProgressTask
+
     from polarity_bench.cli.options import OutputFlags
     from polarity_bench.compare.encoder_ranks import Standings
     from polarity_bench.evaluation.many_encoders import EncoderReport
@@ -30,34 +32,34 @@ if TYPE_CHECKING:
     from polarity_bench.tasks.types.base import Task
 
 LINE_SECONDS = 30.0
-"""How often a line tells of progress where stderr is no terminal."""
+"""Seconds between progress lines if stderr is not a terminal."""
 
 
 def in_flags(message: str) -> str:
-    """Name the options of the command that runs by their flags, where a message names fields."""
+    """Replace the names of fields in a message by the flags of the running command."""
     return re.sub(r"`(\w+)`", lambda named: _flags.get(named[1], named[0]), message)
 
 
-def name_options(parameters: Iterable[Any]) -> None:
-    """Remember the flags of the command that runs, for `in_flags`."""
+def name_options(flags: Mapping[str, str]) -> None:
+    """Set the flags of the running command, by the names of its options, for `in_flags`."""
     _flags.clear()
-    _flags.update({each.name: each.opts[0] for each in parameters})
+    _flags.update(flags)
 
 
 _flags: dict[str, str] = {}
-"""Of the command that runs: the flag of each of its options, by the option's name."""
+"""Flags of the running command, by the names of its options."""
 
 
 def remark_draws(tasks: Iterable[Task]) -> None:
-    """Say of which tasks only a draw of the sources takes part."""
+    """Report the tasks of which only a sample of the sources is used."""
     for task in tasks:
         if n_pool := task.counts.get("drawn from"):
-            drawn = f"{task.counts['sources']:,} of its {n_pool:,} sources drawn"
+            drawn = f"{task.counts['sources']:,} of {n_pool:,} sources sampled"
             remark(f"{task.spec.name}: {drawn} (sources_per_query in its file)")
 
 
 def remark_unknown_ranks(folder: Path, standings: Standings | None) -> None:
-    """Name the first file of values per query without which a board's ranks are unknown."""
+    """Name the first missing file of values per query, without which ranks are unknown."""
     if standings is not None and standings.unknown:
         missing = list(dict.fromkeys(standings.unknown))
         more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
@@ -66,81 +68,76 @@ def remark_unknown_ranks(folder: Path, standings: Standings | None) -> None:
 
 @contextmanager
 def progress_bar(title: str, total: int) -> Iterator[Progress]:
-    """Show progress on stderr: a bar with the time left, or a line now and then in a log."""
+    """Show progress on stderr: a bar with the time left, or a line every half minute in a log."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as RichProgress
 
     console = Console(stderr=True)
-    if not console.is_terminal:
-        with _progress_lines(title, total) as advance:
-            yield advance
-        return
-    title = printable(title)
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
     )
-    with RichProgress(*columns, console=console) as progress:
-        bar = progress.add_task(title, total=total)
-        yield lambda done: progress.advance(bar, done)
+    bar = RichProgress(
+        *columns,
+        console=console,
+        speed_estimate_period=math.inf,
+        disable=not console.is_terminal,
+    )
+    task = bar.add_task(printable(title), total=total)
+    with bar if console.is_terminal else _progress_lines(bar.tasks[0]):
+        yield lambda done: bar.advance(task, done)
 
 
 def announced_bar(title: str, total: int) -> AbstractContextManager[Progress]:
-    """As `progress_bar`, for what may take hours: in a log, its title is said at once."""
+    """Open a `progress_bar` for long work: in a log, print its title at once."""
     if not sys.stderr.isatty():
         remark(f"{title}: {total:,} in all")
     return progress_bar(title, total)
 
 
 @contextmanager
-def _progress_lines(title: str, total: int) -> Iterator[Progress]:
-    """Print a line every half minute, from a thread: one step may take longer than that."""
-    calls: list[tuple[float, int]] = []  # the first may tell of what had been done before
+def _progress_lines(task: ProgressTask) -> Iterator[None]:
+    """Print a line every half minute, from a thread, because one step may take longer."""
     ended = threading.Event()
 
     def tell() -> None:
         while not ended.wait(LINE_SECONDS):
-            n_done, n_new = sum(done for _, done in calls), sum(done for _, done in calls[1:])
-            rate = n_new / (time.monotonic() - calls[0][0]) if n_new else 0.0
-            seconds = (total - n_done) / rate if rate else 0.0
-            left = duration(seconds)
-            speed = f"{1 / rate:,.1f} seconds each" if 0 < rate < 1 else f"{rate:,.1f} a second"
-            pace = f", {speed}, {left} left" if rate else ""
-            remark(f"{title}: {n_done:,} of {total:,}{pace}")
-
-    def advance(done: int) -> None:
-        calls.append((time.monotonic(), done))
+            pace = ""
+            if rate := task.speed:  # without the first step, which may have been done before
+                speed = f"{1 / rate:,.1f} seconds each" if rate < 1 else f"{rate:,.1f} a second"
+                pace = f", {speed}, {duration(task.time_remaining or 0)} left"
+            remark(f"{task.description}: {task.completed:,.0f} of {task.total:,.0f}{pace}")
 
     teller = threading.Thread(target=tell, daemon=True)
     teller.start()
     try:
-        yield advance
+        yield
     finally:
         ended.set()
         teller.join()
 
 
 def duration(seconds: float) -> str:
-    """Say how long something takes, in the unit that suits it."""
+    """Format a duration in a suitable unit."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 2 * 3600 else f"{seconds / 3600:.1f} h"
 
 
 def remark(text: str) -> None:
-    """Say something beside the results, with options named by their flags.
+    """Print a remark on stderr, with options named by their flags.
 
-    Control characters, as names may hold, are escaped.
+    Control characters, which names may contain, are escaped.
     """
     print(printable(in_flags(text)), file=sys.stderr, flush=True)
 
 
 @contextmanager
 def warnings_as_remarks(category: type[Warning]) -> Iterator[None]:
-    """Say warnings of a category as remarks, each once."""
+    """Print warnings of a category as remarks, each once."""
     show = warnings.showwarning
 
     def say(message: Warning | str, kind: type[Warning], *where: Any, **more: Any) -> None:
@@ -156,18 +153,29 @@ def warnings_as_remarks(category: type[Warning]) -> Iterator[None]:
 
 
 def terminal_width(wide: bool) -> int | None:
-    """Return how wide tables may be: as the terminal; None, as they are, where there is none."""
+    """Return the width of the terminal for tables; None if there is none, or for any width."""
     return None if wide or not sys.stdout.isatty() else shutil.get_terminal_size().columns
 
 
 def print_tables(text: str) -> None:
-    """Print tables, which name options as errors do."""
+    """Print tables; on a terminal, options in them are named by their flags."""
     print(in_flags(text) if sys.stdout.isatty() else text, flush=True)
 
 
 def json_text(value: Any) -> str:
-    """Write JSON, for a program or a person."""
-    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    """Return a value as indented JSON; NaN becomes null, and a path text."""
+    from pydantic_core import to_jsonable_python
+
+    plain = to_jsonable_python(value, inf_nan_mode="null", fallback=dict)
+    return json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def write_file(file: Path, content: bytes) -> None:
+    """Write a file that the user named, and report it."""
+    from polarity_bench.files import write_atomically
+
+    write_atomically(file, content)
+    remark(f"wrote {file}")
 
 
 def print_json(value: Any) -> None:
@@ -181,10 +189,10 @@ def print_report(
     weighting: Weighting,
     columns: Sequence[str] = (),
 ) -> None:
-    """Print the tables of an encoder, at one strength or several, what was reused, what failed.
+    """Print the tables of an encoder, its failures, and what was reused.
 
     Args:
-        report: What became of the encoder.
+        report: Results and failures of the encoder.
         output: Whether and how wide to print the tables.
         weighting: Weighting of the ranks.
         columns: Titles of the columns to print, or "all"; by default the main scores.
@@ -211,10 +219,10 @@ def print_report(
             remark(f"error: {task} failed: {message}")
     if reused := dict.fromkeys(name for suite in report.suites for name in suite.reused):
         names = ", ".join(reused)
-        remark(f"already there and current, not made again (--overwrite would): {names}")
+        remark(f"reused, because stored and current (--overwrite computes again): {names}")
     for label, usage in [pair for suite in report.suites for pair in suite.usage.items()]:
         remark(
-            f"{label}: {usage.n_texts:,} texts asked for, {usage.n_distinct:,} distinct, "
+            f"{label}: {usage.n_texts:,} texts, {usage.n_distinct:,} distinct, "
             f"{usage.n_encoded:,} encoded in {usage.encode_seconds:.1f} s, "
             f"{usage.n_read:,} read from the store"
         )
@@ -225,8 +233,8 @@ def _how_to_read(results: Sequence[Result], weighting: Weighting) -> str:
     from polarity_bench.tasks.catalogue import KINDS
 
     ranked = any(KINDS[result.kind].ranks for result in results)
-    weights = "; every rank weighs the same" if ranked and weighting == "uniform" else ""
-    alike = " S, retention and joint compare only under one reference encoder." if ranked else ""
+    weights = "; all ranks have the same weight" if ranked and weighting == "uniform" else ""
+    alike = " Compare S, retention and joint only under one reference encoder." if ranked else ""
     return f"Percent, [95 % interval]{weights}.{alike}"
 
 
@@ -237,19 +245,18 @@ def write_and_print_curves(
     folder: Path,
     output: OutputFlags,
     weighting: Weighting,
-) -> list[dict[str, object]]:
-    """Write and print the curve of every polarity task; return the curves for JSON.
+) -> list[Path]:
+    """Write and print the curve of every polarity task; return the files.
 
     Args:
-        name: Whose curve it is.
-        dial: What was turned.
-        reports: What became of the tasks, by where the dial stood.
+        name: Name of the curve.
+        dial: What varies along the curve.
+        reports: Results, by the value of the dial.
         folder: Folder of the results.
         output: Whether and how wide to print the tables.
-        weighting: Of the ranks, in the tables.
+        weighting: Weighting of the ranks in the tables.
     """
     from polarity_bench.boards.run_report import curve_table
-    from polarity_bench.files import read_json
     from polarity_bench.render.markdown import section
     from polarity_bench.results.curve_files import read_curve, write_curves
 
@@ -257,13 +264,20 @@ def write_and_print_curves(
     paths = write_curves(name, dial, stored, folder)
     for path in [] if output.as_json else paths:
         print_tables(section(curve_table(read_curve(path), weighting), output.width) + "\n")
-    return [read_json(path) | {"file": str(path)} for path in paths]
+    return paths
+
+
+def curves_as_json(files: Iterable[Path]) -> list[dict[str, object]]:
+    """Read curves as JSON values."""
+    from polarity_bench.files import read_json
+
+    return [read_json(file) | {"file": file} for file in files]
 
 
 def reports_as_json(
     reports: Iterable[EncoderReport], skipped: Mapping[str, str]
 ) -> dict[str, object]:
-    """Lay out what became of the encoders; a failure without a task is that of an encoder."""
+    """Return results and failures as JSON values; a failure to load an encoder has no task."""
     from polarity_bench.boards.run_report import as_json
     from polarity_bench.values import shortest
 
@@ -276,7 +290,7 @@ def reports_as_json(
         for strength, suite in report.by_strength.items():
             at = "" if strength is None else f" (strength {shortest(strength)})"
             results += (
-                as_json(result) | {"file": str(path), "reused": result.task in suite.reused}
+                as_json(result) | {"file": path, "reused": result.task in suite.reused}
                 for result, path in suite.results
             )
             failures += (
@@ -287,7 +301,7 @@ def reports_as_json(
 
 
 def exit_code(reports: Sequence[EncoderReport]) -> int:
-    """Return the exit code of all encoders: what they have in common, or else 1."""
+    """Return the exit code of all encoders: their common one, or 1 if they differ."""
     suites = {suite.exit_code for report in reports for suite in report.suites}
     codes = suites | {2 for report in reports if report.error}
     return codes.pop() if len(codes) == 1 else 1

@@ -1,4 +1,4 @@
-"""`polarity-bench predict`: the classes of a file's texts, by a classifier's folder."""
+"""`polarity-bench predict`: classify the texts of a file."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from polarity_bench.errors import InputError, nearest
 def predict(
     *,
     file: Annotated[
-        Path, typer.Argument(help="A text a line (.txt), or csv, tsv, jsonl or parquet; or .gz.")
+        Path, typer.Argument(help="One text per line (.txt), or csv, tsv, jsonl, parquet; or .gz.")
     ],
     model: Annotated[Path, "Folder of a classifier.", "-m"],
-    column: Annotated[str, "The column of the texts."] = "text",
-    pair: Annotated[str | None, "The column of the second texts, of pairs."] = None,
-    proxies: Annotated[bool, "Have the proxies take part, where it has some."] = False,
+    column: Annotated[str, "Column of the texts."] = "text",
+    pair: Annotated[str | None, "Column of the second texts, for pairs."] = None,
+    proxies: Annotated[bool, "Include the proxies, if the classifier has some."] = False,
     encoder: Annotated[EncoderFlags, ("max_tokens", "device", "trust_remote_code", "allow_pickle")],
     as_json: AsJson = False,
 ) -> None:
-    """Label the texts of a file: csv with the class and its score for every class."""
+    """Print a CSV table with the class of each text, and the scores of all classes."""
     from polarity_bench.classifiers.classifier import Classifier
 
     texts = _texts(file, column, pair)
     classifier = Classifier.load(model, encoder.options(offline=True))
     if classifier.head.of_pairs and pair is None:
-        raise InputError("`pair`: this classifier reads pairs of texts; name the second ones")
+        raise InputError("`pair`: this classifier reads pairs; name the column of the second texts")
     scores = classifier.scores(texts, with_proxies=proxies, bar=progress_bar)
     classes = list(classifier.classes)
     found = [classes[row.argmax()] for row in scores]
@@ -63,11 +63,11 @@ def _texts(file: Path, column: str, pair: str | None) -> list[str | tuple[str, s
     form = FormatSpec()
     if type_of(file, form) == "lines":
         if pair:
-            raise InputError(f"`pair` {pair}: {file} is text, which has no columns")
+            raise InputError(f"`pair` {pair}: {file} is a text file without columns")
         return list(read_lines(file, form))
     wanted, there = {"column": column, "pair": pair}, read_header(file, form)
     for field, name in wanted.items():
         if name is not None and name not in there:
-            raise InputError(f"`{field}`: {file} has no {name!r}{nearest(name, there)}")
+            raise InputError(f"`{field}`: {file} has no column {name!r}{nearest(name, there)}")
     rows = read_rows(file, form, [name for name in wanted.values() if name is not None])
     return [(row.values[0], row.values[1]) if pair else row.values[0] for row in rows]

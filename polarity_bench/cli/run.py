@@ -1,9 +1,9 @@
-"""`polarity-bench run`: evaluate encoders, each at one strength of its axis or several."""
+"""`polarity-bench run`: evaluate encoders, at one or more strengths of their axis."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from polarity_bench.cli.inputs import (
+    check_file,
     load_data,
     parse_integers,
     parse_strengths,
@@ -23,7 +24,6 @@ from polarity_bench.cli.options import (
     EmbeddingFlags,
     EncoderFlags,
     Models,
-    OptionGroup,
     Output,
     OutputFlags,
     Strength,
@@ -32,15 +32,16 @@ from polarity_bench.cli.options import (
     Workers,
 )
 from polarity_bench.cli.output import (
+    curves_as_json,
     exit_code,
     print_json,
     print_report,
     print_tables,
     progress_bar,
     remark,
-    remark_draws,
     reports_as_json,
     write_and_print_curves,
+    write_file,
 )
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.scores import Weighting
@@ -49,26 +50,23 @@ from polarity_bench.tasks.senteval.protocol_names import SentEvalProtocol, Torch
 if TYPE_CHECKING:
     from polarity_bench.cli.gate import RunGate
     from polarity_bench.data.sources import DataAccess
-    from polarity_bench.encoders.base import Encoder
     from polarity_bench.evaluation.many_encoders import EncoderReport, EvaluationRequest
     from polarity_bench.tasks.types.base import Settings, Task, TaskSpec
 
 
 @dataclass(frozen=True)
-class ProtocolFlags(OptionGroup):
+class ProtocolFlags:
     """Settings of the protocols."""
 
-    ks: Annotated[str | None, "How many to retrieve, e.g. 4,16,64 [default: 16].", "--k"] = None
-    limit: Annotated[int | None, "Only so many queries, or rows of a part, for a quick look."] = (
-        None
-    )
+    ks: Annotated[str | None, "Sources to retrieve, e.g. 4,16,64 [default: 16].", "--k"] = None
+    limit: Annotated[int | None, "Use only so many queries or rows, for a quick look."] = None
     protocol: Annotated[
         SentEvalProtocol | None, "Transfer protocol [default: senteval-sklearn]."
     ] = None
-    preset: Annotated[TorchPreset | None, "senteval-torch as in [default: literature]."] = None
-    kfold: Annotated[int | None, "Folds of the transfer protocol."] = None
+    preset: Annotated[TorchPreset | None, "senteval-torch settings [default: literature]."] = None
+    kfold: Annotated[int | None, "Number of folds of the transfer protocol."] = None
     classifier: Annotated[
-        str | None, "senteval-torch's: optim=adam,batch_size=64,tenacity=5,epoch_size=4,nhid=0,..."
+        str | None, "For senteval-torch: optim=adam,batch_size=64,tenacity=5,epoch_size=4,nhid=0."
     ] = None
     workers: Workers = None
 
@@ -83,21 +81,19 @@ class ProtocolFlags(OptionGroup):
 
 
 @dataclass(frozen=True)
-class GateFlags(OptionGroup):
-    """The baseline that a run is held against."""
+class GateFlags:
+    """The baseline that a run is compared with."""
 
     fail_under: Annotated[
         str | None,
         typer.Option(
             "--fail-under",
             metavar="BASELINE",
-            help="End with 1 where a task's main score falls beyond chance: below that of a folder "
-            "of results, a result's file, or an encoder of the results in --output.",
+            help="Exit with 1 if the main score of a task is significantly below this baseline: a "
+            "folder of results, the file of a result, or an encoder with results in --output.",
         ),
     ] = None
-    p_alone: Annotated[bool, "With --fail-under: compare P alone, so that S may have fallen."] = (
-        False
-    )
+    p_alone: Annotated[bool, "With --fail-under: compare only P, so that S may fall."] = False
 
     def gate(
         self,
@@ -106,53 +102,46 @@ class GateFlags(OptionGroup):
         models: Sequence[str],
         strengths: Sequence[float],
     ) -> RunGate | None:
-        """Return the gate of a run, if a baseline is named."""
-        from polarity_bench.cli.gate import gate_of
+        """Return the gate of a run if a baseline is named, else None.
 
-        if self.fail_under is not None:
-            return gate_of(self.fail_under, output, tasks, models, strengths)
-        if self.p_alone:
-            raise InputError("`p_alone` takes no effect without `fail_under`; name a baseline")
-        return None
+        Raises:
+            InputError: If the baseline is unknown or the run has several encoders.
+        """
+        from polarity_bench.cli.gate import RunGate
+        from polarity_bench.compare.gate import find_baseline
+
+        if self.fail_under is None:
+            if self.p_alone:
+                raise InputError("`p_alone` has no effect without `fail_under`; name a baseline")
+            return None
+        if len(models) > 1 or len(strengths) > 1:
+            raise InputError(
+                "`fail_under` compares one encoder with a baseline: give one `model`, and at most "
+                "one `strength`"
+            )
+        stored = find_baseline(self.fail_under, output, [spec.name for spec in tasks])
+        return RunGate(self.fail_under, stored, self.p_alone)
 
 
 @dataclass(frozen=True)
-class FileFlags(OptionGroup):
-    """Files that a run writes besides its results."""
+class FileFlags:
+    """Files that a run writes in addition to its results."""
 
     folds_out: Annotated[Path | None, "Write scores by fold to this CSV file."] = None
-    plot: Annotated[Path | None, "Draw P against S, or else bars, to this .svg or .png file."] = (
-        None
-    )
-    log_samples: Annotated[bool, "Write what each query retrieved beside the results, as text."] = (
-        False
-    )
+    plot: Annotated[Path | None, "Plot P against S, or bars, to this .svg or .png file."] = None
+    log_samples: Annotated[bool, "Write the retrieved texts of each query to a file."] = False
 
     def check(self) -> None:
-        """Check that the files can be written, before anything is evaluated.
+        """Raise InputError if a file cannot be written, before anything is evaluated."""
+        from polarity_bench.render.figures.files import FORMATS, check_can_draw
 
-        Raises:
-            InputError: If not.
-        """
-        from polarity_bench.files import check_writable
-
+        check_file("folds_out", self.folds_out, make_folder=True)
+        check_file("plot", self.plot, [f".{form}" for form in FORMATS], make_folder=True)
         if self.plot is not None:
-            from polarity_bench.render.figures.files import FORMATS, check_can_draw
-
-            ends = [f".{form}" for form in FORMATS]
-            if self.plot.suffix not in ends:
-                raise InputError(
-                    f"`plot` {self.plot}: the file's name must end in {' or '.join(ends)}"
-                )
             check_can_draw()
-        for field, file in (("folds_out", self.folds_out), ("plot", self.plot)):
-            if file is not None and file.is_dir():
-                raise InputError(f"`{field}` {file}: a file is wanted, this is a folder")
-            if file is not None:
-                check_writable(file.parent, field)
 
     def write_samples(self, report: EncoderReport, tasks: Sequence[Task]) -> None:
-        """Write what an encoder's queries retrieved beside its results."""
+        """Write what each query retrieved, next to the results of an encoder."""
         from polarity_bench.boards.run_report import samples_jsonl
         from polarity_bench.files import write_atomically
         from polarity_bench.results.result_files import SAMPLES
@@ -167,11 +156,11 @@ class FileFlags(OptionGroup):
     def write(
         self,
         reports: Sequence[EncoderReport],
-        curves: Sequence[Mapping[str, object]],
+        curves: Sequence[Path],
         folder: Path,
         weighting: Weighting,
     ) -> None:
-        """Write the scores by fold, and the figure."""
+        """Write the scores by fold, and the plot."""
         from polarity_bench.boards.run_report import folds_csv
         from polarity_bench.files import write_atomically
 
@@ -188,7 +177,7 @@ def run(
     task: TaskFlags,
     reference: Annotated[
         str | None,
-        "Encoder that S is measured with [default: the model, or what it was trained on].",
+        "Encoder that measures S [default: the base of a trained model, else the model].",
     ] = None,
     weighting: Weight = "linear",
     protocol: ProtocolFlags,
@@ -197,8 +186,8 @@ def run(
     embedding: EmbeddingFlags,
     data: DataFlags,
     output: Output = Path("results"),
-    overwrite: Annotated[bool, "Evaluate again what is there and current."] = False,
-    skip_missing: Annotated[bool, "Leave out tasks whose data cannot be had."] = False,
+    overwrite: Annotated[bool, "Compute results again that are stored and current."] = False,
+    skip_missing: Annotated[bool, "Skip tasks whose data is missing."] = False,
     columns: Annotated[
         str | None, "Columns to print, separated by commas, or all [default: the main scores]."
     ] = None,
@@ -206,7 +195,7 @@ def run(
     baseline: GateFlags,
     out: OutputFlags,
 ) -> None:
-    """Evaluate an encoder and print a table. Without options: the demo suite with MiniLM."""
+    """Evaluate an encoder and print a table; by default MiniLM on the demo suite."""
     from polarity_bench.cli.gate import gate_json, gate_text
     from polarity_bench.evaluation.many_encoders import EvaluationRequest, evaluate_models
 
@@ -219,7 +208,6 @@ def run(
     access = data.access()
     options = encoder.options(offline=access.offline)
     tasks, skipped = load_data(specs, access, settings, skip_missing)
-    remark_draws(tasks)
     titles = _column_titles(columns, tasks)
     request = EvaluationRequest(
         models,
@@ -231,12 +219,12 @@ def run(
         settings.workers,
         overwrite,
         embedder=embedding.embedder,
-        check=_gate_check(gate, tasks, weighting, baseline.p_alone, out),
+        check=partial(gate.expect, tasks, weighting, out) if gate else lambda *_: None,
         bar=progress_bar,
         remark=remark,
     )
     reports: list[EncoderReport] = []
-    curves: list[dict[str, object]] = []
+    curves: list[Path] = []
     for report in map(partial(_with_hint, alone=len(models) == 1), evaluate_models(request)):
         reports.append(report)
         _count_seen(report, request, access, data.task_dir)
@@ -245,10 +233,10 @@ def run(
         if len(strengths) > 1:
             at = {at: suite for at, suite in report.by_strength.items() if at is not None}
             curves += write_and_print_curves(report.name, "strength", at, output, out, weighting)
-    judged = gate.judge([suite for report in reports for suite in report.suites]) if gate else None
+    judged = gate.judge(reports) if gate else None
     if out.as_json:
         gated = {"gate": gate_json(judged)} if judged else {}
-        shown = {"curves": curves} if strengths else {}
+        shown = {"curves": curves_as_json(curves)} if strengths else {}
         print_json(reports_as_json(reports, skipped) | gated | shown)
     elif judged:
         print_tables(gate_text(judged, out.width))
@@ -261,17 +249,17 @@ def run(
 def _check_strengths(
     text: str | None, strengths: Sequence[float], specs: Sequence[TaskSpec]
 ) -> None:
-    """Refuse a negative strength with tasks that have no queries and sources."""
+    """Raise InputError for a negative strength if a task has no queries and sources."""
     unranked = [spec.name for spec in specs if not spec.ranks]
     if unranked and min(strengths, default=0) < 0:
         raise InputError(
-            f"`strength` {text}: below 0 a query and a source differ, and {unranked[0]} has "
-            "neither; name polarity tasks alone, or strengths from 0"
+            f"`strength` {text}: a negative strength needs queries and sources, which "
+            f"{unranked[0]} lacks; name only polarity tasks, or strengths of at least 0"
         )
 
 
 def _column_titles(text: str | None, tasks: Sequence[Task]) -> list[str]:
-    """Return the titles that an option lists; a title may hold a comma, as `P, negation` does."""
+    """Return the titles that an option lists; a title may contain a comma: `P, negation`."""
     from polarity_bench.boards.run_report import column_titles
 
     known = {"all", *column_titles(tasks)}
@@ -287,34 +275,11 @@ def _column_titles(text: str | None, tasks: Sequence[Task]) -> list[str]:
     return chosen
 
 
-def _gate_check(
-    gate: RunGate | None,
-    tasks: Sequence[Task],
-    weighting: Weighting,
-    p_alone: bool,
-    out: OutputFlags,
-) -> Callable[[Encoder, Encoder | None], None]:
-    """Return a function that checks the baseline against an encoder and its reference."""
-    from polarity_bench.compare.gate import NoCommonReferenceError
-
-    def check(encoder: Encoder, reference: Encoder | None) -> None:
-        if gate is None:
-            return
-        try:
-            gate.expect(tasks, encoder, reference, weighting, p_alone)
-        except NoCommonReferenceError:
-            if not out.as_json:
-                print("gate: S not compared")  # for the summary of a job, which reads stdout
-            raise
-
-    return check
-
-
 def _with_hint(report: EncoderReport, *, alone: bool) -> EncoderReport:
-    """Say why an encoder could not be loaded; raise it if the run has no other encoder."""
+    """Report why an encoder could not be loaded; raise the error if it is the only encoder."""
     if report.error is None:
         return report
-    hint = "; for several encoders give `model` once for each" if "," in report.model else ""
+    hint = "; to evaluate several encoders, repeat `model`" if "," in report.model else ""
     error = InputError(f"{report.error}{hint}")
     if alone:
         raise error from report.error
@@ -333,35 +298,34 @@ def _count_seen(
     try:
         count_seen(report.model, stored, request.tasks, request.output, access, task_dir)
     except InputError as error:
-        remark(f"warning: {error}. Nothing is counted as seen")
+        remark(f"warning: {error}. Texts seen in training are not counted")
 
 
 def _remark_next(folder: Path, *, is_cut: bool) -> None:
-    """Name the command that comes next."""
+    """Suggest the next command."""
     board = f"next: polarity-bench leaderboard {shlex.quote(str(folder))}"
-    quick = "a quick look stands on no board; next: the same command without --limit"
+    quick = "boards show only complete results; next: the same command without --limit"
     remark(f"results are in {folder}; {quick if is_cut else board}")
-    remark("what a column is: polarity-bench explain-score NAME")
+    remark("to explain a column: polarity-bench explain-score NAME")
 
 
 def write_plot(
     file: Path,
     reports: Sequence[EncoderReport],
-    curves: Sequence[Mapping[str, object]],
+    curves: Sequence[Path],
     folder: Path,
     weighting: Weighting,
 ) -> None:
-    """Draw what a run has found, with the references that stand in its folder; say what is not.
+    """Plot the results of a run, with those of the reference encoders in its folder.
 
     Args:
-        file: Its end says the format.
-        reports: What became of the tasks.
-        curves: As `write_and_print_curves` returns them.
-        folder: The folder of the results.
-        weighting: Of the ranks.
+        file: The file of the plot; its suffix gives the format.
+        reports: Results of the encoders.
+        curves: Files of curves over these results.
+        folder: Folder of the results.
+        weighting: Weighting of the ranks.
     """
     from polarity_bench.boards.run_charts import plotted, references_of
-    from polarity_bench.files import write_atomically
     from polarity_bench.render.figures.files import drawn_together
     from polarity_bench.results.curve_files import read_curve
 
@@ -369,13 +333,11 @@ def write_plot(
     references, lacking = references_of(own, folder)
     for reference in lacking:
         remark(
-            f"the reference {reference.label} is not in the figure: {folder} holds no result of "
-            "its own; run it first"
+            f"the reference {reference.label} is not in the plot: {folder} has no result of it; "
+            "evaluate it first"
         )
-    read = [read_curve(Path(str(curve["file"]))) for curve in curves]
-    drawn = plotted([*own, *references], weighting, read)
+    drawn = plotted([*own, *references], weighting, list(map(read_curve, curves)))
     if not drawn:
-        remark(f"nothing to draw: {file} is not written")
+        remark(f"nothing to plot: {file} is not written")
         return
-    write_atomically(file, drawn_together(drawn, "png" if file.suffix == ".png" else "svg"))
-    remark(f"wrote {file}")
+    write_file(file, drawn_together(drawn, "png" if file.suffix == ".png" else "svg"))

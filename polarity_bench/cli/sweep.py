@@ -1,19 +1,21 @@
-"""`polarity-bench sweep`: what a grid names, made and gone on with by one command."""
+"""`polarity-bench sweep`: train and evaluate everything in a grid; the same command resumes."""
 
 from __future__ import annotations
 
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from polarity_bench.cli.inputs import check_at_least
 from polarity_bench.cli.options import (
     AsJson,
     Commands,
@@ -26,7 +28,8 @@ from polarity_bench.cli.output import LINE_SECONDS, duration, in_flags, print_js
 from polarity_bench.errors import InputError
 
 if TYPE_CHECKING:
-    from polarity_bench.sweeps.items import Setup
+    from rich.text import Text
+
     from polarity_bench.sweeps.prepare import Sweep
     from polarity_bench.sweeps.status import SweepProgress, Watch
 
@@ -35,7 +38,7 @@ FOLDER = Path("sweeps")
 
 sweep_app = Commands(
     cls=by_default("make"),
-    help="Train and evaluate all that a grid names: `sweep GRID` is `sweep make GRID`.",
+    help="Train and evaluate everything in a grid: `sweep GRID` means `sweep make GRID`.",
     no_args_is_help=True,
 )
 
@@ -46,39 +49,38 @@ def make_sweep(
     grid: Annotated[
         str,
         typer.Argument(
-            help="The grid: a TOML file, or margins, margins-best, sample-size, scl, "
+            help="Grid: a TOML file, or margins, margins-best, sample-size, scl, "
             "triple-entropy, fewshot, axis or smoke."
         ),
     ],
-    output: Annotated[
-        Path | None, "Folder of the sweep [default: sweeps/ and the grid's name].", "-o"
-    ] = None,
-    dry_run: Annotated[bool, "Make nothing: say what there is to make, and how long."] = False,
-    retry_failed: Annotated[bool, "Go on with what failed, too."] = False,
-    engine: Annotated[str, "local: processes here; ray: a cluster."] = "local",
-    address: Annotated[str | None, "ray: a cluster that runs [default: one started here]."] = None,
+    output: Annotated[Path | None, "Folder of the sweep [default: sweeps/GRID].", "-o"] = None,
+    dry_run: Annotated[bool, "Only show what is left to do, and how long it takes."] = False,
+    retry_failed: Annotated[bool, "Also retry failed items."] = False,
+    engine: Annotated[Literal["local", "ray"], "local: processes here; ray: a cluster."] = "local",
+    address: Annotated[str | None, "ray: a running cluster [default: start one here]."] = None,
     workers: Annotated[
         int | None,
-        "local: processes of one thread [default: one for each GPU, or core with memory].",
+        "local: processes of one thread [default: one per GPU, or per core with enough memory].",
     ] = None,
     encoder: LoadingFlags,
     data: DataFlags,
     embedding: StoreFlags,
     as_json: AsJson = False,
 ) -> None:
-    """Train and evaluate all that a grid names; the same command again goes on with the rest.
+    """Train and evaluate everything in a grid. The same command resumes an interrupted sweep.
 
-    Several of these commands may work on one folder, and each item is made once.
+    Several commands may work on one folder at the same time; each item is made once.
     """
     from polarity_bench.sweeps.grid import grid_file, read_grid
     from polarity_bench.sweeps.item_states import SweepState
     from polarity_bench.sweeps.items import Setup
     from polarity_bench.sweeps.prepare import find_sweep
+    from polarity_bench.sweeps.status import Watch
 
-    _check_engine(engine, address, workers)
-    _leave_out_address()
     access = data.access()
     options = encoder.options(offline=access.offline)
+    run = _engine(engine, address, workers, encoder.device)
+    _leave_out_address()
     file = grid_file(grid)
     folder = (output or FOLDER / file.stem).absolute()
     data_dir, task_dir = (place and place.absolute() for place in (access.folder, data.task_dir))
@@ -90,7 +92,17 @@ def make_sweep(
     if dry_run:
         _print_dry(sweep, workers, as_json)
         return
-    watch = _make(sweep, _Engine(engine, address, workers))
+    sweep.take_up()
+    _say_elsewhere(sweep)
+    watch = Watch(sweep.plan, sweep.state)
+    try:
+        if sweep.left:
+            with live(watch) as look:
+                run(sweep.left, setup, look=look)
+    except KeyboardInterrupt:
+        n_left = sum(state in ("running", "left") for state in watch.look().states)
+        remark(f"{n_left:,} items are left; next: {_typed(address)}")
+        raise
     _report(watch, folder, as_json, again=_typed(address))
     if watch.look().counts["failed"]:
         raise typer.Exit(1)
@@ -100,12 +112,12 @@ def make_sweep(
 def show_status(
     sweep: Annotated[
         str | None,
-        typer.Argument(help="A grid's name, or the folder of a sweep [default: all in sweeps/]."),
+        typer.Argument(help="Name of a grid, or folder of a sweep [default: all in sweeps/]."),
     ] = None,
-    output: Annotated[Path | None, "Folder of the sweep, as `sweep` was given it.", "-o"] = None,
+    output: Annotated[Path | None, "Folder of the sweep, as given to `sweep make`.", "-o"] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say how far sweeps are, and what failed, while they are made or after."""
+    """Show the progress of sweeps, and what failed, during a sweep or afterwards."""
     from polarity_bench.sweeps.item_states import SweepState
     from polarity_bench.sweeps.plan import FILE, read_plan
     from polarity_bench.sweeps.status import Watch
@@ -115,7 +127,7 @@ def show_status(
     elif sweep is None:
         folders = sorted(file.parent for file in FOLDER.glob(f"*/{FILE}"))
         if not folders:
-            raise InputError(f"`sweep`: none was begun in {FOLDER.absolute()}; name its folder")
+            raise InputError(f"`sweep`: no sweep in {FOLDER.absolute()}; name its folder")
     else:
         places = [Path(sweep), FOLDER / sweep, FOLDER / Path(sweep).name.removesuffix(".toml")]
         folders = [next((each for each in places if (each / FILE).is_file()), Path(sweep))]
@@ -131,18 +143,18 @@ def show_status(
 
 
 def _check_grid(grid: str, folder: Path) -> None:
-    """Refuse the folder of a sweep that was begun with a grid of another name."""
+    """Raise InputError if the sweep in a folder was started with a grid of another name."""
     from polarity_bench.sweeps.plan import read_plan
 
     began = read_plan(folder).grid
     if began and Path(began).stem != Path(grid).stem and Path(grid).absolute() != folder.absolute():
-        raise InputError(f"`output` {folder}: holds the sweep of {began}, got {grid}; name one")
+        raise InputError(f"`output` {folder}: holds a sweep of {began}, got {grid}; name one")
 
 
 def _leave_out_address() -> None:
-    """Take a cluster's address out of the command that is recorded.
+    """Remove the address of a cluster from the command that is recorded.
 
-    It makes nothing again, and names a machine.
+    It does not affect the results, and it names a machine.
     """
     pairs = pairwise(["", *sys.argv])
     sys.argv = [
@@ -153,108 +165,63 @@ def _leave_out_address() -> None:
 
 
 def _typed(address: str | None) -> str:
-    """Return the command that the user typed, to be run again."""
+    """Return the command that the user typed, with the address of the cluster."""
     again = [] if address is None else ["--address", address]
     return shlex.join(["polarity-bench", *sys.argv[1:], *again])
 
 
 def _begun_by(watch: Watch) -> str:
-    """Return the command that goes on with a sweep: the last one, or else one that may do."""
+    """Return the command that resumes a sweep: the recorded command, or a guess."""
     if watch.plan.command:
         return shlex.join(["polarity-bench", *shlex.split(watch.plan.command)[1:]])
     grid = watch.plan.grid or "GRID"
     return shlex.join(["polarity-bench", "sweep", grid, "-o", str(watch.state.folder)])
 
 
-@dataclass(frozen=True)
-class _Engine:
-    """Where a sweep is computed."""
-
-    name: str
-    address: str | None
-    workers: int | None
-
-
-def _check_engine(engine: str, address: str | None, workers: int | None) -> None:
-    from polarity_bench.errors import nearest
-
-    if engine not in ("local", "ray"):
-        raise InputError(f"`engine`: unknown engine {engine!r}{nearest(engine, ['local', 'ray'])}")
-    if workers is not None and workers < 1:
-        raise InputError(f"`workers` must be at least 1, got {workers}")
-    if engine == "local" and address is not None:
-        raise InputError(f"`address` {address}: only the engine ray has one")
-    if engine == "ray" and workers is not None:
-        raise InputError(f"`workers` {workers}: Ray places tasks by its nodes' cores and GPUs")
-    if engine == "ray":
+def _engine(
+    name: Literal["local", "ray"], address: str | None, workers: int | None, device: str | None
+) -> Callable[..., None]:
+    """Return the function that makes items on an engine; raise InputError for a wrong option."""
+    if name == "ray":
         from polarity_bench.training.recipes.base import check_packages
 
         check_packages("the engine 'ray'", {"ray": "the cluster"}, "ray")
+        if workers is not None:
+            raise InputError(f"`workers` {workers}: Ray places tasks by its nodes' cores and GPUs")
+        from polarity_bench.sweeps.engines.ray import run_on_ray
 
+        return partial(run_on_ray, address=address)
+    if address is not None:
+        raise InputError(f"`address` {address}: only the engine ray takes an address")
+    check_at_least(1, workers=workers)
+    from polarity_bench.sweeps.engines.local import run_local, usual_workers
 
-def _make(sweep: Sweep, engine: _Engine) -> Watch:
-    from polarity_bench.sweeps.status import Watch
-
-    sweep.take_up()
-    _say_elsewhere(sweep)
-    watch = Watch(sweep.plan, sweep.state)
-    if sweep.left:
-        try:
-            _run(sweep.left, sweep.setup, engine, watch)
-        except KeyboardInterrupt:
-            n_left = sum(state in ("running", "left") for state in watch.look().states)
-            remark(f"{n_left:,} are left; next: {_typed(engine.address)}")
-            raise
-    return watch
+    return partial(run_local, workers=workers or usual_workers(device))
 
 
 def _say_elsewhere(sweep: Sweep) -> None:
-    """Say how many trainings are done by their results alone, and why others are not."""
-    from collections import Counter
-
+    """Report how many items are done because their results exist, and why others are not."""
     if made := sweep.elsewhere.made:
-        remark(f"{len(made):,} done elsewhere: all their results are there")
+        remark(f"{len(made):,} items were made elsewhere: all their results exist")
     for why, n in Counter(sweep.others).items():
-        remark(f"{n:,} of what is left have results that do not count, {why}")
+        remark(f"{n:,} of the remaining items have results that do not count, {why}")
     if unnamed := sweep.unnamed:
-        one = f"{unnamed[0]} for instance"
-        remark(f"{len(unnamed):,} of the results are of nothing that the grid names, {one}")
-
-
-def _run(left: list[Any], setup: Setup, engine: _Engine, watch: Watch) -> None:
-
-    with live(watch) as look:
-        if engine.name == "ray":
-            from polarity_bench.sweeps.engines.ray import run_on_ray
-
-            run_on_ray(left, setup, address=engine.address, look=look)
-        else:
-            from polarity_bench.sweeps.engines.local import run_local, usual_workers
-
-            workers = engine.workers or usual_workers(setup.options.device)
-            run_local(left, setup, workers=workers, look=look)
+        remark(f"{len(unnamed):,} of the results belong to no item, for instance {unnamed[0]}")
 
 
 def _print_dry(sweep: Sweep, workers: int | None, as_json: bool) -> None:
-    """Say what there is to make, how much, and about how long it takes."""
-    from polarity_bench.render.markdown import table
+    """Print what is left to make, and an estimate of the time that it takes."""
     from polarity_bench.sweeps.cost import estimate, probe
     from polarity_bench.sweeps.engines.local import usual_workers
 
     grid, setup, left = sweep.grid, sweep.setup, sweep.left
     n_workers = min(workers or usual_workers(setup.options.device), max(1, len(left)))
-    counts: dict[str, dict[str, int]] = {}
-    to_make = {item.digest for item in left}
+    n_all, n_left = (Counter(item.kind for item in items) for items in (grid.items, left))
+    counts = {kind: {"in all": n, "left": n_left[kind]} for kind, n in n_all.items()}
     _say_elsewhere(sweep)
-    for item in grid.items:
-        row = counts.setdefault(item.kind, {"in all": 0, "left": 0})
-        row["in all"] += 1
-        row["left"] += item.digest in to_make
     if not as_json:
         print(f"{grid.title}: {len(grid.items):,} in all, {len(left):,} left\n")
-        columns = [("", list(counts))]
-        columns += [(n, [f"{c[n]:,}" for c in counts.values()]) for n in ("in all", "left")]
-        print(table(columns))
+        print(_counts_table(counts))
     known, measured = sweep.sizes, probe(left, setup)
     seconds = estimate(left, known, measured, setup.access()) / n_workers
     if as_json:
@@ -265,7 +232,16 @@ def _print_dry(sweep: Sweep, workers: int | None, as_json: bool) -> None:
         rows = f", {known.rows[task]:,} training rows" if task in known.rows else ""
         print(f"\n{task}: {n_texts:,} texts{rows}", end="")
     processes = "1 process" if n_workers == 1 else f"{n_workers} processes"
-    print(f"\n\nabout {duration(seconds)} in {processes}, by a probe of each base")
+    print(f"\n\nabout {duration(seconds)} in {processes}, estimated with each base")
+
+
+def _counts_table(counts: Mapping[str, Mapping[str, int]]) -> str:
+    """Lay out the number of items of each kind in each state."""
+    from polarity_bench.render.markdown import table
+
+    titles = next(iter(counts.values()), {})
+    columns = [(title, [f"{row[title]:,}" for row in counts.values()]) for title in titles]
+    return table([("", list(counts)), *columns])
 
 
 def _as_json(watch: Watch) -> dict[str, Any]:
@@ -273,28 +249,28 @@ def _as_json(watch: Watch) -> dict[str, Any]:
     items = []
     for item, how in zip(watch.plan.items, seen.states, strict=True):
         outcome = watch.outcomes.get(item.digest)
-        made = {key: value for key, value in asdict(outcome).items() if value} if outcome else {}
+        made = {key: value for key, value in vars(outcome).items() if value} if outcome else {}
         by = {"by": seen.running[item.digest]} if how == "running" else {}
         own = {"digest": item.digest, "kind": item.kind, "name": item.name}
         items.append({**own, "encoder": item.encoder, **made, "state": how, **by})
     return {
         "title": watch.plan.title,
-        "folder": str(watch.state.folder),
+        "folder": watch.state.folder,
         "counts": seen.counts,
         "seconds_left": seen.seconds_left,
-        "best": [asdict(best) for best in seen.best],
+        "best": seen.best,
         "failed": [
-            {**each, "log": str(watch.state.log(each["digest"]))}
-            for each in items
-            if each["state"] == "failed"
+            item | {"log": watch.state.log(item["digest"])}
+            for item in items
+            if item["state"] == "failed"
         ],
         "items": items,
     }
 
 
 def _report(watch: Watch, folder: Path, as_json: bool, *, again: str | None) -> None:
-    """Print how far a sweep is and, where `again` is the command that goes on, what comes next."""
-    from polarity_bench.render.markdown import escape, table
+    """Print the progress of a sweep and, given the command that resumes it, the next step."""
+    from polarity_bench.render.markdown import escape
     from polarity_bench.sweeps.status import STATES
 
     if as_json:
@@ -303,10 +279,8 @@ def _report(watch: Watch, folder: Path, as_json: bool, *, again: str | None) -> 
     seen = watch.look()
     kinds = sorted({item.kind for item in watch.plan.items})
     print(f"{watch.plan.title}: {len(watch.plan.items):,} in all, in {folder}\n")
-    pairs = list(zip((item.kind for item in watch.plan.items), seen.states, strict=True))
-    columns: list[tuple[str, list[str]]] = [("", kinds)]
-    columns += [(state, [f"{pairs.count((kind, state)):,}" for kind in kinds]) for state in STATES]
-    print(table(columns))
+    n = Counter(zip((item.kind for item in watch.plan.items), seen.states, strict=True))
+    print(_counts_table({kind: {state: n[kind, state] for state in STATES} for kind in kinds}))
     for best in seen.best:
         print(f"\n{escape(best.words)}")
     if seen.seconds_left:
@@ -319,10 +293,8 @@ def _report(watch: Watch, folder: Path, as_json: bool, *, again: str | None) -> 
         remark(f"next: {again}")
     elif again and seen.counts["done"]:
         place = shlex.quote(str(folder))
-        trained = any(item.kind == "training" for item in watch.plan.items)
-        evaluated = any(item.kind == "evaluation" for item in watch.plan.items)
-        if trained or evaluated:
-            results = place if trained else f"{place}/results"
+        if {"training", "evaluation"} & set(kinds):
+            results = place if "training" in kinds else f"{place}/results"
             remark(f"next: polarity-bench leaderboard {results}")
         if "cross-validation" in kinds:
             remark(f"next: polarity-bench fewshot --report -o {place}/fewshot")
@@ -333,16 +305,16 @@ _LOOK_SECONDS = 2.0
 
 @contextmanager
 def live(watch: Watch) -> Iterator[Callable[[], None]]:
-    """Show how far a sweep is, on stderr, whenever the function returned is called."""
+    """Show the progress of a sweep on stderr, whenever the returned function is called."""
     if not sys.stderr.isatty():
-        yield _lines(watch)
+        title = watch.plan.title
+        remark(f"{title}: {summary(watch.look())}")
+        yield _seldom(lambda: remark(f"{title}: {summary(watch.look())}"), LINE_SECONDS)
         return
     from rich.console import Console
-    from rich.live import Live
 
-    console = Console(stderr=True)
-    with Live(_table(watch, watch.look()), console=console, transient=True) as shown:
-        yield _seldom(lambda: shown.update(_table(watch, watch.look())), _LOOK_SECONDS)
+    with Console(stderr=True).status(_running(watch)) as status:
+        yield _seldom(lambda: status.update(_running(watch)), _LOOK_SECONDS)
 
 
 def _seldom(function: Callable[[], None], seconds: float) -> Callable[[], None]:
@@ -358,33 +330,18 @@ def _seldom(function: Callable[[], None], seconds: float) -> Callable[[], None]:
     return call
 
 
-def _lines(watch: Watch) -> Callable[[], None]:
-    def tell() -> None:
-        remark(f"{watch.plan.title}: {summary(watch.look())}")
+def _running(watch: Watch) -> Text:
+    """Return the progress of a sweep, and the names of running items."""
+    from rich.text import Text
 
-    tell()
-    return _seldom(tell, LINE_SECONDS)
+    seen = watch.look()
+    running = [f"running: {item.name}" for item in watch.plan.items if item.digest in seen.running]
+    return Text("\n".join([f"{watch.plan.title}: {summary(seen)}", *running]))
 
 
 def summary(seen: SweepProgress) -> str:
-    """Say in a line how far it is."""
+    """Return the progress in one line."""
     parts = [f"{n:,} {state}" for state, n in seen.counts.items() if n]
     if seen.seconds_left:
         parts.append(f"about {duration(seen.seconds_left)} left")
     return "; ".join([", ".join(parts), *(best.words for best in seen.best)])
-
-
-def _table(watch: Watch, seen: SweepProgress) -> Any:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title=Text(watch.plan.title))
-    for heading in (*seen.counts, "time left"):
-        table.add_column(heading, justify="right")
-    left = "" if seen.seconds_left is None else duration(seen.seconds_left)
-    table.add_row(*(f"{n:,}" for n in seen.counts.values()), left)
-    names = {item.digest: item.name for item in watch.plan.items}
-    said = [best.words for best in seen.best]
-    said += [f"running: {names[digest]}" for digest in seen.running if digest in names]
-    table.caption = Text("\n".join(said))
-    return table

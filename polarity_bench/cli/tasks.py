@@ -1,4 +1,4 @@
-"""`polarity-bench tasks`: list tasks, show one, or write one for your own data."""
+"""`polarity-bench tasks`: list tasks, show a task, or write a task file for your data."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from polarity_bench.cli.inputs import data_access_of, tasks_of
+from polarity_bench.cli.inputs import tasks_of
 from polarity_bench.cli.options import AsJson, Commands, DataFlags, OutputFlags, Suite, TaskDir
 from polarity_bench.cli.output import print_json, remark
 
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from polarity_bench.tasks.types.base import TaskSpec
 
 tasks_app = Commands(
-    help="List the tasks, show one, or write one for data of your own.", invoke_without_command=True
+    help="List tasks, show a task, or write a task file for your data.",
+    invoke_without_command=True,
 )
 
 
@@ -25,7 +26,7 @@ def list_tasks(
     *,
     context: typer.Context,
     suite: Suite = None,
-    match: Annotated[str | None, "Only tasks whose name holds this.", "--filter", "-f"] = None,
+    match: Annotated[str | None, "Only tasks whose name contains this.", "--filter", "-f"] = None,
     task_dir: TaskDir = None,
     out: OutputFlags,
 ) -> None:
@@ -54,7 +55,7 @@ def show_task(
     task_dir: TaskDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show all that a task declares."""
+    """Show the file of a task."""
     before: dict[str, Any] = context.obj or {}  # the options given before the subcommand
     spec = DataFlags(task_dir=task_dir or before.get("task_dir")).task(name)
     if as_json or before.get("as_json"):
@@ -68,18 +69,18 @@ def show_task(
 def make_task(
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="FILE...", help="Labelled texts; of two, sources and queries."),
+        typer.Argument(metavar="FILE...", help="Labelled texts; two files: sources, queries."),
     ],
     task_name: Annotated[
-        str | None, "Its name [default: that of the file or folder].", "--name"
+        str | None, "Name of the task [default: that of the file or folder].", "--name"
     ] = None,
-    text_column: Annotated[str | None, "Column of the texts [default: guessed].", "--text"] = None,
+    text_column: Annotated[str | None, "Column of the texts [default: detected].", "--text"] = None,
     label_column: Annotated[
-        str | None, "Column of the labels [default: guessed].", "--label"
+        str | None, "Column of the labels [default: detected].", "--label"
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a task file for data of your own, beside it; what is guessed is shown."""
+    """Write a task file for your own data, in the folder of the data, and print it."""
     from polarity_bench.tasks.catalogue import read_task
     from polarity_bench.tasks.scaffold import Columns, new_task
     from polarity_bench.tasks.types.base import Settings
@@ -95,11 +96,11 @@ def make_task(
         f"wrote {file}; next: polarity-bench run --tasks {spec.name} --task-dir "
         f"{shlex.quote(str(file))}"
     )
-    spec.load(data_access_of(None), Settings())
+    spec.load(DataFlags().access(), Settings())
 
 
 @tasks_app.command("schema")
-def show_schema(as_json: AsJson = True) -> None:  # noqa: ARG001  it is nothing else
+def show_schema(as_json: AsJson = True) -> None:  # noqa: ARG001  it always prints JSON
     """Print the JSON schema of task files, for editors."""
     from polarity_bench.tasks.schema import task_schema
 

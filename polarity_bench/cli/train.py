@@ -1,4 +1,4 @@
-"""`polarity-bench train`: any recipe, its options built from what the recipe declares."""
+"""`polarity-bench train`: train by a recipe; its parameters are options."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from polarity_bench.cli.options import (
     ReplaceRun,
     StoreFlags,
     TrainingTask,
-    with_parameters,
 )
 from polarity_bench.cli.output import (
     announced_bar,
@@ -34,26 +33,25 @@ if TYPE_CHECKING:
     from polarity_bench.training.train import TrainingRun
 
 
-@with_parameters(RECIPES)
 def train(
     *,
     context: typer.Context,
-    output: Annotated[Path | None, "Folder of the run.", "-o"] = None,
+    output: Annotated[Path | None, "Folder for the run.", "-o"] = None,
     model: Model = "minilm",
     task: TrainingTask = "sst2",
-    recipe: Annotated[str, f"How to train: {', '.join(RECIPES)}."] = "margins",
-    job: Annotated[Path | None, "Run the job that this TOML file says."] = None,
+    recipe: Annotated[str, f"Recipe: {', '.join(RECIPES)}."] = "margins",
+    job: Annotated[Path | None, "Run the job in this TOML file."] = None,
     encoder: InputFlags,
     data: DataFlags,
     overwrite: ReplaceRun = False,
     embedding: StoreFlags,
     out: OutputFlags,
-    parameters: dict[str, Any],
+    parameters: Annotated[dict[str, Any], RECIPES],
 ) -> None:
-    """Train an encoder on a polarity task. The same command resumes a run that was interrupted.
+    """Train an encoder on a polarity task. The same command resumes an interrupted run.
 
-    RECIPE is how to train: margins, axis, scl, triple-entropy or setfit. `train RECIPE --help`
-    shows the options of one recipe.
+    RECIPE is margins, axis, scl, triple-entropy or setfit. `train RECIPE --help` shows the options
+    of one recipe.
     """
     from polarity_bench.training.job import Job
     from polarity_bench.training.train import train as run_training
@@ -64,12 +62,12 @@ def train(
         given = {
             name for name, source in sources.items() if source and source.name == "COMMANDLINE"
         }
-        if asked := given - {"job", "overwrite", "wide", "as_json"}:
+        if others := given - {"job", "overwrite", "wide", "as_json"}:
             raise InputError(
-                f"`job`: the file says all that is to be done; leave `{min(asked)}` out, or write "
-                f"{min(asked)} = ... into the file"
+                f"`job`: the file holds all settings; leave out `{min(others)}`, or write "
+                f"{min(others)} = ... into the file"
             )
-        made = Job.read(job)
+        job_to_run = Job.read(job)
     elif output is None:
         raise InputError("`output`: name a folder for the run")
     else:
@@ -78,11 +76,11 @@ def train(
         chosen.check_used(parameters)
         folders = data.data_dir, data.task_dir
         store = not embedding.no_store
-        made = Job(chosen, model, task, output, options, *folders, store=store)
+        job_to_run = Job(chosen, model, task, output, options, *folders, store=store)
     with warnings_as_remarks(ParameterWarning):
-        done = run_training(made, overwrite=overwrite, bar=announced_bar)
+        done = run_training(job_to_run, overwrite=overwrite, bar=announced_bar)
     if is_first():
-        _print_run(done, made, out)
+        _print_run(done, job_to_run, out)
 
 
 def _print_run(done: TrainingRun, job: Job, out: OutputFlags) -> None:
@@ -102,14 +100,14 @@ def _print_run(done: TrainingRun, job: Job, out: OutputFlags) -> None:
         lambda: history_table(done.rows, out.width),
     )
     if done.reused:
-        remark(f"this run had finished in {job.output} before: nothing to do")
+        remark(f"this run is already finished in {job.output}: nothing to do")
     if done.speed:
-        remark(f"{done.speed:,.0f} texts a second went through the encoder in training")
+        remark(f"training speed: {done.speed:,.0f} texts per second")
     kept = next(row for row in done.rows if row["step"] == done.kept)
     if not done.kept:
-        print("warning: no epoch scored better than the base, which is kept", file=sys.stderr)
+        print("warning: no epoch scored better than the base, which was kept", file=sys.stderr)
     elif (kept["joint"] or 0) <= (done.rows[0]["joint"] or 0):
-        print("warning: the joint score is not above the base's", file=sys.stderr)
+        print("warning: the joint score is not above that of the base", file=sys.stderr)
     words = ["polarity-bench", "run", "--model", str(job.output), "--tasks", job.task]
     for flag, folder in (("--task-dir", job.task_dir), ("--data-dir", job.data_dir)):
         words += [flag, str(folder)] if folder else []

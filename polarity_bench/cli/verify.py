@@ -1,4 +1,4 @@
-"""`polarity-bench verify`: recompute published numbers with a named encoder."""
+"""`polarity-bench verify`: measure published scores again and compare them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def verify(
     *,
     model: Model = "minilm",
-    only: Annotated[str | None, "Publications, separated by commas."] = None,
+    only: Annotated[str | None, "Only these publications, separated by commas."] = None,
     tasks: Tasks = None,
     data: Annotated[DataFlags, ("data_dir", "offline")],
     output: Output = Path("results"),
@@ -41,9 +41,9 @@ def verify(
     workers: Workers = None,
     out: OutputFlags,
 ) -> None:
-    """Recompute published numbers: published, measured, difference, verdict.
+    """Measure published scores again: published, measured, difference, verdict.
 
-    Exits with 1 if a number differs or could not be measured.
+    Exits with 1 if a score differs or could not be measured.
     """
     from polarity_bench.evaluation.many_encoders import load_model
     from polarity_bench.evaluation.many_tasks import EvaluationPlan, run_suite
@@ -72,7 +72,7 @@ def verify(
     if not found:
         published = {f"{row.encoder} on {row.task}" for each in chosen for row in each.rows}
         raise InputError(
-            f"nothing published is known of {encoder.id.label} on these tasks; known: "
+            f"no published scores of {encoder.id.label} on these tasks; known: "
             f"{', '.join(sorted(published))}"
         )
     out.show(
@@ -91,12 +91,12 @@ def _choose(only: str | None) -> list[Publication]:
     names = split_names(only) or list(known)
     for name in names:
         if name not in known:
-            raise InputError(f"`only` {name}: no such publication{nearest(name, known)}")
+            raise InputError(f"`only`: unknown publication {name!r}{nearest(name, known)}")
     return [known[name] for name in names]
 
 
 def _with_data(specs: Iterable[TaskSpec], access: DataAccess, settings: Settings) -> Iterator[Task]:
-    """Load tasks; leave out those whose data cannot be had, and say why."""
+    """Load tasks; leave out tasks whose data is not available, and report why."""
     for spec in specs:
         try:
             yield spec.load(access, settings)

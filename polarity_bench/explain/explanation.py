@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, NamedTuple
 
 from polarity_bench.compare.alignment import align
 from polarity_bench.compare.paired_comparison import Comparison, compare, contenders
@@ -25,32 +25,26 @@ from polarity_bench.results.result_files import Result, Stored, read_arrays
 from polarity_bench.scores import ScoreKey, Weighting
 from polarity_bench.tasks.types.polarity.task import PolarityTask
 
-Outcome = Literal["fixed by B", "broken by B", "both right", "both wrong"]
-OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
-_BECAME: Mapping[tuple[bool, bool], Outcome] = {
+_BECAME = {
     (False, True): "fixed by B",
     (True, False): "broken by B",
     (True, True): "both right",
     (False, False): "both wrong",
 }
+OUTCOMES = tuple(_BECAME.values())
 _DIGEST = re.compile("[0-9a-f]{8}|[0-9a-f]{16}")
-_FOUND = ("retrieved_index", "retrieved_similarity")
 
 
-@dataclass(frozen=True)
-class Neighbour:
+class Neighbour(NamedTuple):
     """A source that one encoder retrieved.
 
     Attributes:
         source: Position among the task's sources, from 0.
         similarity: Similarity to the query, by the encoder's own measure.
-        elsewhere: Rank under the other encoder, from 1; None if it is not among that encoder's k
-            nearest.
     """
 
     source: int
     similarity: float
-    elsewhere: int | None
 
 
 @dataclass(frozen=True)
@@ -67,7 +61,7 @@ class Answer:
     query: int
     p: tuple[float, float]
     right: tuple[bool, bool]
-    found: tuple[tuple[Neighbour, ...], tuple[Neighbour, ...]]
+    found: tuple[Sequence[Neighbour], Sequence[Neighbour]]
 
     @property
     def moved(self) -> float:
@@ -78,7 +72,7 @@ class Answer:
         return round(self.p[1] - self.p[0], 6)
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> str:
         """The outcome under the second encoder, compared with the first."""
         return _BECAME[self.right]
 
@@ -116,7 +110,7 @@ class Explanation:
         return one.key.encoder, other.key.encoder
 
     @property
-    def counts(self) -> dict[Outcome, int]:
+    def counts(self) -> dict[str, int]:
         """Number of queries of each outcome, including outcomes without queries."""
         counted = Counter(answer.outcome for answer in self.answers)
         return {outcome: counted[outcome] for outcome in OUTCOMES}
@@ -155,12 +149,14 @@ def explain(
         align([one, other], ScoreKey(metric, k, weighting))
         for metric in ("polarity", "knn_accuracy")
     )
-    found = _found([read_arrays(path) for path, _ in (one, other)], k)
+    rows = zip(
+        of_p.values.T.tolist(),
+        of_vote.values.T.astype(bool).tolist(),
+        zip(*(_nearest(path, k) for path, _ in (one, other)), strict=True),
+        strict=True,
+    )
     answers = [
-        Answer(i, (float(p[0]), float(p[1])), (bool(right[0]), bool(right[1])), nearest)
-        for i, (p, right, nearest) in enumerate(
-            zip(of_p.values.T, of_vote.values.T, found, strict=True)
-        )
+        Answer(i, tuple(p), tuple(right), nearest) for i, (p, right, nearest) in enumerate(rows)
     ]
     return Explanation(task, compare(of_p, 0), compare(of_vote, 0), tuple(answers))
 
@@ -168,7 +164,7 @@ def explain(
 def same_encoder(one: EncoderId, other: EncoderId) -> str:
     """Return the error message for two names of one encoder."""
     both = one.label if one.label == other.label else f"{one.label} and {other.label}"
-    return f"`model` and `against` are one encoder, {both} ({one.digest}); name two"
+    return f"`model` and `against` are the same encoder, {both} ({one.digest}); name two encoders"
 
 
 def stored_of(
@@ -216,7 +212,7 @@ def stored_of(
             raise
     if is_file:
         raise InputError(
-            f"{name}: of another version of {task.spec.name} or its data, or without k = {k}"
+            f"{name}: made from another version of {task.spec.name} or its data, or without k = {k}"
         )
     return None
 
@@ -230,27 +226,12 @@ def _is_current(result: Result, task: PolarityTask, k: int) -> bool:
     return same and ours == theirs and k in result.ks
 
 
-def _found(
-    arrays: Sequence[Mapping[str, Any]], k: int
-) -> list[tuple[tuple[Neighbour, ...], tuple[Neighbour, ...]]]:
-    """Return the k nearest sources of each query under both encoders.
-
-    Each source has its rank under the other encoder.
-    """
-    both = [[each[name][:, :k].tolist() for name in _FOUND] for each in arrays]
-    (first, _), (second, _) = both
-    found = []
-    for i, nearest in enumerate(zip(first, second, strict=True)):
-        ranks = [{source: rank for rank, source in enumerate(ids, 1)} for ids in nearest]
-        sides = [
-            tuple(
-                Neighbour(source, similarity, ranks[1 - side].get(source))
-                for source, similarity in zip(index[i], cosine[i], strict=True)
-            )
-            for side, (index, cosine) in enumerate(both)
-        ]
-        found.append((sides[0], sides[1]))
-    return found
+def _nearest(path: Path, k: int) -> list[list[Neighbour]]:
+    """Return the k nearest sources of each query of a result."""
+    names = ("retrieved_index", "retrieved_similarity")
+    arrays = read_arrays(path, names)
+    index, similarity = (arrays[name][:, :k].tolist() for name in names)
+    return [list(map(Neighbour, *row)) for row in zip(index, similarity, strict=True)]
 
 
 def as_json(explained: Explanation, n_changed: int) -> dict[str, Any]:
@@ -261,8 +242,8 @@ def as_json(explained: Explanation, n_changed: int) -> dict[str, Any]:
             "encoder": result.key.encoder.name,
             "encoder_digest": result.key.encoder.digest,
             "file": str(path),
-            "P": float(explained.p.aligned.scores[i]),
-            "right": float(explained.vote.aligned.scores[i]),
+            "P": explained.p.aligned.scores[i],
+            "right": explained.vote.aligned.scores[i],
         }
         for i, (name, (path, result)) in enumerate(zip("ab", stored, strict=True))
     }
@@ -281,12 +262,13 @@ def as_json(explained: Explanation, n_changed: int) -> dict[str, Any]:
 
 def _row(task: PolarityTask, answer: Answer) -> dict[str, Any]:
     source = task.source
+    ranks = [{near.source: i for i, near in enumerate(side, 1)} for side in answer.found]
     return {
         "query": answer.query,
         **task.items[answer.query],
-        "P": list(answer.p),
+        "P": answer.p,
         "moved": answer.moved,
-        "right": list(answer.right),
+        "right": answer.right,
         "outcome": answer.outcome,
         **{
             f"found_by_{name}": [
@@ -295,10 +277,10 @@ def _row(task: PolarityTask, answer: Answer) -> dict[str, Any]:
                     "text": source.texts[each.source],
                     "label": source.labels[each.source],
                     "similarity": each.similarity,
-                    "rank_elsewhere": each.elsewhere,
+                    "rank_elsewhere": other.get(each.source),
                 }
                 for each in found
             ]
-            for name, found in zip("ab", answer.found, strict=True)
+            for name, found, other in zip("ab", answer.found, reversed(ranks), strict=True)
         },
     }

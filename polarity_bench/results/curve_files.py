@@ -23,7 +23,6 @@ from polarity_bench.files import (
     find_files,
     folder_name,
     json_bytes,
-    make_folder,
     read_json,
     write_atomically,
 )
@@ -75,7 +74,6 @@ def write_curve(curve: Curve, output: Path) -> Path:
     named = (folder_name(curve.task), folder_name(curve.name))
     file = ".".join([*named, curve.encoder[:8], curve.question[:8], "json"])
     path = output / _FOLDER / file
-    make_folder(path.parent)
     write_atomically(path, json_bytes(with_checksum(_as_json(curve))))
     return path
 

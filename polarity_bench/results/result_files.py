@@ -35,7 +35,6 @@ from polarity_bench.errors import InputError, MissingValuesError
 from polarity_bench.files import (
     folder_name,
     json_bytes,
-    make_folder,
     remove,
     write_atomically,
 )
@@ -257,8 +256,7 @@ def write_result(result: Result, output: str | Path) -> Path:
         InputError: If the output folder is not writable.
     """
     path = place(Path(output), result.key.encoder, result.experiment, result.result_name)
-    make_folder(path.parent)
-    for suffix in (PROVENANCE, SAMPLES):  # of the result that is replaced
+    for suffix in (PROVENANCE, SAMPLES):  # those of the result that is replaced
         remove(path.with_suffix(suffix))
     meta = {"name": result.key.encoder.name, "revision": result.key.encoder.digest}
     write_atomically(path.with_name(MODEL_META), json_bytes(meta))

@@ -69,7 +69,7 @@ def test_a_board_is_built_twice_to_the_same_bytes(bench: Bench, root: Path) -> N
     } == set(json.loads(done.out)["written"])
     assert {path: path.read_bytes() for path in first} == first
     done = bench("leaderboard", "check")
-    assert (done.code, done.out) == (0, "1 board: all is as rendered\n")
+    assert (done.code, done.out) == (0, "1 board: all files are up to date\n")
 
 
 @pytest.mark.parametrize(
@@ -237,8 +237,8 @@ def test_what_does_not_go_with_the_rest_is_not_added(bench: Bench, root: Path) -
         ),
         ("add nothing --board words", "nothing: there is no such file or folder"),
         ("add leaderboards/words/figures --board words", "holds no results"),
-        ("diff none words", "none: there is no such folder"),
-        ("export words --format mteb", "--output: say the folder that mteb's layout"),
+        ("diff none words", "none: there is no folder with board.toml"),
+        ("export words --format mteb", "--output: name the folder for the layout of mteb"),
         ("export words --output no/where.csv", "the folder no does not exist"),
     ],
 )
@@ -317,7 +317,7 @@ def test_boards_are_compared_by_the_weights_of_the_first(bench: Bench, root: Pat
     elsewhere = shutil.copytree(root, "elsewhere")
     named = bench("leaderboard", "diff", "words", "same", "--root", elsewhere)
     assert named.out == "no cell differs\n", "diff takes the names that build and check take"
-    assert "same: ranks weighted linearly, as those of " in done.err
+    assert "same: shown with linear weighting, as " in done.err
 
 
 def test_a_board_is_exported_for_mteb(bench: Bench, root: Path) -> None:

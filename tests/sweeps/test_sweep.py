@@ -98,13 +98,13 @@ def test_a_sweep_is_made_and_then_there_is_nothing_to_do(
     dry = bench("sweep", grid, "--dry-run")
     assert dry.out.startswith("Small: 5 in all, 5 left\n")
     assert "mini: 32 texts, 24 training rows" in dry.out
-    assert "by a probe of each base" in dry.out
+    assert "estimated with each base" in dry.out
     assert not Path("sweeps").exists()
     done = bench("sweep", grid, "--workers", "2")
     assert done.code == 0, done.err
     assert made(Path("sweeps/small")) == whole(grid, task_dir)
     assert "next: polarity-bench leaderboard" in done.err
-    monkeypatch.setattr(local, "run_local", None)
+    monkeypatch.setattr(local, "run_local", lambda *_, **__: pytest.fail("nothing is left"))
     again = bench("sweep", grid, "--json")
     assert again.code == 0, again.err
     said = json.loads(again.out)
@@ -170,10 +170,10 @@ def test_what_was_trained_elsewhere_is_done_where_all_its_results_are(
     assert "9 in all, 7 left" in bench("sweep", wider, *there, "--dry-run").out
     dry = bench("sweep", grid, *there, "--dry-run")
     assert dry.out.startswith("Small: 5 in all, 3 left\n"), dry.err
-    assert "1 of what is left have results that do not count, of other data" in dry.err
+    assert "1 of the remaining items have results that do not count, of other data" in dry.err
     done = bench("sweep", grid, *there, "--workers", "2")
     assert done.code == 0, done.err
-    assert "2 done elsewhere" in done.err
+    assert "2 items were made elsewhere" in done.err
     assert "5 in all" in done.out
     assert {each.name for each in Path("here/runs").iterdir()} == {gone.name, changed.name}
     assert made(Path("here")).items() <= whole(grid, task_dir).items()
@@ -256,7 +256,7 @@ def test_an_interrupted_sweep_offers_the_same_command_until_nothing_is_left(
         done = status(*each)
         assert (done.code, done.err.endswith(command)) == (0, True), done.err
     other = status("other.toml", "-o", folder)
-    assert (other.code, "holds the sweep of" in other.err) == (2, True), other.err
+    assert (other.code, "holds a sweep of" in other.err) == (2, True), other.err
     subprocess.run(words, check=True)
     assert "next: polarity-bench leaderboard" in status("-o", folder).err
 

@@ -335,7 +335,7 @@ def test_the_command_writes_and_evaluates_with_the_base_as_reference(
     judged = (*words, "--task", "mini", "--task-dir", task_dir)
     shown = bench(*judged)
     assert shown.code == 0, shown.err
-    assert shown.err.count("already there, not made again: out/w-") == 3
+    assert shown.err.count("reused, because it exists: out/w-") == 3
     heads = re.findall(r"^(.*, reference: .*)$", shown.out, flags=re.M)
     assert heads == [
         "w-0, reference: itself",
@@ -369,7 +369,7 @@ def test_the_command_writes_and_evaluates_with_the_base_as_reference(
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        ("0,x", "--weights 0,x: numbers separated by commas are wanted"),
+        ("0,x", "--weights: expected numbers separated by commas, got 0,x"),
         ("0,1.5", "--weights must be from 0 to 1, got 1.5"),
         ("-0.1", "--weights must be from 0 to 1, got -0.1"),
         ("nan", "--weights must be from 0 to 1, got nan"),

@@ -45,7 +45,7 @@ def test_train_then_run_takes_the_base_as_the_reference(bench: Bench, tiny_model
     assert trained.code == 0, trained.err
     assert trained.out.startswith("| epoch")
     assert "next: polarity-bench run --model runs/x" in trained.err
-    assert "texts a second" in trained.err
+    assert "texts per second" in trained.err
 
     ran = bench("run", "--model", "runs/x", "--tasks", "mini", "--json")
     assert ran.code == 0, ran.err
@@ -137,7 +137,7 @@ def test_train_prints_json(bench: Bench, tiny_model: Path) -> None:
     assert [row["epoch"] for row in said["history"]] == [0, 1]
     again = bench("train", "--model", tiny_model, *SMALL, "--output", "x", "--json")
     assert json.loads(again.out)["reused"]
-    assert "had finished in x before" in again.err
+    assert "already finished in x" in again.err
 
 
 def test_the_history_fits_the_terminal(
@@ -170,7 +170,7 @@ def test_a_margin_of_two_or_more_is_remarked_once(bench: Bench, tiny_model: Path
         (["--variant", "setfit"], "--variant setfit: the recipe 'margins' has none; these have: s"),
         (["--warm-up", "soon"], "--warm-up must be a number or 'as-released', got 'soon'"),
         (["--epochs", "2.5"], "--epochs must be a whole number, got '2.5'"),
-        (["--job", "job.toml"], "--job: the file says all that is to be done; leave --"),
+        (["--job", "job.toml"], "--job: the file holds all settings; leave out --"),
         (["--epochs", "0"], "--epochs must be at least 1, got 0"),
         (["--rate", "0"], "--rate must be above 0"),
         (["--held-out", "13"], "--held-out 13: at most half of the 24 training rows"),

@@ -242,7 +242,7 @@ def test_the_folder_of_a_setfit_run_predicts(
         (["gone.txt"], "gone.txt: no such file"),
         (["some.csv", "--column", "txt"], "--column: some.csv has no 'txt'; did you mean 'text'?"),
         (["some.csv", "--pair", "other"], "--pair: some.csv has no 'other'; known: label, text"),
-        (["some.txt", "--pair", "other"], "--pair other: some.txt is text, which has no columns"),
+        (["some.txt", "--pair", "other"], "--pair other: some.txt is a text file without columns"),
         (["odd.txt"], "odd.txt: not utf-8 at byte 2"),
         (["some.xml"], "expected csv, tsv, jsonl or parquet, got '.xml'"),
         (["some.csv", "--device", "tpu"], "--device tpu: not usable here"),

@@ -4,8 +4,7 @@ n encoders make n (n - 1) / 2 pairs: 500 encoders make 124,750. Holm's correctio
 of the first of these, and 10,000 flips or resamples cannot give so small a p. If enough queries
 take part, p therefore comes from the normal distribution. Its standard deviation is that of the
 flips (the root of the sum of squared differences) or that of the resamples. With fewer queries, p
-comes from sign flips, which all pairs share. The sums of squared differences of all pairs are
-matrix products.
+comes from sign flips, which all pairs share.
 
 A sum of random signs has lighter tails than the normal distribution (its fourth cumulant is below
 0). In the far tail the normal p is therefore too large, not too small. It is never smaller than the
@@ -25,6 +24,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.spatial.distance import cdist
 from scipy.special import ndtr
 
 from polarity_bench.metrics.significance import (
@@ -42,7 +42,6 @@ LEVEL = 0.05
 ENOUGH = 25.0
 """Minimum effective number of queries, (Σd²)² / Σd⁴, at which the normal distribution replaces the
 flips. If all differences have the same size, this is their number."""
-_CLOSE = 1e-6
 _STEPS = 256
 
 
@@ -350,17 +349,11 @@ def _normal_p(distance: FloatArray, deviation: FloatArray) -> FloatArray:
 
 def _moments(rows: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the sums of squares and of fourth powers of all rows' differences, (n, n) each."""
-    second = rows**2
-    square, fourth = second.sum(axis=1), (second**2).sum(axis=1)
-    mixed = (rows * second) @ rows.T
-    squares = square[:, None] + square - 2 * (rows @ rows.T)
-    fourths = fourth[:, None] + fourth - 4 * (mixed + mixed.T) + 6 * (second @ second.T)
-    for i, j in _close_pairs(squares, square):  # cancellation leaves too few digits
-        gap = rows[i] - rows[j]
-        squares[i, j] = squares[j, i] = (gap**2).sum()
-        fourths[i, j] = fourths[j, i] = (gap**4).sum()
-    np.fill_diagonal(squares, 0.0)
-    np.fill_diagonal(fourths, 0.0)
+    squares, fourths = np.zeros((2, len(rows), len(rows)))
+    for i in range(len(rows)):
+        second = (rows[i:] - rows[i]) ** 2
+        squares[i, i:] = squares[i:, i] = second.sum(axis=1)
+        fourths[i, i:] = fourths[i:, i] = (second**2).sum(axis=1)
     return squares, fourths
 
 
@@ -370,19 +363,8 @@ def _variance(rows: FloatArray) -> FloatArray:
     if n_units < 2:
         return np.full((len(rows), len(rows)), np.nan)
     centred = rows - rows.mean(axis=1, keepdims=True)
-    square = (centred**2).sum(axis=1)
-    squares = square[:, None] + square - 2 * (centred @ centred.T)
-    for i, j in _close_pairs(squares, square):
-        squares[i, j] = squares[j, i] = ((centred[i] - centred[j]) ** 2).sum()
-    np.fill_diagonal(squares, 0.0)
-    variance: FloatArray = squares * (n_units / (n_units - 1))
+    variance: FloatArray = cdist(centred, centred, "sqeuclidean") * (n_units / (n_units - 1))
     return variance
-
-
-def _close_pairs(squares: FloatArray, square: FloatArray) -> IntArray:
-    """Return the pairs of rows that are nearly equal, (pairs, 2)."""
-    close = squares <= _CLOSE * (square[:, None] + square)
-    return np.argwhere(np.triu(close, k=1))
 
 
 def _flipped_p(

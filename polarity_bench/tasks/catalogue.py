@@ -190,10 +190,7 @@ def _own_files(folder: Path) -> list[Path]:
         return [folder]
     if not folder.is_dir():
         raise InputError(f"the task folder {folder} does not exist or is not a folder")
-    files = sorted(folder.glob("*.toml"))
-    if not files:
-        raise InputError(f"the task folder {folder} contains no .toml file")
-    return files
+    return _task_files([folder], f"the task folder {folder}")
 
 
 def _files_of_module(name: str) -> list[Path]:
@@ -203,7 +200,11 @@ def _files_of_module(name: str) -> list[Path]:
     folders = [folder for each in around if (folder := Path(each, *inner)).is_dir()]
     if not folders:
         raise InputError(f"its entry point {name!r} names no importable package")
+    return _task_files(folders, f"its entry point {name!r} names a package that")
+
+
+def _task_files(folders: Sequence[Path], where: str) -> list[Path]:
     files = sorted(file for folder in folders for file in folder.glob("*.toml"))
     if not files:
-        raise InputError(f"its entry point {name!r} names a package that contains no .toml file")
+        raise InputError(f"{where} contains no .toml file")
     return files

@@ -186,7 +186,8 @@ class _Stack:
 
     def layer(self, i: int) -> nn.Linear:
         """Return a copy of a classifier."""
-        layer = nn.Linear(*reversed(self._weights[i].shape))
+        n_classes, n_features = self._weights[i].shape
+        layer = nn.Linear(n_features, n_classes)
         layer.load_state_dict({"weight": self._weights[i], "bias": self._biases[i, 0]})
         return layer
 

@@ -48,12 +48,10 @@ class Settings:
         object.__setattr__(self, "ks", tuple(sorted(set(self.ks))))
         changed = tuple(each for each in self.of_types if each != type(each)())
         object.__setattr__(self, "of_types", changed)  # so defaults equal settings left out
-        if any(k < 1 for k in self.ks):
-            raise InputError(f"`ks` must be at least 1, got {min(self.ks)}")
-        if self.limit is not None and self.limit < 1:
-            raise InputError(f"`limit` must be at least 1, got {self.limit}")
-        if self.workers < 1:
-            raise InputError(f"`workers` must be at least 1, got {self.workers}")
+        given = {"ks": min(self.ks, default=1), "limit": self.limit, "workers": self.workers}
+        for name, value in given.items():
+            if value is not None and value < 1:
+                raise InputError(f"`{name}` must be at least 1, got {value}")
 
     def of(self, kind: type[OfType]) -> OfType:
         """Return the settings of this class that a task type brings, by default its defaults."""

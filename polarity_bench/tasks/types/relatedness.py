@@ -114,13 +114,10 @@ class RelatednessTask(PreparedTask):
 
 
 def score_distribution(scores: FloatArray) -> FloatArray:
-    """Return each score as a distribution over 1 to 5, (n, 5) float32.
+    """Return each score, in [0, 5], as a distribution over 1 to 5, (n, 5) float32.
 
     The mass of a score is divided between the two nearest integers. For scores below 1 the lower
     integer, 0, has no column, so that their rows sum to the score, not to 1.
-
-    Raises:
-        ValueError: If a score is outside [0, 5].
 
     Example:
         >>> score_distribution(np.array([2.25, 5.0, 0.5]))
@@ -128,10 +125,6 @@ def score_distribution(scores: FloatArray) -> FloatArray:
                [0.  , 0.  , 0.  , 0.  , 1.  ],
                [0.5 , 0.  , 0.  , 0.  , 0.  ]], dtype=float32)
     """
-    if scores.min() < 0 or scores.max() > _N_BINS:
-        raise ValueError(
-            f"scores must lie in [0, {_N_BINS}], got {scores.min():g} to {scores.max():g}"
-        )
     below = np.floor(scores).astype(np.int64)
     spread = np.zeros((len(scores), _N_BINS + 2), dtype=np.float32)  # columns 0 to 6
     rows = np.arange(len(scores))

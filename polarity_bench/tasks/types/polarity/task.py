@@ -196,8 +196,7 @@ class PolarityTask(Task):
     version = 2  # version 1 had neither the oracle scores nor `front`
 
     def __post_init__(self) -> None:
-        n_equal = Counter(self.source.texts)
-        n_left = len(self.source) - max(n_equal[text] for text in self.query.texts)
+        n_left = len(self.source) - max(map(len, self.equal_texts))
         if max(self.ks) > n_left:
             limited = "" if self.limit is None else f" (`limit` {self.limit})"
             raise InputError(

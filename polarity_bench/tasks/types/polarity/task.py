@@ -349,13 +349,13 @@ def _check_overlap(spec: PolaritySpec, found: int, n_queries: int) -> None:
             `MOST_OVERLAP` of the queries.
     """
     declared = spec.protocol.overlap
-    if declared is not None and found != declared:
+    if found == (declared or 0):
+        return
+    if declared is not None:
         raise InputError(
             f"{spec.name}: expected {declared} queries that also occur in the source file, got "
             f"{found}"
         )
-    if declared is not None or not found:
-        return
     problem = (
         f"{spec.name}: {found} of {n_queries} queries also occur among the sources; if this is "
         f"intended, set `overlap = {found}` in [protocol] of {spec.file}"

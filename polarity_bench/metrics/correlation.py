@@ -183,8 +183,7 @@ def _cubes_of_ties(place: IntArray, counts: IntArray, weights: FloatArray) -> Fl
     starts = np.flatnonzero(np.diff(place[tied], prepend=-1))
     of_tied = weights[:, tied]
     whole = np.add.reduceat(of_tied, starts, axis=1)
-    more: FloatArray = (whole**3).sum(axis=1) - (of_tied**3).sum(axis=1)
-    return more
+    return np.asarray((whole**3).sum(axis=1) - (of_tied**3).sum(axis=1))
 
 
 def _weighted_ranks(values: FloatArray, weights: FloatArray) -> FloatArray:
@@ -196,11 +195,9 @@ def _weighted_ranks(values: FloatArray, weights: FloatArray) -> FloatArray:
     ranks = np.cumsum(standing, axis=1) - standing + (standing + 1) / 2
     where = np.empty(len(values), dtype=np.int64)
     where[order] = place
-    back: FloatArray = ranks[:, where]
-    return back
+    return np.asarray(ranks[:, where])
 
 
 def _centred_ranks(values: FloatArray) -> FloatArray:
     ranks = rankdata(values, axis=1)
-    centred: FloatArray = ranks - ranks.mean(axis=1, keepdims=True)
-    return centred
+    return np.asarray(ranks - ranks.mean(axis=1, keepdims=True))

@@ -211,8 +211,7 @@ def holm_of_pairs(p: FloatArray) -> FloatArray:
     above = np.triu_indices(len(p), k=1)
     corrected = np.ones_like(p)
     corrected[above] = holm(p[above])
-    lower: FloatArray = np.minimum(corrected, corrected.T)
-    return lower
+    return np.asarray(np.minimum(corrected, corrected.T))
 
 
 def rank_ranges(scores: FloatArray, p: FloatArray, level: float = LEVEL) -> IntArray:
@@ -336,15 +335,13 @@ def _told_apart(scores: FloatArray, p: FloatArray, level: float) -> BoolArray:
         raise ValueError(f"{len(scores)} scores do not match p-values of {p.shape}")
     if undefined := int(np.isnan(scores).sum()):
         raise ValueError(f"{undefined} of {len(scores)} scores are undefined: leave them out")
-    apart: BoolArray = (p < level) & (scores[:, None] != scores[None, :])
-    return apart
+    return np.asarray((p < level) & (scores[:, None] != scores[None, :]))
 
 
 def _normal_p(distance: FloatArray, deviation: FloatArray) -> FloatArray:
     certain = np.where(distance > 0, np.inf, 0.0)
     z = np.divide(distance, deviation, out=certain, where=deviation > 0)
-    p: FloatArray = 2 * ndtr(-z)
-    return p
+    return np.asarray(2 * ndtr(-z))
 
 
 def _moments(rows: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -363,8 +360,7 @@ def _variance(rows: FloatArray) -> FloatArray:
     if n_units < 2:
         return np.full((len(rows), len(rows)), np.nan)
     centred = rows - rows.mean(axis=1, keepdims=True)
-    variance: FloatArray = cdist(centred, centred, "sqeuclidean") * (n_units / (n_units - 1))
-    return variance
+    return np.asarray(cdist(centred, centred, "sqeuclidean") * (n_units / (n_units - 1)))
 
 
 def _flipped_p(
@@ -381,8 +377,7 @@ def _flipped_p(
             if len(others):
                 distance = np.abs(flipped[:, others] - flipped[:, [i]])
                 n_far[i, others] += (distance >= far[i, others]).sum(axis=0)
-    p: FloatArray = (n_far + n_far.T + 1) / (n_flips + 1)
-    return p
+    return np.asarray((n_far + n_far.T + 1) / (n_flips + 1))
 
 
 def _step(values: FloatArray) -> float:

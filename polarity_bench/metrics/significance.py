@@ -306,8 +306,7 @@ def unit_sums(values: FloatArray, units: IntArray | None) -> FloatArray:
         return values
     order = np.argsort(units, kind="stable")
     _, first = np.unique(units[order], return_index=True)
-    summed: FloatArray = np.add.reduceat(values[:, order], first, axis=1)
-    return summed
+    return np.asarray(np.add.reduceat(values[:, order], first, axis=1))
 
 
 def flipped_sums(

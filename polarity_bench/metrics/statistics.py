@@ -153,8 +153,7 @@ def _draw_units(
     for stratum in np.unique(strata):
         members = np.flatnonzero(strata == stratum)
         counts[:, members] = _draw_counts(generator, len(members), n_samples)
-    drawn: FloatArray = counts[:, np.searchsorted(units, resampling.units)]
-    return drawn
+    return np.asarray(counts[:, np.searchsorted(units, resampling.units)])
 
 
 def _draw_counts(generator: np.random.Generator, n: int, n_samples: int) -> FloatArray:

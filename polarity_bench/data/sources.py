@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import lzma
 import os
-import shutil
 import tarfile
 import textwrap
 import zipfile
@@ -209,7 +208,7 @@ def _download(reference: FileRef, spec: Owner, access: DataAccess) -> Path:
         if archive is not None:
             member = str(reference.path).removeprefix(archive.strip)
             return _unpacked(url, member, str(reference.sha256), target)
-        return Path(_retrieve(url, reference.sha256, target))
+        return _retrieve(url, reference.sha256, target)
     except (OSError, ValueError, EOFError, tarfile.TarError, *_BAD_ARCHIVE) as error:
         raise MissingDataError(
             f"{spec.name}: {reference.path} is not on this machine and downloading "
@@ -217,19 +216,18 @@ def _download(reference: FileRef, spec: Owner, access: DataAccess) -> Path:
         ) from error
 
 
-def _retrieve(url: str, sha256: str | None, target: Path, unpack: Any = None) -> Any:
-    """Download a file unless it exists; return its path, or the paths that `unpack` extracted."""
+def _retrieve(url: str, sha256: str | None, target: Path) -> Path:
     import pooch
 
     pooch.get_logger().setLevel("WARNING")
-    return pooch.retrieve(
+    found = pooch.retrieve(
         url,
         known_hash=f"sha256:{sha256}" if sha256 else None,
         fname=target.name,
         path=target.parent,
-        processor=unpack,
         downloader=pooch.HTTPDownloader(timeout=30, progressbar=False),
     )
+    return Path(found)
 
 
 def _archive_path(url: str) -> Path:
@@ -238,26 +236,41 @@ def _archive_path(url: str) -> Path:
 
 
 def _unpacked(url: str, member: str, sha256: str, target: Path) -> Path:
-    """Download an archive once and copy a file, found by the end of its path, to the target.
-
-    If the file is not in the archive, the archive and what was unpacked are deleted.
-    """
-    import pooch
-
-    archive = _archive_path(url)
-    unpack = pooch.Unzip() if archive.suffix == ".zip" else pooch.Untar()
+    """Download an archive once and extract a file; delete the archive if the file is not in it."""
+    packed = _retrieve(url, None, _archive_path(url))
     with ExitStack() as on_error:
-        on_error.callback(shutil.rmtree, archive.parent, ignore_errors=True)
-        paths: list[str] = _retrieve(url, None, archive, unpack)
-        path = next((path for path in paths if Path(path).as_posix().endswith(f"/{member}")), None)
-        if path is None:
-            raise ValueError(f"the archive holds no {member}")
-        if (found := pooch.file_hash(path)) != sha256:
+        on_error.callback(packed.unlink, missing_ok=True)
+        content = _content(packed, member)
+        found = hashlib.sha256(content).hexdigest()
+        if found != sha256:
             raise ValueError(f"its {member} has sha256 {found[:12]}…, expected {sha256[:12]}…")
         on_error.pop_all()
     target.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(target, Path(path).read_bytes())
+    write_atomically(target, content)
     return target
+
+
+def _content(archive: Path, member: str) -> bytes:
+    """Return the content of one file in a zip or tar archive, found by the end of its path.
+
+    Only this file is read and nothing is unpacked to disk, because an archive has no checksum, and
+    the paths in it may point outside the folder.
+    """
+    if zipfile.is_zipfile(archive):
+        with zipfile.ZipFile(archive) as packed:
+            return packed.read(_member(packed.namelist(), member))
+    with tarfile.open(archive) as packed_tar:
+        files = [entry.name for entry in packed_tar if entry.isfile()]
+        extracted = packed_tar.extractfile(_member(files, member))
+        assert extracted is not None  # noqa: S101  it is a file
+        return extracted.read()
+
+
+def _member(names: Sequence[str], wanted: str) -> str:
+    for name in names:
+        if f"/{name.removeprefix('./')}".endswith(f"/{wanted}"):
+            return name
+    raise ValueError(f"the archive holds no {wanted}")
 
 
 def _origin(reference: FileRef, spec: Owner) -> str:

@@ -126,7 +126,7 @@ def bad_archives() -> dict[str, tuple[str, Callable[[dict[str, bytes]], bytes | 
         "404": ("data.zip", lambda _: None, "404"),
         "a page instead": ("data.tar.gz", lambda _: b"<html>please log in</html>", "could not be"),
         "empty": ("data.tar", lambda _: b"", "empty"),
-        "half a zip": ("data.zip", lambda f: zipped(f)[:-60], "not a zip file"),
+        "half a zip": ("data.zip", lambda f: zipped(f)[:-60], "could not be"),
         "half a gzip": ("data.tar.gz", lambda f: gzipped(f)[:-200], "ended|unexpected end"),
         "a damaged zip": ("data.zip", lambda f: damaged(zipped(f)), "."),
         "no such member": ("data.zip", lambda _: zipped({"MR/a": b""}), "holds no MR/rt.pos"),

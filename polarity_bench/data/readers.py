@@ -244,23 +244,23 @@ def _lines(path: Path, encoding: str) -> list[str]:
 
 
 def _check_columns(
-    where: str, sort: str, wanted: Sequence[str], there: Sequence[str], form: FormatSpec
+    where: str, kind: str, columns: Sequence[str], header: Sequence[str], form: FormatSpec
 ) -> None:
     """Raise `InputError` if a file lacks a column.
 
     The message suggests the key of the task file that would name the column.
     """
-    lacking = next((name for name in wanted if name not in there), None)
-    if lacking is None:
+    missing = next((name for name in columns if name not in header), None)
+    if missing is None:
         return
     remedy = ""
-    key = {form.label: "label", form.text: "text"}.get(lacking)
-    if len(there) == 1 and (found := next((d for d in DELIMITERS if d in there[0]), None)):
+    key = {form.label: "label", form.text: "text"}.get(missing)
+    if len(header) == 1 and (found := next((d for d in DELIMITERS if d in header[0]), None)):
         remedy = f" ([format] delimiter = {json.dumps(found)} divides it)"
-    elif key is not None and there:
-        left = [name for name in there if name not in wanted]
-        remedy = f' ([format] {key} = "{left[0] if len(left) == 1 else "..."}" names it)'
-    raise InputError(f"{where}: no {sort} {lacking!r}{nearest(lacking, there)}{remedy}")
+    elif key is not None and header:
+        others = [name for name in header if name not in columns]
+        remedy = f' ([format] {key} = "{others[0] if len(others) == 1 else "..."}" names it)'
+    raise InputError(f"{where}: no {kind} {missing!r}{nearest(missing, header)}{remedy}")
 
 
 def as_text(value: object) -> str:

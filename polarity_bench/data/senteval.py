@@ -130,7 +130,7 @@ def read_sts(texts: Path, gold: Path) -> list[Row]:
     scores = _read(gold, "utf-8").splitlines()
     if len(pairs) != len(scores):
         raise InputError(
-            f"{texts} has {len(pairs)} lines, but its scores in {gold.name} {len(scores)}"
+            f"{texts} has {len(pairs)} lines, but {gold.name} has {len(scores)} scores"
         )
     rows = []
     for number, (pair, score) in enumerate(zip(pairs, scores, strict=True), start=1):

@@ -104,7 +104,7 @@ def weighted_correlation(
     """
     if one.shape != other.shape or one.shape != weights.shape[1:]:
         shapes = [one.shape, other.shape, weights.shape]
-        raise ValueError(f"columns of n pairs and weights of b x n are wanted, got {shapes}")
+        raise ValueError(f"expected two columns (n,) and weights (b, n), got shapes {shapes}")
     sides: list[FloatArray] = [one, other]
     total = weights.sum(axis=1, keepdims=True)
     if coefficient == "spearman":

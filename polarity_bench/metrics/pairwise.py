@@ -147,7 +147,7 @@ def pairwise_of_moments(
     """Do what `pairwise_means` does, from the moments of each task."""
     if len({len(task.mean) for task in tasks}) != 1:
         raise ValueError(
-            f"tasks of the same encoders are wanted, got {[len(t.mean) for t in tasks]}"
+            f"every task must have the same encoders, got {[len(t.mean) for t in tasks]} encoders"
         )
     weights = [1 / (task.n_defined * len(tasks)) for task in tasks]
     weighed = list(zip(tasks, weights, strict=True))
@@ -244,7 +244,7 @@ def rank_ranges(scores: FloatArray, p: FloatArray, level: float = LEVEL) -> IntA
         >>> rank_ranges(np.array([0.9, 0.8, 0.7]), p).tolist()
         [[1, 2], [1, 3], [2, 3]]
     """
-    significant = _told_apart(scores, p, level)
+    significant = _differ(scores, p, level)
     above = scores[None, :] > scores[:, None]
     n_better = (significant & above).sum(axis=1)
     n_worse = (significant & ~above).sum(axis=1)
@@ -280,7 +280,7 @@ def tie_groups(scores: FloatArray, p: FloatArray, level: float = LEVEL) -> list[
         >>> tie_groups(np.array([0.9, 0.8, 0.7]), p)
         [(0, 1), (1, 2)]
     """
-    significant = _told_apart(scores, p, level)
+    significant = _differ(scores, p, level)
     order = np.argsort(-scores, kind="stable")
     apart = significant[np.ix_(order, order)]
     groups: list[tuple[int, ...]] = []
@@ -330,11 +330,11 @@ def detectable(found: Pairwise, n: int, *, power: float = 0.8, alpha: float = LE
     return factor * float(np.median(differing))
 
 
-def _told_apart(scores: FloatArray, p: FloatArray, level: float) -> BoolArray:
+def _differ(scores: FloatArray, p: FloatArray, level: float) -> BoolArray:
     if p.shape != (len(scores), len(scores)):
         raise ValueError(f"{len(scores)} scores do not match p-values of {p.shape}")
     if undefined := int(np.isnan(scores).sum()):
-        raise ValueError(f"{undefined} of {len(scores)} scores are undefined: leave them out")
+        raise ValueError(f"{undefined} of {len(scores)} scores are undefined; leave them out")
     return np.asarray((p < level) & (scores[:, None] != scores[None, :]))
 
 
@@ -364,14 +364,14 @@ def _variance(rows: FloatArray) -> FloatArray:
 
 
 def _flipped_p(
-    rows: FloatArray, wanted: BoolArray, squares: FloatArray, n_flips: int, seed: int
+    rows: FloatArray, pairs: BoolArray, squares: FloatArray, n_flips: int, seed: int
 ) -> FloatArray:
-    """Return p of the wanted pairs, (n, n), from flips that all pairs share."""
+    """Return p of the selected pairs, (n, n), from flips that all pairs share."""
     observed = rows.sum(axis=1)
     n_far = np.zeros_like(squares)
     tie = TIE * np.sqrt(squares * rows.shape[1])  # at least TIE · Σ|d|
     far = np.abs(observed[:, None] - observed) - tie
-    columns = [np.flatnonzero(row) for row in np.triu(wanted)]
+    columns = [np.flatnonzero(row) for row in np.triu(pairs)]
     for flipped in flipped_sums(rows, n_flips, seed):
         for i, others in enumerate(columns):
             if len(others):

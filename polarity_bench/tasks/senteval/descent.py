@@ -44,7 +44,7 @@ class Schedule:
         return range(0, self.max_epochs + 1, self.epoch_size)
 
     def block(self, examples: Examples, draw: np.random.RandomState) -> Iterator[Examples]:
-        """Yield the batches of the epochs of one block, shuffled anew in each epoch."""
+        """Yield the batches of the epochs of one block, shuffled again for each epoch."""
         features, targets = examples
         for _ in range(self.epoch_size):
             order = torch.from_numpy(draw.permutation(len(targets))).to(targets.device)

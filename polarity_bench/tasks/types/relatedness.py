@@ -30,7 +30,7 @@ from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.tasks.senteval.classifiers import single_threaded
 from polarity_bench.tasks.senteval.folds import Samples, sorted_positions
 from polarity_bench.tasks.types.base import Settings, TaskScores
-from polarity_bench.tasks.types.rows import FilesSpec, PreparedTask, wanted_files
+from polarity_bench.tasks.types.rows import FilesSpec, PreparedTask, required_files
 from polarity_bench.values import BoolArray, FloatArray
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ _TENACITY = 3  # blocks without a new best that do not end training; the count i
 class RelatednessSpec(FilesSpec):
     """The file of a supervised relatedness task."""
 
-    model_config = ConfigDict(json_schema_extra={"allOf": [{"properties": wanted_files(_FILES)}]})
+    model_config = ConfigDict(json_schema_extra={"allOf": [{"properties": required_files(_FILES)}]})
 
     kind: Literal["relatedness"]
     reader: Literal["sick-relatedness", "stsb"]

@@ -152,10 +152,10 @@ class PolaritySpec(TaskSpec):
             shuffled = np.random.default_rng(protocol.sample_seed).permutation(len(query))
             query = query.take(np.sort(_in_turns(query.labels, shuffled)[:limit]))
             n_overlap = count_overlap(pool.texts, query.texts)
-        wanted, n_pool = protocol.sources_per_query * len(query), len(pool)
-        if 0 < wanted < n_pool:
+        n_drawn, n_pool = protocol.sources_per_query * len(query), len(pool)
+        if 0 < n_drawn < n_pool:
             draw = np.random.RandomState(protocol.sample_seed)
-            pool = pool.take(draw.choice(n_pool, size=wanted, replace=False))
+            pool = pool.take(draw.choice(n_pool, size=n_drawn, replace=False))
         _check_classes(self.name, pool, query, "" if limit is None else f" (`limit` {limit})")
         ks = settings.ks or (protocol.k,)
         task = PolarityTask(self, pool, query, n_overlap, n_pool, ks, limit)
@@ -200,7 +200,7 @@ class PolarityTask(Task):
         if max(self.ks) > n_left:
             limited = "" if self.limit is None else f" (`limit` {self.limit})"
             raise InputError(
-                f"{self.spec.name}: k = {max(self.ks)} needs as many sources, there are {n_left} "
+                f"{self.spec.name}: k = {max(self.ks)} needs as many sources, got {n_left} "
                 f"besides those whose text equals a query's{limited}"
             )
 
@@ -383,10 +383,10 @@ def load_split(spec: PolaritySpec, name: Literal["source", "query"], access: Dat
     split = spec.splits[name]
     rows, where = _rows(spec, split, access)
     if split.where:
-        wanted = tuple(split.where.values())
-        rows = [row for row in rows if row.values[-len(wanted) :] == wanted]
+        selected = tuple(split.where.values())
+        rows = [row for row in rows if row.values[-len(selected) :] == selected]
     if split.cut:
-        rows = [rows[i] for i in drawn([row.values[0] for row in rows], split.cut)]
+        rows = [rows[i] for i in cut_positions([row.values[0] for row in rows], split.cut)]
     if not rows:
         raise InputError(f"{where}: no rows for the split {name!r}")
     for row in rows:
@@ -410,7 +410,7 @@ def load_split(spec: PolaritySpec, name: Literal["source", "query"], access: Dat
     return Split(columns[0], labels, extra)
 
 
-def drawn(texts: Sequence[str], cut: Cut) -> list[int]:
+def cut_positions(texts: Sequence[str], cut: Cut) -> list[int]:
     """Return the positions of the texts that a cut keeps, ascending.
 
     Texts that are equal, ignoring case, are on the same side of the cut, so that its two sides
@@ -418,8 +418,10 @@ def drawn(texts: Sequence[str], cut: Cut) -> list[int]:
 
     Example:
         >>> texts = ["a", "b", "A", "c", "d"]
-        >>> drawn(texts, Cut(seed=1, share=0.5)), drawn(texts, Cut(seed=1, share=0.5, rest=True))
-        ([0, 1, 2], [3, 4])
+        >>> cut_positions(texts, Cut(seed=1, share=0.5))
+        [0, 1, 2]
+        >>> cut_positions(texts, Cut(seed=1, share=0.5, rest=True))
+        [3, 4]
     """
     keys = [text.casefold() for text in texts]
     distinct = list(dict.fromkeys(keys))

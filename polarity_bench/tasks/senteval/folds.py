@@ -262,10 +262,10 @@ def _outcome(
     """Combine the tests of disjoint parts of the tested samples, each with its own choice."""
     predictions = np.empty(len(tested), dtype=np.int64)
     positions = [study.origin[part] for part in parts]
-    for where, trial in zip(positions, trials, strict=True):
-        predictions[where] = trial.predictions
+    for tested_rows, trial in zip(positions, trials, strict=True):
+        predictions[tested_rows] = trial.predictions
     hits = predictions == tested.labels
-    accuracies = [float(hits[where].mean()) for where in positions]
+    accuracies = [float(hits[tested_rows].mean()) for tested_rows in positions]
     regularizations, dev_percents = zip(*choices, strict=True)
     return TransferOutcome(
         dev_accuracy=_mean_percent(dev_percents) / 100,

@@ -98,10 +98,11 @@ class RelatednessTask(PreparedTask):
         )
         predictions, dev_pearson = relatedness(train, dev, test)
         gold, n = test.labels, len(test)
-        found, interval = correlate(predictions, gold), spearman_interval(predictions, gold)
+        correlation = correlate(predictions, gold)
+        interval = spearman_interval(predictions, gold)
         scores = {
-            ScoreKey("pearson"): Score.single(found.pearson, n),
-            ScoreKey("spearman"): Score.single(found.spearman, n, interval),
+            ScoreKey("pearson"): Score.single(correlation.pearson, n),
+            ScoreKey("spearman"): Score.single(correlation.spearman, n, interval),
             ScoreKey("mse"): Score.single(float(np.mean((predictions - gold) ** 2)), n),
             ScoreKey("dev_pearson"): Score.single(dev_pearson, n),
         }
@@ -109,8 +110,8 @@ class RelatednessTask(PreparedTask):
 
     def main_score_of(self, arrays: Mapping[str, NDArray[Any]], rows: BoolArray) -> Score:
         """Return the Pearson correlation of predictions and people's scores of these pairs."""
-        found = correlate(arrays["prediction"][rows], arrays["gold"][rows])
-        return Score.single(found.pearson, found.n)
+        correlation = correlate(arrays["prediction"][rows], arrays["gold"][rows])
+        return Score.single(correlation.pearson, correlation.n)
 
 
 def score_distribution(scores: FloatArray) -> FloatArray:
@@ -160,8 +161,8 @@ def relatedness(train: Samples, dev: Samples, test: Samples) -> tuple[FloatArray
         return np.asarray(shares @ np.arange(1, _N_BINS + 1))
 
     def dev_pearson(model: nn.Module) -> float:
-        found = correlate(expect(model, dev_features), dev.labels[orders[1]])
-        return float(np.nan_to_num(found.pearson))
+        correlation = correlate(expect(model, dev_features), dev.labels[orders[1]])
+        return float(np.nan_to_num(correlation.pearson))
 
     with single_threaded(), torch.random.fork_rng([]):
         torch.manual_seed(_SEED)

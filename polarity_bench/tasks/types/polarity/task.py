@@ -112,7 +112,8 @@ class PolaritySpec(TaskSpec):
             raise ValueError("[protocol] 'pair' needs 'groups', which name the subject of a pair")
         for split in self.splits.values():
             if undeclared := used - set(self.form(split).columns):
-                raise ValueError(f"[protocol] names {min(map(str, undeclared))!r}, not in columns")
+                column = min(map(str, undeclared))
+                raise ValueError(f"[protocol] names {column!r}; add it to `columns` of [format]")
 
     @property
     def result_name(self) -> str:
@@ -200,8 +201,8 @@ class PolarityTask(Task):
         if max(self.ks) > n_left:
             limited = "" if self.limit is None else f" (`limit` {self.limit})"
             raise InputError(
-                f"{self.spec.name}: k = {max(self.ks)} needs as many sources, got {n_left} "
-                f"besides those whose text equals a query's{limited}"
+                f"{self.spec.name}: k = {max(self.ks)} needs at least {max(self.ks)} sources, got "
+                f"{n_left} whose text differs from the query's{limited}; choose a smaller `k`"
             )
 
     @cached_property

@@ -119,7 +119,7 @@ def weighted_correlation(
 def many_correlations(
     coefficient: Coefficient, columns: FloatArray, other: FloatArray, weights: FloatArray
 ) -> FloatArray:
-    """Do what `weighted_correlation` does for many columns at once, by matrix products.
+    """Correlate many columns with one other, by matrix products; see `weighted_correlation`.
 
     Spearman's correlation is a first-order approximation: resampling changes the ranks of both
     columns, and the product of the two changes is neglected. From 1,000 pairs on, the deviation

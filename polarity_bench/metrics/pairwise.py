@@ -144,7 +144,7 @@ def unit_moments(values: FloatArray, units: IntArray | None = None) -> Moments:
 def pairwise_of_moments(
     tasks: Sequence[Moments], *, n_flips: int = N_FLIPS, seed: int = SEED
 ) -> Pairwise:
-    """Do what `pairwise_means` does, from the moments of each task."""
+    """Compare all pairs from the moments of each task; see `pairwise_means`."""
     if len({len(task.mean) for task in tasks}) != 1:
         raise ValueError(
             f"every task must have the same encoders, got {[len(t.mean) for t in tasks]} encoders"

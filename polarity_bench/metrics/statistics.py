@@ -135,12 +135,10 @@ def draws(
     for start in range(0, n_samples, 250):
         rows = slice(start, min(start + 250, n_samples))
         n_drawn = rows.stop - rows.start
-        yield (
-            rows,
-            _draw_counts(generator, n, n_drawn)
-            if resampling is None
-            else _draw_units(generator, resampling, n_drawn),
-        )
+        if resampling is None:
+            yield rows, _draw_counts(generator, n, n_drawn)
+        else:
+            yield rows, _draw_units(generator, resampling, n_drawn)
 
 
 def _draw_units(

@@ -44,7 +44,7 @@ class Layout:
         texts: Positions of the columns with the texts.
         label: Position of the column with the class or the score.
         classes: Names of the classes, from 0; empty if the label is a score from 0 to 5.
-        separator: Regular expression of what stands between two columns.
+        separator: Regular expression of the separator between two columns.
         n_splits: Maximal number of splits of a line; 0 means no limit.
         encoding: Encoding of the file.
         n_headings: Number of lines before the first row.

@@ -80,11 +80,11 @@ def obtain(reference: FileRef, spec: Owner, access: DataAccess) -> Path:
         return _download(reference, spec, access)
     if reference.sha256 is not None:
         with path.open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
-        if found != reference.sha256:
+            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+        if sha256 != reference.sha256:
             raise InputError(
                 f"{path}: {spec.name} expects the sha256 {reference.sha256[:12]}…, got "
-                f"{found[:12]}… ({_size(path, reference)}); is the file truncated or edited? "
+                f"{sha256[:12]}… ({_size(path, reference)}); is the file truncated or edited? "
                 f"Replace it{_origin(reference, spec)}"
             )
     return path
@@ -176,12 +176,12 @@ def file_status(spec: Owner, access: DataAccess) -> list[dict[str, str]]:
 
 
 def _size(path: Path, reference: FileRef) -> str:
-    found = f"{path.stat().st_size:,} bytes"
+    n_bytes = f"{path.stat().st_size:,} bytes"
     if not isinstance(reference, CountedFile):
-        return f"{found} found"
+        return f"{n_bytes} found"
     with path.open("rb") as file:
         n_lines = sum(1 for _ in file)
-    return f"{n_lines:,} lines and {found} found, {reference.rows:,} rows expected"
+    return f"{n_lines:,} lines and {n_bytes} found, {reference.rows:,} rows expected"
 
 
 def _download_path(reference: FileRef) -> Path | None:
@@ -195,9 +195,9 @@ def _download(reference: FileRef, spec: Owner, access: DataAccess) -> Path:
     archive = getattr(spec, "archive", None) if reference.url is None else None
     url = archive.url if archive else reference.url
     if target is None or url is None:
-        looked = [str(spec.file.parent), *([str(access.folder)] if access.folder else [])]
+        folders = [str(spec.file.parent), *([str(access.folder)] if access.folder else [])]
         raise MissingDataError(
-            f"{spec.name}: {reference.path} is not in {' nor in '.join(looked)}{_remedy(spec)}"
+            f"{spec.name}: {reference.path} is not in {' nor in '.join(folders)}{_remedy(spec)}"
         )
     if access.offline and not (archive and _archive_path(url).is_file()):
         raise MissingDataError(

@@ -60,14 +60,14 @@ def spearman_interval(
         if there are fewer than six pairs.
     """
     generator = np.random.default_rng(seed)
-    found = []
+    samples = []
     for start in range(0, n_samples, _BLOCK):
         n_drawn = min(_BLOCK, n_samples - start)
         drawn = generator.integers(len(one), size=(n_drawn, len(one)))
         x, y = (_centred_ranks(side[drawn]) for side in (one, other))
         norms = np.sqrt((x**2).sum(axis=1) * (y**2).sum(axis=1))
-        found.append(ratio((x * y).sum(axis=1), norms))
-    return interval(np.concatenate(found), len(one))
+        samples.append(ratio((x * y).sum(axis=1), norms))
+    return interval(np.concatenate(samples), len(one))
 
 
 def weighted_correlation(
@@ -182,17 +182,17 @@ def _cubes_of_ties(place: IntArray, counts: IntArray, weights: FloatArray) -> Fl
     tied = tied[np.argsort(place[tied], kind="stable")]
     starts = np.flatnonzero(np.diff(place[tied], prepend=-1))
     of_tied = weights[:, tied]
-    whole = np.add.reduceat(of_tied, starts, axis=1)
-    return np.asarray((whole**3).sum(axis=1) - (of_tied**3).sum(axis=1))
+    of_ties = np.add.reduceat(of_tied, starts, axis=1)
+    return np.asarray((of_ties**3).sum(axis=1) - (of_tied**3).sum(axis=1))
 
 
 def _weighted_ranks(values: FloatArray, weights: FloatArray) -> FloatArray:
     order = np.argsort(values, kind="stable")
     distinct, first, place = np.unique(values[order], return_index=True, return_inverse=True)
-    standing = weights[:, order]
+    sums = weights[:, order]
     if len(distinct) < len(values):
-        standing = np.add.reduceat(standing, first, axis=1)
-    ranks = np.cumsum(standing, axis=1) - standing + (standing + 1) / 2
+        sums = np.add.reduceat(sums, first, axis=1)
+    ranks = np.cumsum(sums, axis=1) - sums + (sums + 1) / 2
     where = np.empty(len(values), dtype=np.int64)
     where[order] = place
     return np.asarray(ranks[:, where])

@@ -35,8 +35,8 @@ class PairedTest:
     Attributes:
         difference: Mean difference over the folds, nan without a fold; or the difference of
             another statistic.
-        interval: 95 % confidence interval of the true difference, 90 % of a one-sided test, which
-            finds a fall where all of it is below 0; nan with too few values.
+        interval: Confidence interval of the true difference; nan with too few values. It covers
+            95 %, or 90 % for a one-sided test, which reports a fall if the interval is below 0.
         p: p-value of no true difference, uncorrected; nan with too few values.
     """
 

@@ -112,10 +112,10 @@ class StsTask(RowsTask):
             for part, correlation in correlations.items()
             for metric in ("spearman", "pearson")
         }
-        columns = [np.concatenate(list(part.values())) for part in (similarities, gold)]
-        interval = spearman_interval(*columns)
+        sides = np.concatenate(list(similarities.values())), np.concatenate(list(gold.values()))
+        interval = spearman_interval(*sides)
         scores[self.main_score] = replace(scores[self.main_score], ci95=interval)
-        return TaskScores(scores, dict(zip(("cosine", "gold"), columns, strict=True)))
+        return TaskScores(scores, {"cosine": sides[0], "gold": sides[1]})
 
     def main_score_of(self, arrays: Mapping[str, NDArray[Any]], rows: BoolArray) -> Score:
         """Return the Spearman correlation over these pairs, all subsets together."""

@@ -112,10 +112,10 @@ class StsTask(RowsTask):
             for part, correlation in correlations.items()
             for metric in ("spearman", "pearson")
         }
-        sides = np.concatenate(list(similarities.values())), np.concatenate(list(gold.values()))
-        interval = spearman_interval(*sides)
+        columns = np.concatenate(list(similarities.values())), np.concatenate(list(gold.values()))
+        interval = spearman_interval(*columns)
         scores[self.main_score] = replace(scores[self.main_score], ci95=interval)
-        return TaskScores(scores, {"cosine": sides[0], "gold": sides[1]})
+        return TaskScores(scores, {"cosine": columns[0], "gold": columns[1]})
 
     def main_score_of(self, arrays: Mapping[str, NDArray[Any]], rows: BoolArray) -> Score:
         """Return the Spearman correlation over these pairs, all subsets together."""

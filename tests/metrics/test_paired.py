@@ -80,7 +80,7 @@ def test_an_undefined_score_is_refused(value: float) -> None:
     a, b = some_scores(0, 4)
     a[2] = value
     for pair in ((a, b), (b, a)):
-        with pytest.raises(ValueError, match=r"^1 of 4 folds have an undefined score: leave them"):
+        with pytest.raises(ValueError, match=r"^1 of 4 folds have an undefined score; leave them"):
             paired_t(*pair)
 
 

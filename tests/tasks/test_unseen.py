@@ -229,7 +229,7 @@ def test_columns_of_the_protocol_must_be_kept_of_both_splits(tmp_path: Path) -> 
         head='[format]\ncolumns = ["topic"]',
         protocol='groups = ["topic"]',
     )
-    with pytest.raises(InputError, match=r"\[protocol\] names 'topic', not in columns"):
+    with pytest.raises(InputError, match=r"\[protocol\] names 'topic'; add it to .columns. of"):
         read_task(file)
 
 

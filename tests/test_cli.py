@@ -149,7 +149,7 @@ def test_version_and_no_arguments(bench: Bench) -> None:
         ("--suite polarty", "unknown suite 'polarty'; did you mean 'polarity'?"),
         ("--k 0", "--k must be at least 1, got 0"),
         ("--k 4,x", "--k: expected integers separated by commas, got 4,x"),
-        ("--k 25 -t mini --task-dir TASKS", "k = 25 needs as many sources, there are 24"),
+        ("--k 25 -t mini --task-dir TASKS", "k = 25 needs at least 25 sources, got 24"),
         ("--limit 0", "--limit must be at least 1, got 0"),
         ("--limit 1 -t mini --task-dir TASKS", "every query has the label 'good'"),
         ("--batch-size 0", "--batch-size must be at least 1, got 0"),

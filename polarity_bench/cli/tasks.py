@@ -82,11 +82,10 @@ def make_task(
 ) -> None:
     """Write a task file for your own data, in the folder of the data, and print it."""
     from polarity_bench.tasks.catalogue import read_task
-    from polarity_bench.tasks.scaffold import Columns, new_task
+    from polarity_bench.tasks.scaffold import new_task
     from polarity_bench.tasks.types.base import Settings
 
-    columns = Columns(text_column, label_column)
-    file = new_task(files, task_name=task_name, columns=columns)
+    file = new_task(files, task_name=task_name, text_column=text_column, label_column=label_column)
     spec = read_task(file)
     if as_json:
         print_json(_describe(spec) | {"spec": spec.model_dump(mode="json")})

@@ -6,9 +6,9 @@ of each row as strings.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
-import io
 import json
 import zlib
 from collections.abc import Iterator, Sequence
@@ -62,8 +62,7 @@ def read_rows(
         raise InputError(f"{path}: [format] 'header' applies only to csv and tsv files")
     with _damage_named(path, form):
         if kind in {"csv", "tsv"}:
-            delimiter = "\t" if kind == "tsv" else form.delimiter
-            return list(_read_csv(path, form, columns, delimiter))
+            return list(_read_csv(path, form, columns))
         if kind == "jsonl":
             return list(_read_jsonl(path, form, columns))
         if kind == "parquet":
@@ -85,18 +84,16 @@ def read_header(path: Path, form: FormatSpec) -> list[str]:
         InputError: If the file is damaged or has another format.
     """
     kind = type_of(path, form)
+    if kind not in {"csv", "tsv", "jsonl", "parquet"}:
+        raise InputError(f"{path}: expected csv, tsv, jsonl or parquet, got {path.suffix!r}")
     with _damage_named(path, form):
         if kind == "parquet":
             return list(_parquet(path).schema_arrow.names)
-        if kind in {"csv", "tsv"}:
-            with _open_text(path, form.encoding) as file:
-                delimiter = form.delimiter if kind == "csv" else "\t"
-                return next(csv.reader(file, delimiter=delimiter), [])
-        if kind == "jsonl":
-            with _open_text(path, form.encoding) as file:
-                record = json.loads(next((line for line in file if line.strip()), "{}"))
-                return list(record) if isinstance(record, dict) else []
-    raise InputError(f"{path}: expected csv, tsv, jsonl or parquet, got {path.suffix!r}")
+        with _open_text(path, form.encoding) as file:
+            if kind != "jsonl":
+                return next(csv.reader(file, delimiter=_delimiter(path, form)), [])
+            record = json.loads(next((line for line in file if line.strip()), "{}"))
+            return list(record) if isinstance(record, dict) else []
 
 
 def read_lines(path: Path, form: FormatSpec) -> list[str]:
@@ -156,41 +153,42 @@ def _numbered(path: Path, file: IO[str]) -> Iterator[tuple[int, str]]:
         raise _damaged(f"{path}, after line {line}", error) from error
 
 
-@contextmanager
-def _open_text(path: Path, encoding: str) -> Iterator[IO[str]]:
-    if encoding.lower().replace("_", "-") in {"utf-8", "utf8"}:
+def _open_text(path: Path, encoding: str) -> IO[str]:
+    if codecs.lookup(encoding).name == "utf-8":
         encoding = "utf-8-sig"  # reads files with or without a byte order mark
-    with (
-        gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file,
-        io.TextIOWrapper(file, encoding=encoding, newline="") as text,
-    ):
-        yield text
+    if path.suffix == ".gz":
+        return gzip.open(path, "rt", encoding=encoding, newline="")
+    return path.open(encoding=encoding, newline="")
 
 
 def _suffix(path: Path) -> str:
     return Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
 
 
-def _read_csv(
-    path: Path, form: FormatSpec, columns: Sequence[str], delimiter: str
-) -> Iterator[FileRow]:
+def _delimiter(path: Path, form: FormatSpec) -> str:
+    return "\t" if type_of(path, form) == "tsv" else form.delimiter
+
+
+def _read_csv(path: Path, form: FormatSpec, columns: Sequence[str]) -> Iterator[FileRow]:
     quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if form.quoted else csv.QUOTE_NONE
+    delimiter = _delimiter(path, form)
     with _open_text(path, form.encoding) as file:
         reader = csv.reader(file, delimiter=delimiter, quoting=quoting, strict=form.quoted)
         try:
             header = list(form.header) or next(reader, [])
             _check_columns(str(path), "column", columns, header, form)
             where = [header.index(name) for name in columns]
-            line = reader.line_num + 1
+            next_line = reader.line_num + 1
             for values in reader:
-                if values and len(values) != len(header):
+                line, next_line = next_line, reader.line_num + 1
+                if not values:
+                    continue
+                if len(values) != len(header):
                     raise InputError(
                         f"{path}, line {line}: expected {len(header)} columns, as in the header, "
                         f"got {len(values)}"
                     )
-                if values:
-                    yield FileRow(line, tuple(values[i] for i in where))
-                line = reader.line_num + 1
+                yield FileRow(line, tuple(values[i] for i in where))
         except csv.Error as error:
             raise InputError(f"{path}, line {reader.line_num}: {error}") from error
 
@@ -246,23 +244,23 @@ def _lines(path: Path, encoding: str) -> list[str]:
 
 
 def _check_columns(
-    where: str, sort: str, wanted: Sequence[str], there: Sequence[str], form: FormatSpec
+    where: str, kind: str, columns: Sequence[str], header: Sequence[str], form: FormatSpec
 ) -> None:
     """Raise `InputError` if a file lacks a column.
 
     The message suggests the key of the task file that would name the column.
     """
-    lacking = next((name for name in wanted if name not in there), None)
-    if lacking is None:
+    missing = next((name for name in columns if name not in header), None)
+    if missing is None:
         return
     remedy = ""
-    key = {form.label: "label", form.text: "text"}.get(lacking)
-    if len(there) == 1 and (found := next((d for d in DELIMITERS if d in there[0]), None)):
+    key = {form.label: "label", form.text: "text"}.get(missing)
+    if len(header) == 1 and (found := next((d for d in DELIMITERS if d in header[0]), None)):
         remedy = f" ([format] delimiter = {json.dumps(found)} divides it)"
-    elif key is not None and there:
-        left = [name for name in there if name not in wanted]
-        remedy = f' ([format] {key} = "{left[0] if len(left) == 1 else "..."}" names it)'
-    raise InputError(f"{where}: no {sort} {lacking!r}{nearest(lacking, there)}{remedy}")
+    elif key is not None and header:
+        others = [name for name in header if name not in columns]
+        remedy = f' ([format] {key} = "{others[0] if len(others) == 1 else "..."}" names it)'
+    raise InputError(f"{where}: no {kind} {missing!r}{nearest(missing, header)}{remedy}")
 
 
 def as_text(value: object) -> str:

@@ -29,13 +29,20 @@ def sample(labels: IntArray, n: int, seed: int, *, field: str = "sample") -> Int
     return draw(labels, n, seed)
 
 
-def check_count(field: str, asked: int, labels: IntArray, said: str) -> None:
-    """Raise `InputError` if more rows are requested than exist, or fewer than there are classes."""
-    if asked > len(labels):
-        raise InputError(f"`{field}` {asked:,}: {said.format(len(labels))}; ask for fewer")
-    if asked < (n_classes := len(np.unique(labels))):
+def check_count(field: str, n: int, labels: IntArray, available: str) -> None:
+    """Raise `InputError` if there are fewer than n rows, or more than n classes.
+
+    Args:
+        field: Name of the setting for n, for the error message.
+        n: Number of rows to draw.
+        labels: Class of each row.
+        available: Part of the message that says how many rows there are, with a `{}` for it.
+    """
+    if n > len(labels):
+        raise InputError(f"`{field}` {n:,}: {available.format(len(labels))}; ask for fewer")
+    if n < (n_classes := len(np.unique(labels))):
         raise InputError(
-            f"`{field}` {asked:,}: each of the {n_classes} classes needs a row; ask for at least "
+            f"`{field}` {n:,}: each of the {n_classes} classes needs a row; ask for at least "
             f"{n_classes}"
         )
 

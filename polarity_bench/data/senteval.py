@@ -44,7 +44,7 @@ class Layout:
         texts: Positions of the columns with the texts.
         label: Position of the column with the class or the score.
         classes: Names of the classes, from 0; empty if the label is a score from 0 to 5.
-        separator: Regular expression of what stands between two columns.
+        separator: Regular expression of the separator between two columns.
         n_splits: Maximal number of splits of a line; 0 means no limit.
         encoding: Encoding of the file.
         n_headings: Number of lines before the first row.
@@ -130,7 +130,7 @@ def read_sts(texts: Path, gold: Path) -> list[Row]:
     scores = _read(gold, "utf-8").splitlines()
     if len(pairs) != len(scores):
         raise InputError(
-            f"{texts} has {len(pairs)} lines, but its scores in {gold.name} {len(scores)}"
+            f"{texts} has {len(pairs)} lines, but {gold.name} has {len(scores)} scores"
         )
     rows = []
     for number, (pair, score) in enumerate(zip(pairs, scores, strict=True), start=1):

@@ -11,6 +11,7 @@ import hashlib
 import lzma
 import os
 import tarfile
+import textwrap
 import zipfile
 import zlib
 from collections.abc import Callable, Sequence
@@ -79,11 +80,11 @@ def obtain(reference: FileRef, spec: Owner, access: DataAccess) -> Path:
         return _download(reference, spec, access)
     if reference.sha256 is not None:
         with path.open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
-        if found != reference.sha256:
+            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+        if sha256 != reference.sha256:
             raise InputError(
                 f"{path}: {spec.name} expects the sha256 {reference.sha256[:12]}…, got "
-                f"{found[:12]}… ({_size(path, reference)}); is the file truncated or edited? "
+                f"{sha256[:12]}… ({_size(path, reference)}); is the file truncated or edited? "
                 f"Replace it{_origin(reference, spec)}"
             )
     return path
@@ -135,7 +136,7 @@ def read_hub(
     try:
         rows = load(datasets.DownloadConfig(local_files_only=access.offline))
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
-        raise MissingDataError(f"{where}: cannot be read: {_one_line(error)}{remedy}") from error
+        raise MissingDataError(f"{where}: cannot be read: {_shortened(error)}{remedy}") from error
     finally:
         datasets.enable_progress_bars()
     if missing := [name for name in columns if name not in rows.column_names]:
@@ -175,12 +176,12 @@ def file_status(spec: Owner, access: DataAccess) -> list[dict[str, str]]:
 
 
 def _size(path: Path, reference: FileRef) -> str:
-    found = f"{path.stat().st_size:,} bytes"
+    n_bytes = f"{path.stat().st_size:,} bytes"
     if not isinstance(reference, CountedFile):
-        return f"{found} found"
+        return f"{n_bytes} found"
     with path.open("rb") as file:
         n_lines = sum(1 for _ in file)
-    return f"{n_lines:,} lines and {found} found, {reference.rows:,} rows expected"
+    return f"{n_lines:,} lines and {n_bytes} found, {reference.rows:,} rows expected"
 
 
 def _download_path(reference: FileRef) -> Path | None:
@@ -194,9 +195,9 @@ def _download(reference: FileRef, spec: Owner, access: DataAccess) -> Path:
     archive = getattr(spec, "archive", None) if reference.url is None else None
     url = archive.url if archive else reference.url
     if target is None or url is None:
-        looked = [str(spec.file.parent), *([str(access.folder)] if access.folder else [])]
+        folders = [str(spec.file.parent), *([str(access.folder)] if access.folder else [])]
         raise MissingDataError(
-            f"{spec.name}: {reference.path} is not in {' nor in '.join(looked)}{_remedy(spec)}"
+            f"{spec.name}: {reference.path} is not in {' nor in '.join(folders)}{_remedy(spec)}"
         )
     if access.offline and not (archive and _archive_path(url).is_file()):
         raise MissingDataError(
@@ -211,7 +212,7 @@ def _download(reference: FileRef, spec: Owner, access: DataAccess) -> Path:
     except (OSError, ValueError, EOFError, tarfile.TarError, *_BAD_ARCHIVE) as error:
         raise MissingDataError(
             f"{spec.name}: {reference.path} is not on this machine and downloading "
-            f"{url} failed: {_one_line(error)}{_remedy(spec)}"
+            f"{url} failed: {_shortened(error)}{_remedy(spec)}"
         ) from error
 
 
@@ -250,7 +251,11 @@ def _unpacked(url: str, member: str, sha256: str, target: Path) -> Path:
 
 
 def _content(archive: Path, member: str) -> bytes:
-    """Return the content of one file in a zip or tar archive, found by the end of its path."""
+    """Return the content of one file in a zip or tar archive, found by the end of its path.
+
+    Only this file is read and nothing is unpacked to disk, because an archive has no checksum, and
+    the paths in it may point outside the folder.
+    """
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as packed:
             return packed.read(_member(packed.namelist(), member))
@@ -289,6 +294,5 @@ def _remedy(spec: Owner) -> str:
     )
 
 
-def _one_line(error: BaseException) -> str:
-    text = " ".join(str(error).split())
-    return text if len(text) <= 240 else text[:239] + "…"
+def _shortened(error: BaseException) -> str:
+    return textwrap.shorten(str(error), 240, placeholder="…")

@@ -49,8 +49,7 @@ def classification_scores(
             ratio(2 * means[f"hit{i}"], means[f"actual{i}"] + means[f"predicted{i}"], empty=0.0)
             for i in range(len(names))
         ]
-        mean: FloatArray = np.mean(scores, axis=0)
-        return mean
+        return np.asarray(np.mean(scores, axis=0))
 
     scores = {
         ScoreKey("exact_accuracy"): bootstrap.score("right"),

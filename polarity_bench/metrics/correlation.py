@@ -40,8 +40,6 @@ def correlate(similarities: FloatArray, gold: FloatArray) -> Correlation:
     """
     from scipy import stats
 
-    if similarities.shape != gold.shape:
-        raise ValueError(f"{len(similarities)} similarities do not match {len(gold)} scores")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", stats.ConstantInputWarning)  # the result is nan
         warnings.simplefilter("ignore", stats.NearConstantInputWarning)
@@ -62,14 +60,14 @@ def spearman_interval(
         if there are fewer than six pairs.
     """
     generator = np.random.default_rng(seed)
-    found = []
+    samples = []
     for start in range(0, n_samples, _BLOCK):
         n_drawn = min(_BLOCK, n_samples - start)
         drawn = generator.integers(len(one), size=(n_drawn, len(one)))
         x, y = (_centred_ranks(side[drawn]) for side in (one, other))
         norms = np.sqrt((x**2).sum(axis=1) * (y**2).sum(axis=1))
-        found.append(ratio((x * y).sum(axis=1), norms))
-    return interval(np.concatenate(found), len(one))
+        samples.append(ratio((x * y).sum(axis=1), norms))
+    return interval(np.concatenate(samples), len(one))
 
 
 def weighted_correlation(
@@ -106,7 +104,7 @@ def weighted_correlation(
     """
     if one.shape != other.shape or one.shape != weights.shape[1:]:
         shapes = [one.shape, other.shape, weights.shape]
-        raise ValueError(f"columns of n pairs and weights of b x n are wanted, got {shapes}")
+        raise ValueError(f"expected two columns (n,) and weights (b, n), got shapes {shapes}")
     sides: list[FloatArray] = [one, other]
     total = weights.sum(axis=1, keepdims=True)
     if coefficient == "spearman":
@@ -121,7 +119,7 @@ def weighted_correlation(
 def many_correlations(
     coefficient: Coefficient, columns: FloatArray, other: FloatArray, weights: FloatArray
 ) -> FloatArray:
-    """Do what `weighted_correlation` does for many columns at once, by matrix products.
+    """Correlate many columns with one other, by matrix products; see `weighted_correlation`.
 
     Spearman's correlation is a first-order approximation: resampling changes the ranks of both
     columns, and the product of the two changes is neglected. From 1,000 pairs on, the deviation
@@ -184,25 +182,22 @@ def _cubes_of_ties(place: IntArray, counts: IntArray, weights: FloatArray) -> Fl
     tied = tied[np.argsort(place[tied], kind="stable")]
     starts = np.flatnonzero(np.diff(place[tied], prepend=-1))
     of_tied = weights[:, tied]
-    whole = np.add.reduceat(of_tied, starts, axis=1)
-    more: FloatArray = (whole**3).sum(axis=1) - (of_tied**3).sum(axis=1)
-    return more
+    of_ties = np.add.reduceat(of_tied, starts, axis=1)
+    return np.asarray((of_ties**3).sum(axis=1) - (of_tied**3).sum(axis=1))
 
 
 def _weighted_ranks(values: FloatArray, weights: FloatArray) -> FloatArray:
     order = np.argsort(values, kind="stable")
     distinct, first, place = np.unique(values[order], return_index=True, return_inverse=True)
-    standing = weights[:, order]
+    sums = weights[:, order]
     if len(distinct) < len(values):
-        standing = np.add.reduceat(standing, first, axis=1)
-    ranks = np.cumsum(standing, axis=1) - standing + (standing + 1) / 2
+        sums = np.add.reduceat(sums, first, axis=1)
+    ranks = np.cumsum(sums, axis=1) - sums + (sums + 1) / 2
     where = np.empty(len(values), dtype=np.int64)
     where[order] = place
-    back: FloatArray = ranks[:, where]
-    return back
+    return np.asarray(ranks[:, where])
 
 
 def _centred_ranks(values: FloatArray) -> FloatArray:
     ranks = rankdata(values, axis=1)
-    centred: FloatArray = ranks - ranks.mean(axis=1, keepdims=True)
-    return centred
+    return np.asarray(ranks - ranks.mean(axis=1, keepdims=True))

@@ -51,8 +51,7 @@ def polarity(hits: BoolArray, weighting: Weighting) -> FloatArray:
         >>> polarity(np.array([[True, False, True]]), "linear")  # 3/6 + 1/6
         array([0.66666667])
     """
-    result: FloatArray = hits @ rank_weights(hits.shape[1], weighting)
-    return result
+    return np.asarray(hits @ rank_weights(hits.shape[1], weighting))
 
 
 def chance_polarity(query_labels: IntArray, source_labels: IntArray) -> FloatArray:
@@ -71,8 +70,7 @@ def chance_polarity(query_labels: IntArray, source_labels: IntArray) -> FloatArr
     """
     n_labels = int(max(query_labels.max(), source_labels.max())) + 1
     counts = np.bincount(source_labels, minlength=n_labels)
-    share: FloatArray = counts[query_labels] / len(source_labels)
-    return share
+    return np.asarray(counts[query_labels] / len(source_labels))
 
 
 def neighbour_vote(
@@ -110,5 +108,4 @@ def neighbour_vote(
         first_rank[rows, labels] = np.minimum(first_rank[rows, labels], rank)
     leading = votes >= votes.max(axis=1, keepdims=True) - 1e-9
     winner = np.where(leading, first_rank, k).argmin(axis=1)
-    right: FloatArray = (winner == query_labels).astype(np.float64)
-    return right
+    return np.asarray((winner == query_labels).astype(np.float64))

@@ -35,8 +35,8 @@ class PairedTest:
     Attributes:
         difference: Mean difference over the folds, nan without a fold; or the difference of
             another statistic.
-        interval: 95 % confidence interval of the true difference, 90 % of a one-sided test, which
-            finds a fall where all of it is below 0; nan with too few values.
+        interval: Confidence interval of the true difference; nan with too few values. It covers
+            95 %, or 90 % for a one-sided test, which reports a fall if the interval is below 0.
         p: p-value of no true difference, uncorrected; nan with too few values.
     """
 
@@ -69,11 +69,11 @@ def paired_t(a: FloatArray, b: FloatArray) -> PairedTest:
         (2.0, 0.0742, [-0.48, 4.48])
     """
     if a.shape != b.shape or a.ndim != 1:
-        raise ValueError(f"one score a fold is wanted of either, got {a.shape} and {b.shape}")
+        raise ValueError(f"both methods need one score per fold, got {a.shape} and {b.shape}")
     differences = np.asarray(a, np.float64) - np.asarray(b, np.float64)
     if undefined := int((~np.isfinite(differences)).sum()):
         raise ValueError(
-            f"{undefined} of {len(a)} folds have an undefined score: leave them out of both"
+            f"{undefined} of {len(a)} folds have an undefined score; leave them out of both methods"
         )
     n = len(differences)
     mean = float(differences.mean()) if n else math.nan
@@ -164,7 +164,7 @@ def holm(p_values: Sequence[float] | FloatArray) -> FloatArray:
     """
     raw = np.asarray(p_values, np.float64)
     if refused := [float(p) for p in raw if not 0 <= p <= 1]:
-        raise ValueError(f"p-values lie in [0, 1], got {refused}")
+        raise ValueError(f"p-values must lie in [0, 1], got {refused}")
     order = np.argsort(raw, kind="stable")
     stepped = np.maximum.accumulate(raw[order] * np.arange(len(raw), 0, -1))
     corrected = np.empty_like(raw)
@@ -207,21 +207,21 @@ def detectable_difference(sd: float, n: int, *, power: float = 0.8, alpha: float
         4.5
     """
     if not 0 <= sd < math.inf:
-        raise ValueError(f"a deviation is at least 0, got {sd}")
+        raise ValueError(f"the standard deviation must be at least 0 and finite, got {sd}")
     if not 0 < alpha < power < 1:
-        raise ValueError(f"0 < alpha < power < 1 is wanted, got alpha {alpha} and power {power}")
+        raise ValueError(f"expected 0 < alpha < power < 1, got alpha {alpha} and power {power}")
     if n < 2:
         return math.nan
     critical = float(stats.t.ppf(1 - alpha / 2, n - 1))
 
-    def lacking(shift: float) -> float:
+    def missing_power(shift: float) -> float:
         beyond = [stats.nct.sf(critical, n - 1, each) for each in (shift, -shift)]
-        return power - float(np.sum(beyond))  # of the other tail, nct.cdf may give nan
+        return power - float(np.sum(beyond))  # nct.cdf of the lower tail may be nan
 
     most = critical
-    while lacking(most) > 0:
+    while missing_power(most) > 0:
         most *= 2
-    return float(brentq(lacking, 0.0, most)) * sd / math.sqrt(n)
+    return float(brentq(missing_power, 0.0, most)) * sd / math.sqrt(n)
 
 
 N_FLIPS = 10_000
@@ -273,7 +273,7 @@ def sign_flip_p(
     """
     if differences.ndim != 1 or (units is not None and units.shape != differences.shape):
         shapes = [differences.shape] + ([] if units is None else [units.shape])
-        raise ValueError(f"one difference and one unit a query are wanted, got {shapes}")
+        raise ValueError(f"expected one difference and one unit per query, got shapes {shapes}")
     defined = ~np.isnan(differences)
     if not defined.any():
         return float("nan")
@@ -306,8 +306,7 @@ def unit_sums(values: FloatArray, units: IntArray | None) -> FloatArray:
         return values
     order = np.argsort(units, kind="stable")
     _, first = np.unique(units[order], return_index=True)
-    summed: FloatArray = np.add.reduceat(values[:, order], first, axis=1)
-    return summed
+    return np.asarray(np.add.reduceat(values[:, order], first, axis=1))
 
 
 def flipped_sums(

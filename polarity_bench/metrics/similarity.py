@@ -35,8 +35,7 @@ def similarity(reference_cosine: FloatArray, weighting: Weighting) -> FloatArray
         >>> similarity(np.array([[0.9, 0.6]]), "linear")  # 2/3 * 0.9 + 1/3 * 0.6
         array([0.8])
     """
-    result: FloatArray = reference_cosine @ rank_weights(reference_cosine.shape[1], weighting)
-    return result
+    return np.asarray(reference_cosine @ rank_weights(reference_cosine.shape[1], weighting))
 
 
 def retention(s: FloatArray, s_random: FloatArray, s_reference: FloatArray) -> FloatArray:
@@ -108,8 +107,7 @@ def overlap(found: IntArray, reference_found: IntArray) -> FloatArray:
         array([0.66666667])
     """
     both = np.sort(np.concatenate([found, reference_found], axis=1), axis=1)
-    shared: FloatArray = (both[:, 1:] == both[:, :-1]).sum(axis=1) / found.shape[1]
-    return shared
+    return np.asarray((both[:, 1:] == both[:, :-1]).sum(axis=1) / found.shape[1])
 
 
 def cosine(first: FloatArray, second: FloatArray) -> FloatArray:
@@ -128,8 +126,7 @@ def cosine(first: FloatArray, second: FloatArray) -> FloatArray:
     norms = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
     if not norms.all():
         raise ValueError(f"pair {int(np.argmin(norms))} has a zero vector, which has no cosine")
-    cosines: FloatArray = np.einsum("nd,nd->n", first, second) / norms
-    return cosines
+    return np.asarray(np.einsum("nd,nd->n", first, second) / norms)
 
 
 def dot(first: FloatArray, second: FloatArray) -> FloatArray:
@@ -144,5 +141,4 @@ def dot(first: FloatArray, second: FloatArray) -> FloatArray:
     """
     if first.shape != second.shape:
         raise ValueError(f"both sides must have one shape, got {first.shape} and {second.shape}")
-    products: FloatArray = np.einsum("nd,nd->n", first.astype(np.float64), second)
-    return products
+    return np.asarray(np.einsum("nd,nd->n", first.astype(np.float64), second))

@@ -135,12 +135,10 @@ def draws(
     for start in range(0, n_samples, 250):
         rows = slice(start, min(start + 250, n_samples))
         n_drawn = rows.stop - rows.start
-        yield (
-            rows,
-            _draw_counts(generator, n, n_drawn)
-            if resampling is None
-            else _draw_units(generator, resampling, n_drawn),
-        )
+        if resampling is None:
+            yield rows, _draw_counts(generator, n, n_drawn)
+        else:
+            yield rows, _draw_units(generator, resampling, n_drawn)
 
 
 def _draw_units(
@@ -153,8 +151,7 @@ def _draw_units(
     for stratum in np.unique(strata):
         members = np.flatnonzero(strata == stratum)
         counts[:, members] = _draw_counts(generator, len(members), n_samples)
-    drawn: FloatArray = counts[:, np.searchsorted(units, resampling.units)]
-    return drawn
+    return np.asarray(counts[:, np.searchsorted(units, resampling.units)])
 
 
 def _draw_counts(generator: np.random.Generator, n: int, n_samples: int) -> FloatArray:

@@ -141,11 +141,13 @@ def choose_tasks(
     for name in names:
         spec = known.get(name) or by_result_name.get(name)
         if spec is None:
-            near = difflib.get_close_matches(name, by_result_name, n=1)
+            similar = difflib.get_close_matches(name, by_result_name, n=1)
             _, left_out = _installed()  # the task may belong to a package that was left out
-            also = "".join(f". {remark[0].upper()}{remark[1:]}" for remark in left_out)
-            own = "; `task_dir` adds your own task files"
-            raise InputError(f"unknown task {name!r}{nearest(name, [*known, *near])}{own}{also}")
+            remarks = "".join(f". {remark[0].upper()}{remark[1:]}" for remark in left_out)
+            raise InputError(
+                f"unknown task {name!r}{nearest(name, [*known, *similar])}; `task_dir` adds your "
+                f"own task files{remarks}"
+            )
         chosen[spec.name] = spec
     return list(chosen.values())
 
@@ -190,20 +192,21 @@ def _own_files(folder: Path) -> list[Path]:
         return [folder]
     if not folder.is_dir():
         raise InputError(f"the task folder {folder} does not exist or is not a folder")
-    files = sorted(folder.glob("*.toml"))
-    if not files:
-        raise InputError(f"the task folder {folder} contains no .toml file")
-    return files
+    return _task_files([folder], f"the task folder {folder}")
 
 
 def _files_of_module(name: str) -> list[Path]:
     top, *inner = name.split(".")
     module = find_spec(top)  # `find_spec` of a nested package would import its parents
-    around = (module.submodule_search_locations or []) if module else []
-    folders = [folder for each in around if (folder := Path(each, *inner)).is_dir()]
+    locations = (module.submodule_search_locations or []) if module else []
+    folders = [folder for place in locations if (folder := Path(place, *inner)).is_dir()]
     if not folders:
         raise InputError(f"its entry point {name!r} names no importable package")
+    return _task_files(folders, f"its entry point {name!r} names a package that")
+
+
+def _task_files(folders: Sequence[Path], where: str) -> list[Path]:
     files = sorted(file for folder in folders for file in folder.glob("*.toml"))
     if not files:
-        raise InputError(f"its entry point {name!r} names a package that contains no .toml file")
+        raise InputError(f"{where} contains no .toml file")
     return files

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import tomlkit
 
@@ -36,14 +35,6 @@ _SEED = 42
 
 
 @dataclass(frozen=True)
-class Columns:
-    """Names of the columns with the texts and the labels; None means that the column is guessed."""
-
-    text: str | None = None
-    label: str | None = None
-
-
-@dataclass(frozen=True)
 class _Side:
     """A future split: its file, its rows, and the condition that selects them in the file."""
 
@@ -54,7 +45,11 @@ class _Side:
 
 
 def new_task(
-    files: Sequence[Path], *, task_name: str | None = None, columns: Columns | None = None
+    files: Sequence[Path],
+    *,
+    task_name: str | None = None,
+    text_column: str | None = None,
+    label_column: str | None = None,
 ) -> Path:
     """Write a task file next to its data.
 
@@ -62,6 +57,12 @@ def new_task(
     divided by the column that names the split. Without such a column, a fifth of the distinct
     texts of each label, but at most 5,000 in all, are drawn as queries. Both parts are then
     written, with all columns, to csv files next to the task file.
+
+    Args:
+        files: The data, one file or two.
+        task_name: Name of the task; by default it is made from that of the file or folder.
+        text_column: Column of the texts; guessed by default.
+        label_column: Column of the labels; guessed by default.
 
     Returns:
         The path of the task file, which was read back as a check.
@@ -79,7 +80,7 @@ def new_task(
     _check_name(name, file)
     form, header = _read_form(files[0])
     rows = _rows(files[0], form, header)
-    form = _choose(files[0], form, rows, columns or Columns())
+    form = _choose(files[0], form, rows, text_column, label_column)
     if len(files) == 2:
         sides = [_Side(path, _rows(path, form, [form.text, form.label])) for path in files]
     else:
@@ -125,18 +126,20 @@ def _is_utf8(path: Path) -> bool:
     return True
 
 
-def _choose(path: Path, form: FormatSpec, rows: pd.DataFrame, given: Columns) -> FormatSpec:
+def _choose(
+    path: Path, form: FormatSpec, rows: pd.DataFrame, text: str | None, label: str | None
+) -> FormatSpec:
     """Return the format with the columns of texts and labels filled in."""
     header = [str(name) for name in rows]
-    for field_name, column in (("text_column", given.text), ("label_column", given.label)):
+    for field_name, column in (("text_column", text), ("label_column", label)):
         if column is not None and column not in header:
             raise InputError(
                 f"`{field_name}` {column}: no column of {path}{nearest(column, header)}"
             )
-    left = [name for name in header if name != given.label and name.lower() not in _SPLIT]
-    text = given.text or _named(_TEXT, left) or str(rows[left].map(len).sum().idxmax())
+    left = [name for name in header if name != label and name.lower() not in _SPLIT]
+    text = text or _named(_TEXT, left) or str(rows[left].map(len).sum().idxmax())
     left = [name for name in left if name != text]
-    label = given.label or _named(_LABEL, left) or str(rows[left].nunique().idxmin())
+    label = label or _named(_LABEL, left) or str(rows[left].nunique().idxmin())
     labels = rows[label].unique()
     if len(labels) == 1:
         problem = f"every row has the label {labels[0]!r}"
@@ -196,9 +199,9 @@ def _declared_sides(path: Path, form: FormatSpec, rows: pd.DataFrame) -> list[_S
     column = _named(_SPLIT, [str(name) for name in rows if name not in {form.text, form.label}])
     if column is None:
         return []
-    names = [_named(known, list(rows[column].unique())) for known in (_SOURCE, _QUERY)]
-    chosen = [name for name in names if name is not None]
-    sides = [_Side(path, rows[rows[column] == name], {column: name}) for name in chosen]
+    splits = list(rows[column].unique())
+    names = [_named(known, splits) for known in (_SOURCE, _QUERY)]
+    sides = [_Side(path, rows[rows[column] == name], {column: name}) for name in names if name]
     return sides if len(sides) == 2 else []
 
 
@@ -231,12 +234,7 @@ def _drawn_texts(keys: pd.Series[str], labels: pd.Series[str]) -> set[str]:
     is_first = ~keys.duplicated()
     distinct = keys[is_first]
     share = min(1 / 5, _MOST_QUERIES / len(distinct))
-    generator = np.random.default_rng(_SEED)
-    drawn: set[str] = set()
-    for _, group in distinct.groupby(labels[is_first]):
-        order = generator.permutation(len(group))
-        drawn |= set(group.iloc[order[: round(share * len(group))]])
-    return drawn
+    return set(distinct.groupby(labels[is_first]).sample(frac=share, random_state=_SEED))
 
 
 # The task file

@@ -15,8 +15,8 @@ _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 def task_schema() -> dict[str, Any]:
     """Return the JSON schema of a task file of any type."""
     kinds = list(KINDS.values())
-    _, made = models_json_schema([(kind, "validation") for kind in kinds])
-    tables: dict[str, Any] = _lean(made["$defs"])
+    _, schemas = models_json_schema([(kind, "validation") for kind in kinds])
+    tables: dict[str, Any] = _lean(schemas["$defs"])
     for kind in kinds:
         table = tables[kind.__name__]
         del table["properties"]["file"]  # the path of the task file, which is no key in it
@@ -29,7 +29,7 @@ def task_schema() -> dict[str, Any]:
 def _lean(value: Any) -> Any:
     """Leave out nulls, which TOML does not have, and titles, which only repeat the keys."""
     if isinstance(value, list):
-        return [_lean(one) for one in value]
+        return [_lean(item) for item in value]
     if not isinstance(value, dict):
         return value
     lean = {
@@ -38,7 +38,7 @@ def _lean(value: Any) -> Any:
         if not (key == "title" and isinstance(inner, str))
         and not (key == "default" and (inner is None or isinstance(inner, dict)))
     }
-    choice = [one for one in lean.pop("anyOf", []) if one != {"type": "null"}]
+    choice = [branch for branch in lean.pop("anyOf", []) if branch != {"type": "null"}]
     if len(choice) > 1:
         lean["anyOf"] = choice
     return choice[0] | lean if len(choice) == 1 else lean

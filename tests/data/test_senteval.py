@@ -126,7 +126,7 @@ def test_errors_of_sts_name_file_and_line(file: Callable[..., Path]) -> None:
     texts, gold = file("a\tb\nc\td\n", "texts"), file("1\nx\n", "gold")
     with pytest.raises(InputError, match=r"/gold:2: expected a score in \[0, 5\], got 'x'"):
         read_sts(texts, gold)
-    with pytest.raises(InputError, match=r"/texts has 2 lines, but its scores in short 1"):
+    with pytest.raises(InputError, match=r"/texts has 2 lines, but short has 1 scores"):
         read_sts(texts, file("1\n", "short"))
     with pytest.raises(InputError, match=r"/one:1: expected two texts, got 'a b'"):
         read_sts(file("a b\n", "one"), file("1\n", "short"))

@@ -123,7 +123,7 @@ def test_weights_of_a_constant_sample_have_no_correlation() -> None:
         found = weighted_correlation(coefficient, np.arange(3.0), np.arange(3.0), weights)
         assert math.isnan(found[0])
         assert found[1] == pytest.approx(1)
-        with pytest.raises(ValueError, match=r"are wanted, got \[\(3,\), \(2,\), \(2, 3\)\]"):
+        with pytest.raises(ValueError, match=r"got shapes \[\(3,\), \(2,\), \(2, 3\)\]"):
             weighted_correlation(coefficient, np.arange(3.0), np.arange(2.0), weights)
 
 

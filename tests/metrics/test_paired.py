@@ -80,13 +80,13 @@ def test_an_undefined_score_is_refused(value: float) -> None:
     a, b = some_scores(0, 4)
     a[2] = value
     for pair in ((a, b), (b, a)):
-        with pytest.raises(ValueError, match=r"^1 of 4 folds have an undefined score: leave them"):
+        with pytest.raises(ValueError, match=r"^1 of 4 folds have an undefined score; leave them"):
             paired_t(*pair)
 
 
 @pytest.mark.parametrize("shape", [(3,), (4, 1)])
 def test_scores_of_other_folds_are_refused(shape: tuple[int, ...]) -> None:
-    with pytest.raises(ValueError, match="one score a fold is wanted of either, got"):
+    with pytest.raises(ValueError, match="both methods need one score per fold, got"):
         paired_t(np.zeros(shape), np.zeros(4))
     with pytest.raises(ValueError, match=r"got \(4, 1\) and \(4, 1\)"):
         paired_t(np.zeros((4, 1)), np.zeros((4, 1)))
@@ -225,7 +225,7 @@ def test_holm_by_hand(p_values: list[float], corrected: list[float]) -> None:
 
 @pytest.mark.parametrize("value", [math.nan, -0.01, 1.01])
 def test_what_is_no_p_value_is_refused(value: float) -> None:
-    with pytest.raises(ValueError, match=rf"^p-values lie in \[0, 1\], got \[{value}\]"):
+    with pytest.raises(ValueError, match=rf"^p-values must lie in \[0, 1\], got \[{value}\]"):
         holm([0.5, value])
 
 
@@ -268,7 +268,7 @@ def test_the_detectable_difference_of_none_or_many_folds() -> None:
 
 def test_a_difference_that_cannot_be_asked_for_is_refused() -> None:
     for sd in (-1.0, math.nan, math.inf):
-        with pytest.raises(ValueError, match=f"^a deviation is at least 0, got {sd}"):
+        with pytest.raises(ValueError, match=f"^the standard deviation must be .*, got {sd}"):
             detectable_difference(sd, 5)
     for power, alpha in ((0.05, 0.05), (1.0, 0.05), (0.8, 0.0), (math.nan, 0.05)):
         with pytest.raises(ValueError, match=rf"got alpha {alpha} and power {power}"):

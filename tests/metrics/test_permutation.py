@@ -140,7 +140,7 @@ def test_flips_are_fair_and_reach_every_unit() -> None:
     ("differences", "units"), [(np.ones((2, 2)), None), (np.ones(3), np.zeros(2, dtype=int))]
 )
 def test_shapes_that_do_not_fit_are_refused(differences: FloatArray, units: FloatArray) -> None:
-    with pytest.raises(ValueError, match="one difference and one unit a query are wanted, got"):
+    with pytest.raises(ValueError, match="expected one difference and one unit per query, got"):
         sign_flip_p(differences, units)  # type: ignore[arg-type]
 
 

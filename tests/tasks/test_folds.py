@@ -27,7 +27,6 @@ from polarity_bench.tasks.senteval.folds import (
     dev_split,
     kfold,
     nested_kfold,
-    pair_features,
     sorted_positions,
 )
 from polarity_bench.tasks.senteval.presets import PRESETS
@@ -230,15 +229,6 @@ def test_the_torch_family_stops_by_the_held_out_fold_and_keeps_its_seed() -> Non
     again = nested_kfold(samples, TORCH, n_folds=3)
     assert first.predictions.tolist() == again.predictions.tolist()
     assert 0.5 < first.test_accuracy < 1
-
-
-def test_what_cannot_be_is_refused() -> None:
-    with pytest.raises(ValueError, match="one row per sample, got 3, 2 and 3 rows"):
-        Samples(np.ones((3, 1)), np.zeros(2, dtype=np.int64), np.ones(3, dtype=np.int64))
-    with pytest.raises(ValueError, match=r"one shape, got \(2, 3\) and \(2, 4\)"):
-        pair_features(np.ones((2, 3)), np.ones((2, 4)))
-    with pytest.raises(ValueError, match="workers must be at least 1, got 0"):
-        nested_kfold(blobs(30), SklearnLogistic(), n_folds=2, workers=0)
 
 
 @pytest.mark.real

@@ -15,7 +15,7 @@ import pytest
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.errors import InputError, InputWarning
 from polarity_bench.tasks.catalogue import load_tasks
-from polarity_bench.tasks.scaffold import Columns, new_task
+from polarity_bench.tasks.scaffold import new_task
 from polarity_bench.tasks.types.base import Settings
 from polarity_bench.tasks.types.polarity.task import PolaritySpec, PolarityTask
 
@@ -104,16 +104,16 @@ def test_texts_of_several_labels_are_warned_of(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        (Columns("txet"), "`text_column` txet: no column of .*r.csv; did you mean 'text'"),
-        (Columns(None, "lable"), "`label_column` lable: no column of .*; did you mean 'label'"),
+        ({"text_column": "txet"}, "`text_column` txet: no column of .*r.csv; did you mean 'text'"),
+        ({"label_column": "lable"}, "`label_column` lable: no column of .*; did you mean 'label'"),
     ],
 )
 def test_a_column_that_is_not_there_is_refused_by_its_option(
-    tmp_path: Path, columns: Columns, message: str
+    tmp_path: Path, columns: dict[str, str], message: str
 ) -> None:
     file = table(tmp_path / "r.csv", TEXTS, ("text", "label"))
     with pytest.raises(InputError, match=message):
-        new_task([file], columns=columns)
+        new_task([file], **columns)
 
 
 def test_a_column_that_names_the_split_is_used(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_columns_that_are_named_are_taken(tmp_path: Path) -> None:
         }
     )
     frame.to_parquet(tmp_path / "all.parquet")
-    task = load(new_task([tmp_path / "all.parquet"], columns=Columns("other", "sarcastic")))
+    task = load(new_task([tmp_path / "all.parquet"], text_column="other", label_column="sarcastic"))
     assert task.texts[0].startswith("Other text")
     assert set(task.query.labels) == {"true", "false"}
 
@@ -216,6 +216,6 @@ def test_nothing_is_overwritten_and_names_are_checked(tmp_path: Path) -> None:
     with pytest.raises(
         InputError, match=r"`text_column` txt: no column of .*; did you mean 'text'"
     ):
-        new_task([path], task_name="other", columns=Columns("txt"))
+        new_task([path], task_name="other", text_column="txt")
     with pytest.raises(InputError, match=r"gone\.csv: cannot be read: No such file"):
         new_task([tmp_path / "gone.csv"])

@@ -57,10 +57,10 @@ def test_a_task_is_loaded_as_its_file_declares(task_dir: Path) -> None:
         ({"sources": SOURCES[:12]}, "every source has the label 'good'; polarity needs two"),
         ({"queries": QUERIES[4:]}, "every query has the label 'bad'; polarity needs two"),
         ({"queries": []}, "mini-query.csv: no rows for the split 'query'"),
-        ({"sources": SOURCES[10:13]}, "k = 4 needs as many sources, there are 3"),
+        ({"sources": SOURCES[10:13]}, "k = 4 needs at least 4 sources, got 3"),
         (
             {"sources": [*SOURCES[10:13], QUERIES[0]], "protocol": "overlap = 1"},
-            "k = 4 needs as many sources, there are 3 besides those whose text equals a query's",
+            "k = 4 needs at least 4 sources, got 3 whose text differs from the query's",
         ),
         (
             {"sources": [*SOURCES, QUERIES[0]], "protocol": "overlap = 0"},
@@ -86,7 +86,7 @@ def test_data_that_is_not_what_is_declared_is_refused(
 
 def test_the_largest_k_asked_for_is_checked(task_dir: Path) -> None:
     assert len(load(task_dir / "mini.toml", k=24).source) == 24
-    with pytest.raises(InputError, match="k = 25 needs as many sources, there are 24"):
+    with pytest.raises(InputError, match="k = 25 needs at least 25 sources, got 24"):
         load(task_dir / "mini.toml", k=25)
 
 

@@ -171,7 +171,7 @@ def test_suites_name_known_tasks() -> None:
         ('1 = "good"', "", "'labels' needs two or more labels"),
         ('1 = "good"', '1 = "bad"', "'labels' needs two or more labels with different names"),
         ("good = 2", "great = 2", "'label_rows' counts the unknown label 'great'"),
-        ('columns = ["topic", "pair"]', "", "names 'pair', not in columns"),
+        ('columns = ["topic", "pair"]', "", "names 'pair'; add it to `columns` of [format]"),
         (f'train.csv"\nsha256 = "{SHA}"', 'train.csv"', "a file with a 'url' needs its 'sha256'"),
         ('path = "film/train.csv"', "", "a file with a 'url' needs a 'path'"),
         ("[splits.query]", "[splits.quary]", "'splits.quary"),

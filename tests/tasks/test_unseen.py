@@ -18,7 +18,7 @@ from polarity_bench.errors import InputError
 from polarity_bench.tasks.catalogue import load_suites, load_task, load_tasks, read_task
 from polarity_bench.tasks.types.base import Settings
 from polarity_bench.tasks.types.polarity.scoring import rank
-from polarity_bench.tasks.types.polarity.task import PolaritySpec, PolarityTask, drawn
+from polarity_bench.tasks.types.polarity.task import PolaritySpec, PolarityTask, cut_positions
 
 
 def loaded(file: Path) -> PolarityTask:
@@ -132,8 +132,8 @@ TEXTS = st.lists(st.sampled_from(["warm", "WARM", "cold", "mild", "wet", "dry"])
 def test_the_sides_of_a_cut_share_no_text_and_lack_none(
     texts: list[str], seed: int, share: float
 ) -> None:
-    one = drawn(texts, Cut(seed=seed, share=share))
-    other = drawn(texts, Cut(seed=seed, share=share, rest=True))
+    one = cut_positions(texts, Cut(seed=seed, share=share))
+    other = cut_positions(texts, Cut(seed=seed, share=share, rest=True))
     assert sorted([*one, *other]) == list(range(len(texts)))
     assert (one, other) == (sorted(one), sorted(other))
     keys, others = ({texts[i].casefold() for i in side} for side in (one, other))
@@ -143,10 +143,14 @@ def test_the_sides_of_a_cut_share_no_text_and_lack_none(
 
 def test_a_cut_is_decided_by_its_seed_and_by_nothing_beside_it() -> None:
     texts = [f"text {i}" for i in range(40)]
-    assert drawn(texts, Cut(seed=1, share=0.5)) != drawn(texts, Cut(seed=2, share=0.5))
-    assert len(drawn(texts, Cut(seed=1, share=0.25))) == 10
+    assert cut_positions(texts, Cut(seed=1, share=0.5)) != cut_positions(
+        texts, Cut(seed=2, share=0.5)
+    )
+    assert len(cut_positions(texts, Cut(seed=1, share=0.25))) == 10
     again = [*texts, *(text.upper() for text in texts)]
-    assert drawn(again, Cut(seed=1, share=0.5))[:20] == drawn(texts, Cut(seed=1, share=0.5))
+    assert cut_positions(again, Cut(seed=1, share=0.5))[:20] == cut_positions(
+        texts, Cut(seed=1, share=0.5)
+    )
 
 
 def cut_task(folder: Path, *cuts: str) -> Path:
@@ -225,7 +229,7 @@ def test_columns_of_the_protocol_must_be_kept_of_both_splits(tmp_path: Path) -> 
         head='[format]\ncolumns = ["topic"]',
         protocol='groups = ["topic"]',
     )
-    with pytest.raises(InputError, match=r"\[protocol\] names 'topic', not in columns"):
+    with pytest.raises(InputError, match=r"\[protocol\] names 'topic'; add it to .columns. of"):
         read_task(file)
 
 

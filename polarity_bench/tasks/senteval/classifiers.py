@@ -175,7 +175,10 @@ class TorchClassifier(ClassifierFamily):
 
         devices = [torch.device(self.device)] if self.device != "cpu" else []
         with torch.random.fork_rng(devices):
-            may_stack = self._may_stack(train[0].shape[1])
+            # BLAS rounding depends on the memory alignment of the operands. Rows whose size is a
+            # multiple of 16 bytes have the same alignment, stacked or not.
+            aligned = train[0].shape[1] % 4 == 0 and self.device == "cpu"
+            may_stack = aligned and self.n_hidden == 0 and self.optimizer == "adam"
             groups = [regularizations] if may_stack else [[value] for value in regularizations]
             fitted = [self._fit(train, dev, group, n_classes) for group in groups]
         return [partial(self._predict, model) for models in fitted for model in models]
@@ -205,7 +208,8 @@ class TorchClassifier(ClassifierFamily):
         learn = self._tensor(train[0]), self._tensor(train[1])
         schedule = Schedule(self.batch_size, self.epoch_size, self.tenacity, self.max_epochs)
         model = self._model(learn[0].shape[1], n_classes).to(self.device)
-        if isinstance(model, nn.Linear) and self._may_stack(model.in_features):
+        if len(regularizations) > 1:
+            assert isinstance(model, nn.Linear)  # noqa: S101  only such models are stacked
             watch = self._tensor(dev[0]), self._tensor(dev[1])
             return train_linear(learn, watch, model, regularizations, schedule, draw)
         (weight_decay,) = regularizations
@@ -215,12 +219,6 @@ class TorchClassifier(ClassifierFamily):
             return int((self._predict(model, dev[0]) == dev[1]).sum())
 
         return [train_any(learn, model, optimizer, schedule, draw, n_correct)]
-
-    def _may_stack(self, n_features: int) -> bool:
-        # BLAS rounding depends on the memory alignment of the operands. Rows whose size is a
-        # multiple of 16 bytes have the same alignment, stacked or not.
-        aligned = n_features % 4 == 0
-        return aligned and self.n_hidden == 0 and self.optimizer == "adam" and self.device == "cpu"
 
     def _model(self, n_features: int, n_classes: int) -> nn.Module:
         from torch import nn

@@ -54,14 +54,6 @@ class Samples:
     labels: NDArray[Any]
     n_tokens: IntArray
 
-    def __post_init__(self) -> None:
-        n_rows = [len(self.features), len(self.labels), len(self.n_tokens)]
-        if len(set(n_rows)) > 1:
-            raise ValueError(
-                "features, labels and n_tokens must have one row per sample, "
-                f"got {n_rows[0]}, {n_rows[1]} and {n_rows[2]} rows"
-            )
-
     def __len__(self) -> int:
         return len(self.labels)
 
@@ -104,8 +96,6 @@ def pair_features(first: FloatArray, second: FloatArray) -> FloatArray:
         >>> pair_features(np.array([[1.0, 2.0]]), np.array([[3.0, -1.0]]))
         array([[ 2.,  3.,  3., -2.]])
     """
-    if first.shape != second.shape:
-        raise ValueError(f"both sides must have one shape, got {first.shape} and {second.shape}")
     return np.hstack([np.abs(first - second), first * second])
 
 
@@ -117,7 +107,7 @@ def nested_kfold(
     The dev accuracy is the accuracy on the inner folds, averaged over the outer folds. Every
     sample is tested once.
     """
-    study = _Study.of(classifier, workers, samples)
+    study = _Study(classifier, workers, samples)
     (everything,) = study.parts
     outer = study.folds(everything, n_folds, _NESTED_SEED)
     inner = [
@@ -147,7 +137,7 @@ def kfold(
     workers: int = 1,
 ) -> TransferOutcome:
     """Test once, with the regularization that folds of the training set choose."""
-    study = _Study.of(classifier, workers, train, test)
+    study = _Study(classifier, workers, train, test)
     train_part, test_part = study.parts
     grid = classifier.wide_grid
     folds = study.folds(train_part, n_folds, classifier.seed)
@@ -160,7 +150,7 @@ def dev_split(
     train: Samples, dev: Samples, test: Samples, classifier: ClassifierFamily, *, workers: int = 1
 ) -> TransferOutcome:
     """Test once, with the regularization that the dev set chooses."""
-    study = _Study.of(classifier, workers, train, dev, test)
+    study = _Study(classifier, workers, train, dev, test)
     fit_on, stop_on, test_on = study.parts
     grid = classifier.grid
     shares = [grid[worker::workers] for worker in range(min(workers, len(grid)))]
@@ -197,34 +187,21 @@ _Choice = tuple[float, float]
 """The best regularization, and its dev accuracy in percent, rounded."""
 
 
-@dataclass(frozen=True)
 class _Study:
     """All samples of a task, sorted within each part.
 
     `origin` holds the position of each sample in the caller's order.
     """
 
-    features: FloatArray
-    labels: IntArray
-    parts: tuple[IntArray, ...]
-    origin: IntArray
-    classifier: ClassifierFamily
-    workers: int
-
-    @classmethod
-    def of(cls, classifier: ClassifierFamily, workers: int, *parts: Samples) -> _Study:
-        if workers < 1:
-            raise ValueError(f"workers must be at least 1, got {workers}")
+    def __init__(self, classifier: ClassifierFamily, workers: int, *parts: Samples) -> None:
+        self.classifier, self.workers = classifier, workers
         orders = [sorted_positions(part.labels, part.n_tokens) for part in parts]
+        ordered = list(zip(parts, orders, strict=True))
+        self.features = np.concatenate([part.features[order] for part, order in ordered])
+        self.labels = np.concatenate([part.labels[order] for part, order in ordered])
+        self.origin = np.concatenate(orders)
         ends = np.cumsum([len(part) for part in parts])
-        return cls(
-            features=np.concatenate([p.features[o] for p, o in zip(parts, orders, strict=True)]),
-            labels=np.concatenate([p.labels[o] for p, o in zip(parts, orders, strict=True)]),
-            parts=tuple(np.split(np.arange(ends[-1]), ends[:-1])),
-            origin=np.concatenate(orders),
-            classifier=classifier,
-            workers=workers,
-        )
+        self.parts = np.split(np.arange(ends[-1]), ends[:-1])
 
     def folds(self, part: IntArray, n_folds: int, seed: int) -> list[tuple[IntArray, IntArray]]:
         """Split a part into stratified folds: training and held-out positions of each."""
@@ -285,10 +262,10 @@ def _outcome(
     """Combine the tests of disjoint parts of the tested samples, each with its own choice."""
     predictions = np.empty(len(tested), dtype=np.int64)
     positions = [study.origin[part] for part in parts]
-    for where, trial in zip(positions, trials, strict=True):
-        predictions[where] = trial.predictions
+    for tested_rows, trial in zip(positions, trials, strict=True):
+        predictions[tested_rows] = trial.predictions
     hits = predictions == tested.labels
-    accuracies = [float(hits[where].mean()) for where in positions]
+    accuracies = [float(hits[tested_rows].mean()) for tested_rows in positions]
     regularizations, dev_percents = zip(*choices, strict=True)
     return TransferOutcome(
         dev_accuracy=_mean_percent(dev_percents) / 100,

@@ -46,18 +46,16 @@ class Settings:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ks", tuple(sorted(set(self.ks))))
-        changed = tuple(each for each in self.of_types if each != type(each)())
-        object.__setattr__(self, "of_types", changed)  # so defaults equal settings left out
-        if any(k < 1 for k in self.ks):
-            raise InputError(f"`ks` must be at least 1, got {min(self.ks)}")
-        if self.limit is not None and self.limit < 1:
-            raise InputError(f"`limit` must be at least 1, got {self.limit}")
-        if self.workers < 1:
-            raise InputError(f"`workers` must be at least 1, got {self.workers}")
+        changed = tuple(settings for settings in self.of_types if settings != type(settings)())
+        object.__setattr__(self, "of_types", changed)  # default settings equal missing ones
+        given = {"ks": min(self.ks, default=1), "limit": self.limit, "workers": self.workers}
+        for name, value in given.items():
+            if value is not None and value < 1:
+                raise InputError(f"`{name}` must be at least 1, got {value}")
 
     def of(self, kind: type[OfType]) -> OfType:
-        """Return the settings of this class that a task type brings, by default its defaults."""
-        return next((each for each in self.of_types if isinstance(each, kind)), None) or kind()
+        """Return the settings of this class, or its defaults if there are none."""
+        return next((given for given in self.of_types if isinstance(given, kind)), None) or kind()
 
 
 @dataclass(frozen=True)

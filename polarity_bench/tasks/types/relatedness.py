@@ -30,7 +30,7 @@ from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.tasks.senteval.classifiers import single_threaded
 from polarity_bench.tasks.senteval.folds import Samples, sorted_positions
 from polarity_bench.tasks.types.base import Settings, TaskScores
-from polarity_bench.tasks.types.rows import FilesSpec, PreparedTask, wanted_files
+from polarity_bench.tasks.types.rows import FilesSpec, PreparedTask, required_files
 from polarity_bench.values import BoolArray, FloatArray
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ _TENACITY = 3  # blocks without a new best that do not end training; the count i
 class RelatednessSpec(FilesSpec):
     """The file of a supervised relatedness task."""
 
-    model_config = ConfigDict(json_schema_extra={"allOf": [{"properties": wanted_files(_FILES)}]})
+    model_config = ConfigDict(json_schema_extra={"allOf": [{"properties": required_files(_FILES)}]})
 
     kind: Literal["relatedness"]
     reader: Literal["sick-relatedness", "stsb"]
@@ -98,10 +98,11 @@ class RelatednessTask(PreparedTask):
         )
         predictions, dev_pearson = relatedness(train, dev, test)
         gold, n = test.labels, len(test)
-        found, interval = correlate(predictions, gold), spearman_interval(predictions, gold)
+        correlation = correlate(predictions, gold)
+        interval = spearman_interval(predictions, gold)
         scores = {
-            ScoreKey("pearson"): Score.single(found.pearson, n),
-            ScoreKey("spearman"): Score.single(found.spearman, n, interval),
+            ScoreKey("pearson"): Score.single(correlation.pearson, n),
+            ScoreKey("spearman"): Score.single(correlation.spearman, n, interval),
             ScoreKey("mse"): Score.single(float(np.mean((predictions - gold) ** 2)), n),
             ScoreKey("dev_pearson"): Score.single(dev_pearson, n),
         }
@@ -109,18 +110,15 @@ class RelatednessTask(PreparedTask):
 
     def main_score_of(self, arrays: Mapping[str, NDArray[Any]], rows: BoolArray) -> Score:
         """Return the Pearson correlation of predictions and people's scores of these pairs."""
-        found = correlate(arrays["prediction"][rows], arrays["gold"][rows])
-        return Score.single(found.pearson, found.n)
+        correlation = correlate(arrays["prediction"][rows], arrays["gold"][rows])
+        return Score.single(correlation.pearson, correlation.n)
 
 
 def score_distribution(scores: FloatArray) -> FloatArray:
-    """Return each score as a distribution over 1 to 5, (n, 5) float32.
+    """Return each score, in [0, 5], as a distribution over 1 to 5, (n, 5) float32.
 
     The mass of a score is divided between the two nearest integers. For scores below 1 the lower
     integer, 0, has no column, so that their rows sum to the score, not to 1.
-
-    Raises:
-        ValueError: If a score is outside [0, 5].
 
     Example:
         >>> score_distribution(np.array([2.25, 5.0, 0.5]))
@@ -128,10 +126,6 @@ def score_distribution(scores: FloatArray) -> FloatArray:
                [0.  , 0.  , 0.  , 0.  , 1.  ],
                [0.5 , 0.  , 0.  , 0.  , 0.  ]], dtype=float32)
     """
-    if scores.min() < 0 or scores.max() > _N_BINS:
-        raise ValueError(
-            f"scores must lie in [0, {_N_BINS}], got {scores.min():g} to {scores.max():g}"
-        )
     below = np.floor(scores).astype(np.int64)
     spread = np.zeros((len(scores), _N_BINS + 2), dtype=np.float32)  # columns 0 to 6
     rows = np.arange(len(scores))
@@ -167,8 +161,8 @@ def relatedness(train: Samples, dev: Samples, test: Samples) -> tuple[FloatArray
         return np.asarray(shares @ np.arange(1, _N_BINS + 1))
 
     def dev_pearson(model: nn.Module) -> float:
-        found = correlate(expect(model, dev_features), dev.labels[orders[1]])
-        return float(np.nan_to_num(found.pearson))
+        correlation = correlate(expect(model, dev_features), dev.labels[orders[1]])
+        return float(np.nan_to_num(correlation.pearson))
 
     with single_threaded(), torch.random.fork_rng([]):
         torch.manual_seed(_SEED)

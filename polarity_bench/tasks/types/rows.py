@@ -36,7 +36,7 @@ Parts = Mapping[str, Sequence[Row]]
 """Rows by split (`train`, `dev`, `test`; or `all` for a single set), or by subset of STS."""
 
 
-def wanted_files(names: set[str]) -> dict[str, JsonValue]:
+def required_files(names: set[str]) -> dict[str, JsonValue]:
     """Return the JSON schema of the checks of `check_files`."""
     return {"files": {"required": [*sorted(names)], "propertyNames": {"enum": [*sorted(names)]}}}
 
@@ -60,11 +60,11 @@ class FilesSpec(TaskSpec):
         """Return the files."""
         return list(self.files.values())
 
-    def check_files(self, wanted: set[str]) -> None:
+    def check_files(self, names: set[str]) -> None:
         """Raise ValueError unless the file names are those that the reader expects."""
-        if set(self.files) != wanted:
+        if set(self.files) != names:
             raise ValueError(
-                f"the reader {self.reader!r} needs [files] {sorted(wanted)}, got "
+                f"the reader {self.reader!r} needs [files] {sorted(names)}, got "
                 f"{sorted(self.files)}"
             )
 

@@ -15,7 +15,7 @@ References:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
@@ -99,29 +99,29 @@ class StsTask(RowsTask):
 
     def score(self, embedded: EmbeddedTexts, reference: EmbeddedTexts | None) -> TaskScores:  # noqa: ARG002
         """Correlate the encoder's similarities with people's scores, per subset and over all."""
-        gold, found = {}, {}
+        gold, similarities = {}, {}
         for name, pairs in self.parts.items():
             gold[name] = np.array([pair.label for pair in pairs], dtype=np.float64)
             sides = zip(*(pair.texts for pair in pairs), strict=True)
             first, second = map(embedded.vectors, sides)
-            compared = {"cosine": cosine, "dot": dot}[first.similarity]
-            found[name] = compared(first.vectors, second.vectors)
-        correlations = sts(found, gold)
+            compare = {"cosine": cosine, "dot": dot}[first.similarity]
+            similarities[name] = compare(first.vectors, second.vectors)
+        correlations = sts(similarities, gold)
         scores = {
             ScoreKey(metric, part=part): Score.single(getattr(correlation, metric), correlation.n)
             for part, correlation in correlations.items()
             for metric in ("spearman", "pearson")
         }
-        everything = np.concatenate(list(found.values())), np.concatenate(list(gold.values()))
-        spearman, interval = correlations["all"].spearman, spearman_interval(*everything)
-        scores[self.main_score] = Score.single(spearman, len(everything[0]), interval)
-        return TaskScores(scores, {"cosine": everything[0], "gold": everything[1]})
+        columns = np.concatenate(list(similarities.values())), np.concatenate(list(gold.values()))
+        interval = spearman_interval(*columns)
+        scores[self.main_score] = replace(scores[self.main_score], ci95=interval)
+        return TaskScores(scores, {"cosine": columns[0], "gold": columns[1]})
 
     def main_score_of(self, arrays: Mapping[str, NDArray[Any]], rows: BoolArray) -> Score:
         """Return the Spearman correlation over these pairs, all subsets together."""
         sides = arrays["cosine"][rows], arrays["gold"][rows]
-        found = correlate(*sides)
-        return Score.single(found.spearman, found.n, spearman_interval(*sides))
+        correlation = correlate(*sides)
+        return Score.single(correlation.spearman, correlation.n, spearman_interval(*sides))
 
 
 def sts(
@@ -135,14 +135,7 @@ def sts(
 
     Returns:
         The correlation of each subset, then `mean`, `wmean` and `all`.
-
-    Raises:
-        ValueError: If there is no subset, or the two mappings name different subsets.
     """
-    if not gold or similarities.keys() != gold.keys():
-        raise ValueError(
-            f"similarities of {sorted(similarities)} do not match scores of {sorted(gold)}"
-        )
     subsets = {name: correlate(similarities[name], gold[name]) for name in gold}
     n_pairs = [subset.n for subset in subsets.values()]
     summaries = {"mean": _average(subsets), "wmean": _average(subsets, weights=n_pairs)}

@@ -29,7 +29,7 @@ from polarity_bench.tasks.senteval.folds import (
 )
 from polarity_bench.tasks.senteval.presets import Preset
 from polarity_bench.tasks.types.base import Settings, TaskScores
-from polarity_bench.tasks.types.rows import FilesSpec, Parts, PreparedTask, wanted_files
+from polarity_bench.tasks.types.rows import FilesSpec, Parts, PreparedTask, required_files
 from polarity_bench.values import BoolArray, digest_of
 
 _TRAIN_TEST = {"train", "test"}
@@ -49,7 +49,7 @@ _FITTING: list[JsonValue] = [
             "reader": {"const": reader},
             "scheme": {"const": scheme},
             "labels": {"minItems": n_labels, "maxItems": n_labels, "uniqueItems": True},
-            **wanted_files(files),
+            **required_files(files),
         }
     }
     for reader, (scheme, files, n_labels) in _LAYOUTS.items()

@@ -46,23 +46,23 @@ def nearest_of_own_label(
     index = np.zeros((len(query), k), dtype=np.int64)
     similarity: FloatArray = np.zeros((len(query), k))
 
-    def nearest(rows: IntArray, among: BoolArray, ranks: slice) -> None:
+    def retrieve(rows: IntArray, among: BoolArray, ranks: slice) -> None:
         positions = np.flatnonzero(among)
-        barred = [excluded[row] for row in rows.tolist()]
-        barred = [np.searchsorted(positions, each[among[each]]) for each in barred]
-        ours, theirs = _take(query, rows), _take(source, positions)
-        found = top_k(ours, theirs, ranks.stop - ranks.start, excluded=barred)
-        index[rows, ranks], similarity[rows, ranks] = positions[found.index], found.similarity
+        not_allowed = [excluded[row] for row in rows.tolist()]
+        not_allowed = [np.searchsorted(positions, each[among[each]]) for each in not_allowed]
+        queries, sources = _take(query, rows), _take(source, positions)
+        nearest = top_k(queries, sources, ranks.stop - ranks.start, excluded=not_allowed)
+        index[rows, ranks], similarity[rows, ranks] = positions[nearest.index], nearest.similarity
 
     for label in np.unique(query_labels):
-        rows, own = np.flatnonzero(query_labels == label), source_labels == label
-        n_barred = np.array([np.count_nonzero(own[excluded[row]]) for row in rows.tolist()])
-        n_own = np.minimum(np.count_nonzero(own) - n_barred, k)
-        for n in np.unique(n_own):  # only k, unless a label has fewer than k sources
+        rows, same = np.flatnonzero(query_labels == label), source_labels == label
+        n_excluded = np.array([np.count_nonzero(same[excluded[row]]) for row in rows.tolist()])
+        n_same = np.minimum(np.count_nonzero(same) - n_excluded, k)
+        for n in np.unique(n_same):  # only k, unless a label has fewer than k sources
             if n > 0:
-                nearest(rows[n_own == n], own, slice(0, n))
+                retrieve(rows[n_same == n], same, slice(0, n))
             if n < k:
-                nearest(rows[n_own == n], ~own, slice(n, k))
+                retrieve(rows[n_same == n], ~same, slice(n, k))
     return Retrieval(index, similarity)
 
 

@@ -157,8 +157,10 @@ def values_per_query(
                 ScoreKey("knn_accuracy", k, w): polarity.neighbour_vote(query_labels, labels, w),
             }
             for column in task.spec.protocol.groups:
-                asked, found = _codes(task.query.columns[column], task.source.columns[column])
-                same = found[index[:, :k]] == asked[:, None]
+                query_codes, source_codes = _codes(
+                    task.query.columns[column], task.source.columns[column]
+                )
+                same = source_codes[index[:, :k]] == query_codes[:, None]
                 values[ScoreKey(column, k, w)] = polarity.polarity(same, w)
             for part, rows in parts.items():
                 values[ScoreKey("polarity", k, w, part)] = np.where(rows, p, np.nan)

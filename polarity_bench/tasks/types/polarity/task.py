@@ -112,7 +112,8 @@ class PolaritySpec(TaskSpec):
             raise ValueError("[protocol] 'pair' needs 'groups', which name the subject of a pair")
         for split in self.splits.values():
             if undeclared := used - set(self.form(split).columns):
-                raise ValueError(f"[protocol] names {min(map(str, undeclared))!r}, not in columns")
+                column = min(map(str, undeclared))
+                raise ValueError(f"[protocol] names {column!r}; add it to `columns` of [format]")
 
     @property
     def result_name(self) -> str:
@@ -152,10 +153,10 @@ class PolaritySpec(TaskSpec):
             shuffled = np.random.default_rng(protocol.sample_seed).permutation(len(query))
             query = query.take(np.sort(_in_turns(query.labels, shuffled)[:limit]))
             n_overlap = count_overlap(pool.texts, query.texts)
-        wanted, n_pool = protocol.sources_per_query * len(query), len(pool)
-        if 0 < wanted < n_pool:
+        n_drawn, n_pool = protocol.sources_per_query * len(query), len(pool)
+        if 0 < n_drawn < n_pool:
             draw = np.random.RandomState(protocol.sample_seed)
-            pool = pool.take(draw.choice(n_pool, size=wanted, replace=False))
+            pool = pool.take(draw.choice(n_pool, size=n_drawn, replace=False))
         _check_classes(self.name, pool, query, "" if limit is None else f" (`limit` {limit})")
         ks = settings.ks or (protocol.k,)
         task = PolarityTask(self, pool, query, n_overlap, n_pool, ks, limit)
@@ -196,13 +197,12 @@ class PolarityTask(Task):
     version = 2  # version 1 had neither the oracle scores nor `front`
 
     def __post_init__(self) -> None:
-        n_equal = Counter(self.source.texts)
-        n_left = len(self.source) - max(n_equal[text] for text in self.query.texts)
+        n_left = len(self.source) - max(map(len, self.equal_texts))
         if max(self.ks) > n_left:
             limited = "" if self.limit is None else f" (`limit` {self.limit})"
             raise InputError(
-                f"{self.spec.name}: k = {max(self.ks)} needs as many sources, there are {n_left} "
-                f"besides those whose text equals a query's{limited}"
+                f"{self.spec.name}: k = {max(self.ks)} needs at least {max(self.ks)} sources, got "
+                f"{n_left} whose text differs from the query's{limited}; choose a smaller `k`"
             )
 
     @cached_property
@@ -350,13 +350,13 @@ def _check_overlap(spec: PolaritySpec, found: int, n_queries: int) -> None:
             `MOST_OVERLAP` of the queries.
     """
     declared = spec.protocol.overlap
-    if declared is not None and found != declared:
+    if found == (declared or 0):
+        return
+    if declared is not None:
         raise InputError(
             f"{spec.name}: expected {declared} queries that also occur in the source file, got "
             f"{found}"
         )
-    if declared is not None or not found:
-        return
     problem = (
         f"{spec.name}: {found} of {n_queries} queries also occur among the sources; if this is "
         f"intended, set `overlap = {found}` in [protocol] of {spec.file}"
@@ -384,10 +384,10 @@ def load_split(spec: PolaritySpec, name: Literal["source", "query"], access: Dat
     split = spec.splits[name]
     rows, where = _rows(spec, split, access)
     if split.where:
-        wanted = tuple(split.where.values())
-        rows = [row for row in rows if row.values[-len(wanted) :] == wanted]
+        selected = tuple(split.where.values())
+        rows = [row for row in rows if row.values[-len(selected) :] == selected]
     if split.cut:
-        rows = [rows[i] for i in drawn([row.values[0] for row in rows], split.cut)]
+        rows = [rows[i] for i in cut_positions([row.values[0] for row in rows], split.cut)]
     if not rows:
         raise InputError(f"{where}: no rows for the split {name!r}")
     for row in rows:
@@ -411,7 +411,7 @@ def load_split(spec: PolaritySpec, name: Literal["source", "query"], access: Dat
     return Split(columns[0], labels, extra)
 
 
-def drawn(texts: Sequence[str], cut: Cut) -> list[int]:
+def cut_positions(texts: Sequence[str], cut: Cut) -> list[int]:
     """Return the positions of the texts that a cut keeps, ascending.
 
     Texts that are equal, ignoring case, are on the same side of the cut, so that its two sides
@@ -419,8 +419,10 @@ def drawn(texts: Sequence[str], cut: Cut) -> list[int]:
 
     Example:
         >>> texts = ["a", "b", "A", "c", "d"]
-        >>> drawn(texts, Cut(seed=1, share=0.5)), drawn(texts, Cut(seed=1, share=0.5, rest=True))
-        ([0, 1, 2], [3, 4])
+        >>> cut_positions(texts, Cut(seed=1, share=0.5))
+        [0, 1, 2]
+        >>> cut_positions(texts, Cut(seed=1, share=0.5, rest=True))
+        [3, 4]
     """
     keys = [text.casefold() for text in texts]
     distinct = list(dict.fromkeys(keys))

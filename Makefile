@@ -21,7 +21,7 @@ INPUTS := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test test-slow lint types contracts unit format constraints clean
+.PHONY: help run test test-slow lint types contracts unit docs docs-serve format constraints clean
 
 help: ## Say what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -47,6 +47,14 @@ contracts: $(VENV)/.dev ## Check which module may import which (import-linter)
 unit: $(VENV)/.dev ## Run the tests but the slow ones (pytest)
 	$(PYTEST) -m "not slow" $(ARGS)
 
+docs: $(VENV)/.dev ## Build the documentation site in site/; a warning is an error
+	$(BIN)/zensical build --clean --strict
+	@for page in leaderboards/*/index.html; do \
+	  mkdir -p "site/$$(dirname $$page)"; cp "$$page" "site/$$page"; done
+
+docs-serve: docs ## Serve the documentation at http://127.0.0.1:8000
+	$(BIN)/python -m http.server --directory site --bind 127.0.0.1 8000
+
 format: $(VENV)/.dev ## Format the code, mend what ruff can mend
 	$(BIN)/ruff check --quiet --fix .
 	$(BIN)/ruff format --quiet .
@@ -64,7 +72,7 @@ constraints: ## Write constraints.txt anew, with the newest versions that go tog
 	echo "wrote constraints.txt"
 
 clean: ## Remove the environment, caches and builds; results stay
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist site .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:

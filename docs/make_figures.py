@@ -97,8 +97,10 @@ def draw_p_and_s(before: list[Neighbour], after: list[Neighbour]) -> str:
 def draw_dial(rankings: dict[str, list[Neighbour]]) -> str:
     """Draw the first five ranks at three strengths, as columns."""
     parts = [
-        "<text x='470' y='32' font-size='15' text-anchor='middle'>"
-        f"{escape(QUERY)} (negative)</text>"
+        (
+            "<text x='470' y='32' font-size='15' text-anchor='middle'>"
+            f"{escape(QUERY)} (negative)</text>"
+        )
     ]
     for column, (title, neighbours) in enumerate(rankings.items()):
         x = 20 + 310 * column
@@ -109,7 +111,8 @@ def draw_dial(rankings: dict[str, list[Neighbour]]) -> str:
             text = each.text if len(each.text) < 40 else f"{each.text[:38]}…"
             parts.append(
                 f"<rect x='{x}' y='{y}' width='290' height='36' rx='6' fill='{colour}' "
-                f"fill-opacity='0.14'/><rect x='{x}' y='{y}' width='5' height='36' fill='{colour}'/>"
+                f"fill-opacity='0.14'/>"
+                f"<rect x='{x}' y='{y}' width='5' height='36' fill='{colour}'/>"
                 f"<text x='{x + 14}' y='{y + 23}' font-size='12'>{escape(text)}</text>"
             )
     return svg(940, 320, "".join(parts), "Five nearest sentences at strengths 1, 0 and -1")
@@ -130,7 +133,7 @@ def main() -> None:
 
     found = {a: retrieved(query, documents, cosines, task) for a, query in queries.items()}
     titles = {1.0: "strength 1: same polarity", 0.0: "strength 0: as before"}
-    titles[-1.0] = "strength −1: opposite polarity"
+    titles[-1.0] = "strength -1: opposite polarity"
     figures = HERE / "figures"
     before = retrieved(unit[0], unit[1:], cosines, task)
     (figures / "p-and-s.svg").write_text(draw_p_and_s(before, found[1.0]), encoding="utf-8")

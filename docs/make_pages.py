@@ -96,9 +96,12 @@ def command_page() -> str:
     parts = [
         "# Commands\n",
         _NOTE + "\n",
-        "Results go to stdout, and progress and remarks to stderr. Exit codes: 0 if all went well, "
-        "1 if a task failed or a check did not pass, 2 if the input cannot be used. With `--json` a "
-        'command prints one JSON value, and an error as `{"error": "..."}`.\n',
+        (
+            "Results go to stdout, and progress and remarks to stderr. Exit codes: 0 if all went "
+            "well, 1 if a task failed or a check did not pass, 2 if the input cannot be used. With "
+            "`--json` a "
+            'command prints one JSON value, and an error as `{"error": "..."}`.\n'
+        ),
     ]
     for words, command in _commands(root, []):
         parts += _of_command(words, command)
@@ -131,7 +134,11 @@ def _of_recipes() -> set[str]:
 
 def _flags(option: Any) -> str:
     names = ", ".join(f"`{name}`" for name in sorted(option.opts, key=len))
-    return names if names.startswith("`-") else f"`{(option.metavar or option.name).strip(chr(123) + chr(125)).upper()}`"
+    return (
+        names
+        if names.startswith("`-")
+        else f"`{(option.metavar or option.name).strip(chr(123) + chr(125)).upper()}`"
+    )
 
 
 # Tasks
@@ -143,8 +150,10 @@ def task_list() -> str:
     parts = [
         "# Tasks\n",
         _NOTE + "\n",
-        "`polarity-bench tasks` lists the tasks, and `polarity-bench tasks show NAME` prints one "
-        "task file. [Protocols](protocols.md) defines the scores.\n",
+        (
+            "`polarity-bench tasks` lists the tasks, and `polarity-bench tasks show NAME` prints one "
+            "task file. [Protocols](protocols.md) defines the scores.\n"
+        ),
         "## Suites\n",
         _table(
             ["suite", "tasks"],
@@ -178,12 +187,18 @@ def recipe_page() -> str:
     parts = [
         "# Recipes and losses\n",
         _NOTE + "\n",
-        "A recipe is a way of training: `polarity-bench train RECIPE`. [How training works]"
-        "(training.md) explains each one. An option has the name of the parameter with hyphens.\n",
+        (
+            "A recipe is a way of training: `polarity-bench train RECIPE`. [How training works]"
+            "(training.md) explains each one. An option has the name of the parameter with hyphens.\n"
+        ),
     ]
     for name, recipe in RECIPES.items():
         packages = f" Install the extra `{recipe.extra}`." if recipe.extra != "train" else ""
-        parts += [f"## {name}\n", f"{_first(recipe)}{packages} {recipe.sources}\n", _options(recipe)]
+        parts += [
+            f"## {name}\n",
+            f"{_first(recipe)}{packages} {recipe.sources}\n",
+            _options(recipe),
+        ]
     parts += ["## Losses of margins\n", *_losses(LOSSES)]
     parts += ["## Losses of triple-entropy and fewshot\n", *_losses(METRIC_LOSSES)]
     return "\n".join(parts)

@@ -118,14 +118,20 @@ def draw_dial(rankings: dict[str, list[Neighbour]]) -> str:
     return svg(940, 320, "".join(parts), "Five nearest sentences at strengths 1, 0 and -1")
 
 
+def _model(name: str) -> Any:
+    """Return the sentence-transformers model of an encoder."""
+    encoder: Any = load_encoder(name)
+    return encoder.model
+
+
 def main() -> None:
     """Train the encoder, retrieve and draw."""
     task: Any = load_task("contrast")
     texts = list(task.source.texts)
-    base = load_encoder("minilm").model
+    base = _model("minilm")
     with tempfile.TemporaryDirectory() as folder:
-        train(Job(Axis(), model="minilm", task="contrast", output=f"{folder}/axis"))
-        dial = load_encoder(f"{folder}/axis").model
+        train(Job(Axis(), model="minilm", task="contrast", output=Path(folder) / "axis"))
+        dial = _model(f"{folder}/axis")
         documents = dial.encode_document(texts)
         queries = {a: dial.encode_query(QUERY, strength=a) for a in (1.0, 0.0, -1.0)}
     unit = base.encode([QUERY, *texts], normalize_embeddings=True)

@@ -151,8 +151,8 @@ def task_list() -> str:
         "# Tasks\n",
         _NOTE + "\n",
         (
-            "`polarity-bench tasks` lists the tasks, and `polarity-bench tasks show NAME` prints one "
-            "task file. [Protocols](protocols.md) defines the scores.\n"
+            "`polarity-bench tasks` lists the tasks, and `polarity-bench tasks show NAME` prints "
+            "one task file. [Protocols](protocols.md) defines the scores.\n"
         ),
         "## Suites\n",
         _table(
@@ -189,7 +189,7 @@ def recipe_page() -> str:
         _NOTE + "\n",
         (
             "A recipe is a way of training: `polarity-bench train RECIPE`. [How training works]"
-            "(training.md) explains each one. An option has the name of the parameter with hyphens.\n"
+            "(training.md) explains each one.\n"
         ),
     ]
     for name, recipe in RECIPES.items():

@@ -21,7 +21,7 @@ INPUTS := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test test-slow lint types contracts unit format constraints clean
+.PHONY: help run test test-slow lint types contracts unit docs docs-serve dist test-lowest format constraints clean
 
 help: ## Say what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -34,9 +34,11 @@ test: lint types contracts unit ## Run all checks but the slow tests
 test-slow: $(VENV)/.dev ## Run the slow tests: Ray, torchrun, real encoders and data
 	$(PYTEST) -m slow $(ARGS)
 
-lint: $(VENV)/.dev ## Check style and formatting (ruff)
+lint: $(VENV)/.dev ## Check style and formatting (ruff), and the workflows (zizmor, actionlint if installed)
 	$(BIN)/ruff check --quiet .
 	$(BIN)/ruff format --quiet --check .
+	$(BIN)/zizmor --quiet --offline --no-progress .github
+	@if command -v actionlint > /dev/null; then actionlint; fi
 
 types: $(VENV)/.dev ## Check types (mypy, strict)
 	$(BIN)/mypy
@@ -46,6 +48,28 @@ contracts: $(VENV)/.dev ## Check which module may import which (import-linter)
 
 unit: $(VENV)/.dev ## Run the tests but the slow ones (pytest)
 	$(PYTEST) -m "not slow" $(ARGS)
+
+docs: $(VENV)/.dev ## Build the documentation site in site/; a warning is an error
+	$(BIN)/zensical build --clean --strict
+	@for page in leaderboards/*/index.html; do \
+	  mkdir -p "site/$$(dirname $$page)"; cp "$$page" "site/$$page"; done
+
+docs-serve: docs ## Serve the documentation at http://127.0.0.1:8000
+	$(BIN)/python -m http.server --directory site --bind 127.0.0.1 8000
+
+dist: $(VENV)/.dev ## Build the package twice, compare the bytes and check it; TAG=v1.2.3 must be its version
+	@test -z "$(TAG)" || test "$(TAG)" = "v$$($(BIN)/polarity-bench --version)" || \
+	  { echo "the tag $(TAG) is not the version, $$($(BIN)/polarity-bench --version)"; exit 2; }
+	rm -rf dist build/again
+	SOURCE_DATE_EPOCH=1580601600 $(BIN)/python -m build --no-isolation --outdir dist .
+	SOURCE_DATE_EPOCH=1580601600 $(BIN)/python -m build --no-isolation --outdir build/again .
+	for file in dist/*; do cmp "$$file" "build/again/$${file##*/}"; done
+	$(BIN)/python -m twine check --strict dist/*
+
+test-lowest: ## Run the tests with the lowest versions that pyproject.toml allows (needs uv)
+	uv venv --quiet --python 3.11 .venv-lowest
+	uv pip install --quiet --python .venv-lowest --resolution lowest-direct -e '.[dev]'
+	.venv-lowest/bin/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow" $(ARGS)
 
 format: $(VENV)/.dev ## Format the code, mend what ruff can mend
 	$(BIN)/ruff check --quiet --fix .
@@ -64,7 +88,7 @@ constraints: ## Write constraints.txt anew, with the newest versions that go tog
 	echo "wrote constraints.txt"
 
 clean: ## Remove the environment, caches and builds; results stay
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist site .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:

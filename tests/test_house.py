@@ -181,7 +181,7 @@ def makefile_targets() -> dict[str, list[str]]:
 
 
 def test_ci_runs_the_test_command_of_the_readme_and_the_slow_tests() -> None:
-    assert read(".ci/run").rstrip().endswith("make test test-slow")
+    assert read(".ci/run").rstrip().endswith("make docs test test-slow")
     assert "make test" in read("README.md")
     assert "make run" in read("README.md")
 

@@ -14,7 +14,7 @@ pytest.importorskip("playwright", reason="drives the browser")
 
 from polarity_bench.render.chart import LineChart, Mark, Plane, Series
 from polarity_bench.render.html.page import page_html
-from polarity_bench.render.table import Board, Column, Detail, Table
+from polarity_bench.render.table import Board, Column, Detail, Role, Table
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -66,6 +66,22 @@ def ranked() -> Board:
     return Board("Ranked", "", tables, [])
 
 
+def referred() -> Board:
+    names = ["base", "tuned", "worse", "=other k", "gold labels (oracle)"]
+    heads = [("encoder", names), ("reference", ["itself", *["base"] * 4])]
+    heads.append(("k", ["16", "16", "16", "4", "16"]))
+    p = Column(
+        "P", [0.5, 0.7, 0.6, 0.55, 1.0], [(v - 0.1, v + 0.1) for v in (0.5, 0.7, 0.6, 0.55, 1.0)]
+    )
+    roles: list[Role] = [*["encoder"] * 4, "oracle"]  # type: ignore[list-item]
+    return Board(
+        "Referred",
+        "",
+        [Table("All", heads, [p, Column("S", [0.5, 0.4, 0.3, 0.3, None])], roles=roles)],
+        ["N."],
+    )
+
+
 def many(n: int = 500, m: int = 25) -> Board:
     names = [f"encoder-{i:03d}" for i in range(n)]
     columns = [
@@ -90,6 +106,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("page")
     (folder / "index.html").write_text(page_html(a_board()), encoding="utf-8")
     (folder / "ranked.html").write_text(page_html(ranked()), encoding="utf-8")
+    (folder / "referred.html").write_text(page_html(referred()), encoding="utf-8")
     (folder / "many.html").write_text(page_html(many()), encoding="utf-8")
     return folder
 
@@ -115,7 +132,7 @@ def page(browser: Browser, folder: Path, request: pytest.FixtureRequest) -> Iter
     yield page
     context.close()
     assert said == []
-    assert set(asked) == {url}
+    assert {address.partition("?")[0].partition("#")[0] for address in asked} == {url}
 
 
 def named(page: Page) -> list[str]:
@@ -278,6 +295,74 @@ def test_everything_is_reached_by_tab_and_the_first_is_a_skip_link(page: Page) -
         !(e.textContent.trim() || e.getAttribute('aria-label') || e.labels?.length)).length"""
     )
     assert nameless == 0
+
+
+REFERRED = pytest.mark.parametrize("page", [{"name": "referred.html"}], indirect=True)
+
+
+def front_of(page: Page) -> dict[str, str]:
+    cells = page.locator("#t-all tbody tr td:last-child").all_inner_texts()
+    return dict(zip(named(page), cells, strict=True))
+
+
+@REFERRED
+def test_the_front_is_of_the_rows_shown_with_one_reference_and_k(page: Page) -> None:
+    bound = {"gold labels (oracle)": "not measured"}
+    first = {"base": "yes", "tuned": "yes", "worse": "no", "=other k": "yes"}
+    assert front_of(page) == first | bound
+    page.get_by_label("Filter rows").fill("w")
+    assert front_of(page) == {"worse": "yes"}, "what beats it is not shown"
+
+
+@REFERRED
+def test_a_view_is_in_the_address_and_comes_back(page: Page) -> None:
+    url = page.url
+    assert "#" not in url
+    page.locator("#t-all thead th", has_text="P").first.click()
+    page.locator("#t-all [data-choose=k]").select_option("16")
+    page.locator("#t-all").get_by_role("button", name="Columns").click()
+    page.locator("#t-all [data-column='4']").uncheck()
+    page.get_by_label("Filter rows").fill("e")
+    view = "#t-all?find=e&sort=P%2Cdesc&hide=S&only.k=16"
+    assert page.url == f"{url}{view}"
+    shown = named(page)
+    assert shown == ["gold labels (oracle)", "tuned", "worse", "base"]
+    page.goto("about:blank")
+    page.goto(f"{url}{view}")
+    page.wait_for_selector("#t-all th[aria-sort=descending]")
+    assert named(page) == shown
+    assert page.get_by_label("Filter rows").input_value() == "e"
+    assert page.locator("#t-all [data-choose=k]").input_value() == "16"
+    assert "S" not in page.locator("#t-all thead th").all_inner_texts()
+    assert page.url == f"{url}{view}"
+    page.goto(url)
+
+
+@REFERRED
+def test_the_view_can_be_downloaded_as_csv_without_formulas(page: Page) -> None:
+    page.locator("#t-all thead th", has_text="P").first.click()
+    page.locator("#t-all [data-choose=reference]").select_option("base")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download CSV").press("Enter")
+    assert download.value.suggested_filename == "all.csv"
+    assert download.value.path().read_text(encoding="utf-8").splitlines() == [
+        "encoder,reference,k,P,P low,P high,S,on the front",
+        "gold labels (oracle),base,16,100.00,90.00,110.00,,not measured",
+        "tuned,base,16,70.00,60.00,80.00,40.00,yes",
+        "worse,base,16,60.00,50.00,70.00,30.00,no",
+        "'=other k,base,4,55.00,45.00,65.00,30.00,yes",
+    ]
+
+
+@REFERRED
+def test_an_embedded_page_shows_its_tables_alone(page: Page) -> None:
+    assert page.locator("footer").is_visible()
+    url = page.url
+    page.goto(f"{url}?embed=1")
+    assert page.locator("#t-all").is_visible()
+    for part in ("header.bar", "footer", "#notes"):
+        assert not page.locator(part).is_visible(), part
+    page.goto(url)
 
 
 PHONE = {"viewport": {"width": 375, "height": 720}, "has_touch": True, "is_mobile": True}

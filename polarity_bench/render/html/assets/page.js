@@ -28,11 +28,58 @@ order["name-desc"] = nothingLast((a, b) => collator.compare(b, a));
 const read = (html) => plain(html).replace(/[&<>]/g, (sign) => `&#${sign.charCodeAt(0)};`);
 Object.assign(DataTable.ext.type.search, { name: read, whole: read });
 
+if (new URLSearchParams(location.search).has("embed")) document.documentElement.classList.add("embed");
+const find = document.getElementById("find");
+
+// The view of a table in the address: #t-all?find=mini&sort=P,desc&hide=S|k&only.k=16
+class View {
+  static isQuiet = true; // while the page is set up
+
+  constructor(api, titles, section) {
+    Object.assign(this, { api, titles, section, isReading: false });
+  }
+
+  write() {
+    if (this.isReading || View.isQuiet) return;
+    const params = new URLSearchParams();
+    if (find.value) params.set("find", find.value);
+    const [first] = this.api.order();
+    if (first?.[1]) params.set("sort", `${this.titles[first[0]]},${first[1]}`);
+    const hidden = this.titles.filter((_, place) => !this.api.column(place).visible());
+    if (hidden.length) params.set("hide", hidden.join("|"));
+    for (const select of all("select[data-choose]", this.section)) {
+      if (select.value) params.set(`only.${select.dataset.choose}`, select.value);
+    }
+    const ending = params.size ? `?${params}` : "";
+    if (ending || location.hash.includes("?")) history.replaceState(null, "", `#${this.section.id}${ending}`);
+  }
+
+  read(params) {
+    this.isReading = true;
+    const hidden = new Set((params.get("hide") ?? "").split("|"));
+    for (const box of all("[data-column]", this.section)) {
+      if (box.checked === hidden.has(this.titles[+box.dataset.column])) box.click();
+    }
+    for (const select of all("select[data-choose]", this.section)) {
+      const value = params.get(`only.${select.dataset.choose}`) ?? "";
+      if (select.value === value || ![...select.options].some((option) => option.value === value || (!value && !option.value))) continue;
+      select.value = value;
+      select.dispatchEvent(new Event("change"));
+    }
+    const [, title, direction] = /^(.*),(asc|desc)$/.exec(params.get("sort") ?? "") ?? [];
+    const place = this.titles.indexOf(title);
+    if (place >= 0) this.api.order([[place, direction]]).draw();
+    this.isReading = false;
+  }
+}
+
 const boards = all("table.numbers-table").map(enhance);
+View.isQuiet = false;
 
 function enhance(table) {
   const section = table.closest("section");
-  const titles = all("thead th", table).map((th) => th.textContent.trim());
+  const titles = all("thead th", table).map(titleOf);
+  const front = addFront(table, titles);
   const columnDefs = all("thead th", table).map((th, place) => {
     const isText = th.classList.contains("text");
     const isNumber = th.classList.contains("num");
@@ -87,8 +134,15 @@ function enhance(table) {
     const n = api.rows({ search: "applied" }).count();
     count.textContent = n === nRows ? `${nRows} ${nRows === 1 ? "row" : "rows"}` : `${n} of ${nRows} rows`;
   };
-  api.on("search.dt", tell);
-  tell();
+  const refresh = () => {
+    tell();
+    front?.(api);
+  };
+  api.on("search.dt", refresh);
+  refresh();
+  section.querySelector(".tools").append(downloadButton(api, titles, section.id));
+  const view = new View(api, titles, section);
+  api.on("order.dt column-visibility.dt search.dt", () => view.write());
   for (const select of all("select[data-choose]", section)) {
     const place = titles.indexOf(select.dataset.choose);
     select.addEventListener("change", () => {
@@ -134,7 +188,89 @@ function enhance(table) {
       next.focus();
     }
   });
-  return api;
+  return { api, view };
+}
+
+function titleOf(th) {
+  const copy = th.cloneNode(true);
+  for (const about of all("small", copy)) about.remove();
+  return copy.textContent.trim();
+}
+
+// The front: "yes" if no other shown row with the same reference and k is better in P or S and worse in neither.
+function addFront(table, titles) {
+  const [p, s, reference, k] = ["P", "S", "reference", "k"].map((title) => titles.indexOf(title));
+  if (Math.min(p, s, reference, k) < 0) return null;
+  titles.push("on the front");
+  table.tHead.rows[0].append(made("th", "on the front", { scope: "col", class: "text" }));
+  for (const row of table.tBodies[0].rows) row.append(made("td", "", { class: "text" }));
+  const place = titles.length - 1;
+  return (api) => {
+    const measured = [];
+    for (const row of api.rows({ search: "applied" }).indexes().toArray()) {
+      const cells = [p, s].map((column) => api.cell(row, column).node().dataset.order);
+      const [by, atK] = [reference, k].map((column) => api.cell(row, column).node().textContent);
+      const name = api.row(row).node().querySelector("th").textContent;
+      const isBound = /oracle|random/.test(api.row(row).node().className);
+      if (cells.every(Boolean) && by !== "-" && !isBound) {
+        measured.push({ row, p: +cells[0], s: +cells[1], by: `${by === "itself" ? name : by}@${atK}` });
+      } else {
+        api.cell(row, place).data("not measured");
+      }
+    }
+    for (const own of measured) {
+      const isBeaten = measured.some(
+        (other) => other.by === own.by && other.p >= own.p && other.s >= own.s && (other.p > own.p || other.s > own.s),
+      );
+      api.cell(own.row, place).data(isBeaten ? "no" : "yes");
+    }
+  };
+}
+
+// What is shown of a table, as a CSV file: numbers, and the ends of intervals in columns of their own.
+function downloadButton(api, titles, name) {
+  const button = made("button", "Download CSV", { type: "button", class: "plain csv" });
+  button.addEventListener("click", () => {
+    const link = made("a", "", { download: `${name.replace(/^t-/, "")}.csv` });
+    link.href = URL.createObjectURL(new Blob([csvOf(api, titles)], { type: "text/csv" }));
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  });
+  return button;
+}
+
+function csvOf(api, titles) {
+  const rows = api.rows({ search: "applied", order: "applied" }).indexes().toArray();
+  const columns = titles.flatMap((title, place) => {
+    if (!api.column(place).visible()) return [];
+    const parts = rows.map((row) => partsOf(api.cell(row, place).node()));
+    const of = (field, ending) => [[title + ending, ...parts.map((part) => part[field])]];
+    const ends = parts.some((part) => part.low) ? [...of("low", " low"), ...of("high", " high")] : [];
+    return [...of("value", ""), ...ends];
+  });
+  const quoted = (text) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+  const lines = [...Array(rows.length + 1).keys()].map((line) => columns.map((column) => quoted(column[line])).join(","));
+  return `${lines.join("\n")}\n`;
+}
+
+function partsOf(cell) {
+  const copy = cell.cloneNode(true);
+  const [, low = "", high = ""] = /\[(.*), (.*)\]/.exec(copy.querySelector("small")?.textContent ?? "") ?? [];
+  for (const aside of all("small, sub, span", copy)) aside.remove();
+  const text = copy.textContent.trim();
+  const value = text === "-" ? "" : /^[=+@\t]|^-(?![\d.])/.test(text) ? `'${text}` : text; // no formula
+  return { value, low: low.trim(), high: high.trim() };
+}
+
+function readAddress() {
+  const [id, query] = location.hash.slice(1).split(/\?(.*)/s);
+  const shown = boards.find(({ view }) => view.section.id === id);
+  if (!shown || !query) return;
+  const params = new URLSearchParams(query);
+  find.value = params.get("find") ?? "";
+  search();
+  shown.view.read(params);
+  shown.view.section.scrollIntoView();
 }
 
 function plain(html) {
@@ -150,11 +286,19 @@ function sum(fieldset) {
   group.indeterminate = !group.checked && on.some(Boolean);
 }
 
-const find = document.getElementById("find");
+function search() {
+  View.isQuiet = true;
+  for (const { api } of boards) api.search(find.value).draw();
+  View.isQuiet = false;
+}
 find.addEventListener("input", () => {
-  for (const api of boards) api.search(find.value).draw();
+  search();
+  const id = location.hash.slice(1).split("?")[0];
+  (boards.find(({ view }) => view.section.id === id) ?? boards[0])?.view.write();
 });
-if (find.value) find.dispatchEvent(new Event("input"));
+if (find.value) search();
+addEventListener("hashchange", readAddress);
+readAddress();
 
 // A row's detail.
 const dialog = document.getElementById("detail");

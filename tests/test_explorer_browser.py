@@ -150,7 +150,8 @@ def test_the_first_page_shows_what_changed_most(
         f"change in P .{100 * abs(first.moved):.1f} {first.outcome}"
     )
     assert seen.page.get_by_role("button", name=re.compile(spoken)).count() == 1
-    for name, side in zip("AB", first.found, strict=True):
+    for name, side, other in zip("AB", first.found, reversed(first.found), strict=True):
+        ranks = {near.source: str(rank) for rank, near in enumerate(other, start=1)}
         rows = seen.page.get_by_role("region", name=f"Nearest under {name}").locator("tbody tr")
         cells = [row.locator("td").all_text_contents() for row in rows.all()]
         gone = {"A": "lost", "B": "new"}[name]
@@ -161,7 +162,7 @@ def test_the_first_page_shows_what_changed_most(
             assert float(cosine) == pytest.approx(near.similarity, abs=1e-3)
             label = task.source.labels[near.source]
             assert text.split() == [label, *task.source.texts[near.source].split()]
-            assert elsewhere == (str(near.elsewhere) if near.elsewhere else gone)
+            assert elsewhere == ranks.get(near.source, gone)
         filled = [row.locator(".label.same").count() == 1 for row in rows.all()]
         label = task.query.labels[first.query]
         assert filled == [task.source.labels[near.source] == label for near in side]

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 from standins import QUERIES, SOURCES, BagEncoder, Bench, Done, HashEncoder, write_task
-from test_readme import ROOT, parse
+from test_pages import ROOT, parse
 
 from polarity_bench.compare import gate
 from polarity_bench.compare.alignment import Alignment, align

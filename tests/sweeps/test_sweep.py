@@ -14,6 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -242,7 +243,13 @@ def test_an_interrupted_sweep_offers_the_same_command_until_nothing_is_left(
     folder = tmp_path / "out"
     words = sweep_command(grid, folder, task_dir)
     command = "next: " + shlex.join(["polarity-bench", *words[3:]]) + "\n"
-    driver = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+    # A shell lets what it starts in the background ignore the signal, and children inherit that.
+    driver = subprocess.Popen(
+        words,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
+    )
     while len(SweepState(folder).ended()) < 2:  # the base and a training, by the one worker
         time.sleep(0.02)
         assert driver.poll() is None

@@ -4,7 +4,8 @@ n encoders make n (n - 1) / 2 pairs: 500 encoders make 124,750. Holm's correctio
 of the first of these, and 10,000 flips or resamples cannot give so small a p. If enough queries
 take part, p therefore comes from the normal distribution. Its standard deviation is that of the
 flips (the root of the sum of squared differences) or that of the resamples. With fewer queries, p
-comes from sign flips, which all pairs share.
+comes from sign flips, which all pairs share. The sums of squared differences of all pairs are
+matrix products.
 
 A sum of random signs has lighter tails than the normal distribution (its fourth cumulant is below
 0). In the far tail the normal p is therefore too large, not too small. It is never smaller than the
@@ -24,7 +25,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.spatial.distance import cdist
 from scipy.special import ndtr
 
 from polarity_bench.metrics.significance import (
@@ -42,6 +42,7 @@ LEVEL = 0.05
 ENOUGH = 25.0
 """Minimum effective number of queries, (Σd²)² / Σd⁴, at which the normal distribution replaces the
 flips. If all differences have the same size, this is their number."""
+_CLOSE = 1e-6
 _STEPS = 256
 
 
@@ -144,7 +145,7 @@ def unit_moments(values: FloatArray, units: IntArray | None = None) -> Moments:
 def pairwise_of_moments(
     tasks: Sequence[Moments], *, n_flips: int = N_FLIPS, seed: int = SEED
 ) -> Pairwise:
-    """Compare all pairs from the moments of each task; see `pairwise_means`."""
+    """Do what `pairwise_means` does, from the moments of each task."""
     if len({len(task.mean) for task in tasks}) != 1:
         raise ValueError(
             f"every task must have the same encoders, got {[len(t.mean) for t in tasks]} encoders"
@@ -211,7 +212,8 @@ def holm_of_pairs(p: FloatArray) -> FloatArray:
     above = np.triu_indices(len(p), k=1)
     corrected = np.ones_like(p)
     corrected[above] = holm(p[above])
-    return np.asarray(np.minimum(corrected, corrected.T))
+    lower: FloatArray = np.minimum(corrected, corrected.T)
+    return lower
 
 
 def rank_ranges(scores: FloatArray, p: FloatArray, level: float = LEVEL) -> IntArray:
@@ -244,7 +246,7 @@ def rank_ranges(scores: FloatArray, p: FloatArray, level: float = LEVEL) -> IntA
         >>> rank_ranges(np.array([0.9, 0.8, 0.7]), p).tolist()
         [[1, 2], [1, 3], [2, 3]]
     """
-    significant = _differ(scores, p, level)
+    significant = _told_apart(scores, p, level)
     above = scores[None, :] > scores[:, None]
     n_better = (significant & above).sum(axis=1)
     n_worse = (significant & ~above).sum(axis=1)
@@ -280,7 +282,7 @@ def tie_groups(scores: FloatArray, p: FloatArray, level: float = LEVEL) -> list[
         >>> tie_groups(np.array([0.9, 0.8, 0.7]), p)
         [(0, 1), (1, 2)]
     """
-    significant = _differ(scores, p, level)
+    significant = _told_apart(scores, p, level)
     order = np.argsort(-scores, kind="stable")
     apart = significant[np.ix_(order, order)]
     groups: list[tuple[int, ...]] = []
@@ -330,27 +332,35 @@ def detectable(found: Pairwise, n: int, *, power: float = 0.8, alpha: float = LE
     return factor * float(np.median(differing))
 
 
-def _differ(scores: FloatArray, p: FloatArray, level: float) -> BoolArray:
+def _told_apart(scores: FloatArray, p: FloatArray, level: float) -> BoolArray:
     if p.shape != (len(scores), len(scores)):
         raise ValueError(f"{len(scores)} scores do not match p-values of {p.shape}")
     if undefined := int(np.isnan(scores).sum()):
         raise ValueError(f"{undefined} of {len(scores)} scores are undefined; leave them out")
-    return np.asarray((p < level) & (scores[:, None] != scores[None, :]))
+    apart: BoolArray = (p < level) & (scores[:, None] != scores[None, :])
+    return apart
 
 
 def _normal_p(distance: FloatArray, deviation: FloatArray) -> FloatArray:
     certain = np.where(distance > 0, np.inf, 0.0)
     z = np.divide(distance, deviation, out=certain, where=deviation > 0)
-    return np.asarray(2 * ndtr(-z))
+    p: FloatArray = 2 * ndtr(-z)
+    return p
 
 
 def _moments(rows: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the sums of squares and of fourth powers of all rows' differences, (n, n) each."""
-    squares, fourths = np.zeros((2, len(rows), len(rows)))
-    for i in range(len(rows)):
-        second = (rows[i:] - rows[i]) ** 2
-        squares[i, i:] = squares[i:, i] = second.sum(axis=1)
-        fourths[i, i:] = fourths[i:, i] = (second**2).sum(axis=1)
+    second = rows**2
+    square, fourth = second.sum(axis=1), (second**2).sum(axis=1)
+    mixed = (rows * second) @ rows.T
+    squares = square[:, None] + square - 2 * (rows @ rows.T)
+    fourths = fourth[:, None] + fourth - 4 * (mixed + mixed.T) + 6 * (second @ second.T)
+    for i, j in _close_pairs(squares, square):  # cancellation leaves too few digits
+        gap = rows[i] - rows[j]
+        squares[i, j] = squares[j, i] = (gap**2).sum()
+        fourths[i, j] = fourths[j, i] = (gap**4).sum()
+    np.fill_diagonal(squares, 0.0)
+    np.fill_diagonal(fourths, 0.0)
     return squares, fourths
 
 
@@ -360,24 +370,37 @@ def _variance(rows: FloatArray) -> FloatArray:
     if n_units < 2:
         return np.full((len(rows), len(rows)), np.nan)
     centred = rows - rows.mean(axis=1, keepdims=True)
-    return np.asarray(cdist(centred, centred, "sqeuclidean") * (n_units / (n_units - 1)))
+    square = (centred**2).sum(axis=1)
+    squares = square[:, None] + square - 2 * (centred @ centred.T)
+    for i, j in _close_pairs(squares, square):
+        squares[i, j] = squares[j, i] = ((centred[i] - centred[j]) ** 2).sum()
+    np.fill_diagonal(squares, 0.0)
+    variance: FloatArray = squares * (n_units / (n_units - 1))
+    return variance
+
+
+def _close_pairs(squares: FloatArray, square: FloatArray) -> IntArray:
+    """Return the pairs of rows that are nearly equal, (pairs, 2)."""
+    close = squares <= _CLOSE * (square[:, None] + square)
+    return np.argwhere(np.triu(close, k=1))
 
 
 def _flipped_p(
-    rows: FloatArray, pairs: BoolArray, squares: FloatArray, n_flips: int, seed: int
+    rows: FloatArray, wanted: BoolArray, squares: FloatArray, n_flips: int, seed: int
 ) -> FloatArray:
-    """Return p of the selected pairs, (n, n), from flips that all pairs share."""
+    """Return p of the wanted pairs, (n, n), from flips that all pairs share."""
     observed = rows.sum(axis=1)
     n_far = np.zeros_like(squares)
     tie = TIE * np.sqrt(squares * rows.shape[1])  # at least TIE · Σ|d|
     far = np.abs(observed[:, None] - observed) - tie
-    columns = [np.flatnonzero(row) for row in np.triu(pairs)]
+    columns = [np.flatnonzero(row) for row in np.triu(wanted)]
     for flipped in flipped_sums(rows, n_flips, seed):
         for i, others in enumerate(columns):
             if len(others):
                 distance = np.abs(flipped[:, others] - flipped[:, [i]])
                 n_far[i, others] += (distance >= far[i, others]).sum(axis=0)
-    return np.asarray((n_far + n_far.T + 1) / (n_flips + 1))
+    p: FloatArray = (n_far + n_far.T + 1) / (n_flips + 1)
+    return p
 
 
 def _step(values: FloatArray) -> float:

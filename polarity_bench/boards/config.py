@@ -103,6 +103,13 @@ class Heading(Strict):
     """How the results were made, below the tables, in markdown."""
 
 
+class FrontFile(Heading):
+    """The content of `front.toml`, for the page of all boards."""
+
+    add_encoder: Text = ""
+    """Address where readers ask for an encoder; `{board}` becomes the board's name."""
+
+
 class SweepFile(Heading):
     """The content of the `board.toml` of a sweep."""
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import cache
 
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.scores import ScoreKey
-from polarity_bench.tasks.catalogue import KINDS
+from polarity_bench.tasks.catalogue import KINDS, load_tasks
+from polarity_bench.tasks.types.base import TaskSpec
 
 MEANINGS = {
     "polarity": "share of the k nearest sources that have the query's label, weighted by rank",
@@ -176,6 +178,11 @@ def titles() -> dict[str, ScoreKey]:
     return found
 
 
+@cache
+def _shipped_tasks() -> dict[str, TaskSpec]:
+    return dict(load_tasks())
+
+
 def explain(name: str, groups: Iterable[str] = ()) -> str:
     """Explain a score or column in one line.
 
@@ -228,9 +235,13 @@ def _meaning(core: str, name: str, groups: Iterable[str]) -> str:
 
 
 def hint(title: str) -> str:
-    """Return one sentence that explains a column title; '' if the title is unknown."""
+    """Return one sentence that explains a column, or the task that it is named after.
+
+    '' if the title is unknown.
+    """
+    task = _shipped_tasks().get(title)
     try:
-        explanation = explain(title)
+        explanation = explain(title) if task is None else task.summary
     except InputError:
         return ""
     return explanation[:1].upper() + explanation[1:] + "."

@@ -115,6 +115,14 @@ class TaskSpec(Strict):
         return self.mteb_name or "".join(map(str.capitalize, self.name.split("-")))
 
     @property
+    def summary(self) -> str:
+        """Title, numbers of rows and languages, in one line."""
+        parts: Mapping[str, Any] = getattr(self, "files", None) or getattr(self, "splits", {})
+        rows = [f"{part.rows:,} rows of {name}" for name, part in parts.items() if part.rows]
+        texts = [text for text in rows if not text.endswith("-scores")]  # as many as their texts
+        return "; ".join([self.title, ", ".join(texts), ", ".join(self.languages)])
+
+    @property
     def main_score(self) -> ScoreKey:
         """The task's main score."""
         raise NotImplementedError

@@ -28,12 +28,6 @@ def test_the_front_page_is_what_it_renders_to() -> None:
     assert page == (LEADERBOARDS / "README.md").read_bytes()
 
 
-def test_the_readme_shows_the_means_of_the_board() -> None:
-    shown = (ROOT / "README.md").read_text().split("<!-- board -->\n")[1]
-    table = shown.split("\n<!-- /board -->")[0]
-    assert table in (LEADERBOARDS / "polarity" / "README.md").read_text()
-
-
 @pytest.mark.parametrize("folder", BOARDS, ids=lambda folder: folder.name)
 def test_its_results_were_made_from_the_tasks_as_they_are(folder: Path) -> None:
     tasks = load_tasks()

@@ -137,7 +137,7 @@ def test_vectors_score_as_the_encoder_that_made_them(task_dir: Path) -> None:
         ({"sources": [1.0, 2.0, 3.0]}, r"`sources`: expected vectors of shape \(3, d\)"),
         ({"reference_queries": [[1.0]]}, "give both `reference_queries` and `reference_sources`"),
         ({"k": 0}, "`k` must be at least 1, got 0"),
-        ({"k": 4}, "k = 4 needs as many sources, there are 3"),
+        ({"k": 4}, "k = 4 needs at least 4 sources, got 3"),
         ({"queries": [[0.0, 0.0], [1.0, 1.0]]}, "is all zero"),
     ],
 )

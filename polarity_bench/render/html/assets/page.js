@@ -373,6 +373,10 @@ function command(text) {
   return [shown, button, said];
 }
 
+for (const code of all("pre")) {
+  if (code.scrollWidth > code.clientWidth) code.tabIndex = 0; // so that the keyboard scrolls it
+}
+
 // Light and dark.
 const root = document.documentElement;
 const prefersDark = matchMedia("(prefers-color-scheme: dark)");

@@ -95,15 +95,15 @@ def gate_text(judged: gate.Gate, width: int | None) -> str:
         ("difference", [percent(each.test.difference, sign="+") for each in compared]),
         (f"{level:g} %", [interval_text(each.test.interval, sign="+") for each in compared]),
         ("p", [probability(each.test.p) for each in compared]),
-        ("shows", [percent(each.detectable, 1) for each in compared]),
+        ("detectable", [percent(each.detectable, 1) for each in compared]),
         ("verdict", ["falls" if each.falls else "holds" for each in compared]),
     ]
     n = len(compared)
     many = f", corrected for {n} tasks by Holm's method" if n > 1 else ""
     legend = (
         f"p: p-value of a one-sided test for a fall{many}. Below {LEVEL:g} the score falls; this "
-        "happens by chance in 5 % of runs without a true fall. shows: minimum detectable fall "
-        "(80 % power). Scores times 100."
+        "happens by chance in 5 % of runs without a true fall. detectable: minimum detectable "
+        "fall (80 % power). Scores times 100."
     )
     parts_of_joint = [_parts(pair) for pair in pairs]
     if any(parts_of_joint):

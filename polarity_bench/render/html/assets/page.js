@@ -201,6 +201,16 @@ function titleOf(th) {
 function addFront(table, titles) {
   const [p, s, reference, k] = ["P", "S", "reference", "k"].map((title) => titles.indexOf(title));
   if (Math.min(p, s, reference, k) < 0) return null;
+  // Rows compare if they share reference and k. The encoder that others refer to is its own reference.
+  const groupOf = (row) => {
+    const by = row.cells[reference].textContent;
+    const isBound = /oracle|random/.test(row.className);
+    const isMeasured = [p, s].every((column) => row.cells[column].dataset.order) && by !== "-" && !isBound;
+    return isMeasured ? `${by === "itself" ? row.querySelector("th").textContent : by}@${row.cells[k].textContent}` : "";
+  };
+  const groups = new Map([...table.tBodies[0].rows].map((row) => [row, groupOf(row)]));
+  const known = [...groups.values()].filter(Boolean);
+  if (new Set(known).size === known.length) return null;
   titles.push("on the front");
   table.tHead.rows[0].append(made("th", "on the front", { scope: "col", class: "text" }));
   for (const row of table.tBodies[0].rows) row.append(made("td", "", { class: "text" }));
@@ -208,15 +218,10 @@ function addFront(table, titles) {
   return (api) => {
     const measured = [];
     for (const row of api.rows({ search: "applied" }).indexes().toArray()) {
-      const cells = [p, s].map((column) => api.cell(row, column).node().dataset.order);
-      const [by, atK] = [reference, k].map((column) => api.cell(row, column).node().textContent);
-      const name = api.row(row).node().querySelector("th").textContent;
-      const isBound = /oracle|random/.test(api.row(row).node().className);
-      if (cells.every(Boolean) && by !== "-" && !isBound) {
-        measured.push({ row, p: +cells[0], s: +cells[1], by: `${by === "itself" ? name : by}@${atK}` });
-      } else {
-        api.cell(row, place).data("not measured");
-      }
+      const by = groups.get(api.row(row).node());
+      const [atP, atS] = [p, s].map((column) => +api.cell(row, column).node().dataset.order);
+      if (by) measured.push({ row, p: atP, s: atS, by });
+      else api.cell(row, place).data("not measured");
     }
     for (const own of measured) {
       const isBeaten = measured.some(

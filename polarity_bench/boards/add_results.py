@@ -123,10 +123,10 @@ def add(found: Sequence[Stored], folder: Path, curves: Sequence[Curve] = ()) -> 
 
 
 def refuse_cross_validations(folder: Path) -> None:
-    """Raise an error if a board is of cross-validations, which only their own command extends.
+    """Refuse a board of cross-validations, which only `polarity-bench fewshot` extends.
 
     Raises:
-        InputError: If the folder is such a board.
+        InputError: If the board holds cross-validations.
     """
     if holds_folds(folder) and kind_of(folder) == "cross-validation":
         raise InputError(

@@ -171,7 +171,7 @@ def ordered(
 
     Args:
         rows: Rows of one table.
-        score_of: Returns the score that sorts the table.
+        score_of: Function that returns the score to sort by.
         names: Names of encoders, by digest.
         group_by: Group rows by `reference` or `k` first; '' for no grouping.
     """

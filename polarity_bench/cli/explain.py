@@ -193,7 +193,7 @@ def _text(found: Explanation, n_changed: int, width: int | None) -> str:
 
 
 def _rows(found: Explanation, changed: Sequence[Answer]) -> list[tuple[str, list[str]]]:
-    """Lay out a row for each query: its text, its outcome, and each encoder's nearest source."""
+    """Return the columns of the table of queries: text, label, P, outcome and nearest sources."""
     from polarity_bench.render.markdown import percent
 
     query, source = found.task.query, found.task.source

@@ -194,7 +194,9 @@ def pairwise_resampled(scores: FloatArray, resampled: FloatArray) -> Pairwise:
         ([0.0, 0.1], [1.0, 0.3173])
     """
     if resampled.ndim != 2 or scores.shape != resampled.shape[:1]:
-        raise ValueError(f"{scores.shape} scores do not match samples of {resampled.shape}")
+        raise ValueError(
+            f"scores of shape {scores.shape} do not match samples of shape {resampled.shape}"
+        )
     known = resampled[:, ~np.isnan(resampled).any(axis=0)]
     if known.shape[1] < 2:
         raise ValueError(f"{known.shape[1]} of {resampled.shape[1]} samples are defined for all")

@@ -136,7 +136,7 @@ def refuse_cross_validations(folder: Path) -> None:
 
 
 def _check_planned(found: Sequence[Stored], folder: Path) -> None:
-    """Raise an error if a result is of no encoder of the sweep in a folder."""
+    """Refuse results of encoders that are not in the sweep in a folder."""
     planned = {item.encoder for item in read_plan(folder).items}
     for path, result in found:
         if (name := result.key.encoder.name) not in planned:

@@ -60,7 +60,7 @@ def explain(
     embedding: StoreFlags,
     out: OutputFlags,
 ) -> None:
-    """Compare what two encoders retrieve for each query of a task: which queries B fixes or breaks.
+    """Compare the sources that two encoders retrieve, and list the queries that B fixes or breaks.
 
     A query is right if the weighted vote of its k nearest sources is its label. Stored results are
     reused if they are current; others are computed as by `run`. The command prints the queries

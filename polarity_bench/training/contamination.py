@@ -44,7 +44,7 @@ from polarity_bench.values import BoolArray
 Row = str | tuple[str, ...]
 """A text, or both texts of a pair."""
 
-_HEAD = 3  # words in a key of `_Phrases`; shorter texts are their own keys
+_HEAD = 3  # words in a key of `_Phrases`; shorter texts are used as keys directly
 
 
 def count_seen(

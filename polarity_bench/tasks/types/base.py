@@ -196,7 +196,7 @@ class Task(ABC):
 
     @property
     def unseen_of(self) -> str | None:
-        """Name of the original task, if this one is a copy with sources that are never trained on."""
+        """Name of the original task, if this is a copy with sources that are never trained on."""
         return None
 
     @property

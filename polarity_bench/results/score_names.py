@@ -15,11 +15,11 @@ MEANINGS = {
     "polarity": "share of the k nearest sources that have the query's label, weighted by rank",
     "similarity": "mean cosine of the query and its k nearest under the reference, by rank",
     "similarity_reference": "the same for the sources that the reference itself ranks nearest",
-    "retention": "how much of the reference's own S beyond chance is kept; its own is all, 1 or "
-    "100 %",
+    "retention": "how much of the reference's own S beyond chance is kept; the reference has 1, "
+    "or 100 %",
     "joint": "harmonic mean of P's lift over chance, clipped at 0, and of retention",
     "front": "share of the area under the oracle's point, in lift and retention, that an encoder "
-    "dominates, or all points of a curve together",
+    "dominates; a curve counts with all its points",
     "lift": "how far P is above chance; 0 is chance and 1 is a perfect P",
     "polarity_oracle": "the P of retrieval with gold labels: the k nearest of the query's label",
     "similarity_oracle": "the S of retrieval with gold labels",
@@ -44,7 +44,7 @@ MEANINGS = {
 """Explanation of each metric."""
 
 WORDS = {
-    "k": "how many of the nearest sources are scored",
+    "k": "number of nearest sources that are scored",
     "reference": "the encoder that measures similarity for S, retention and joint",
     "epoch": "passes of training made so far; 0 is the base",
     "step": "optimizer steps made so far; 0 is the base",
@@ -59,7 +59,7 @@ WORDS = {
     "p (Holm)": "p-value of the paired t-test, corrected for all lines of the data set",
     "seen": "share of the sources, or of the tested rows, that occur in the encoder's "
     "training texts, ignoring case and punctuation; empty if the training texts are unknown",
-    "base": "the same score of the encoder that this one was trained from",
+    "base": "the same score of the base that the encoder was trained from",
     "seen exactly": "share of the texts that the encoder was trained on, letter for letter",
     "seen normalised": "the same, ignoring case and punctuation",
     "seen inside": "share of the texts that are part of a longer training text",
@@ -161,7 +161,7 @@ _SPREAD = {
     "_n_undefined": "how many of its values are undefined",
 }
 _PARTS = {
-    "all": "over all pairs laid together",
+    "all": "over all pairs pooled",
     "mean": "mean over the subsets",
     "wmean": "mean over the subsets, weighted by their pairs",
     "unseen": "with the task's twin of unseen sources, or over the rows that are no training texts",

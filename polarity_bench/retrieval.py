@@ -32,7 +32,7 @@ _QUERY_BLOCK = 1024
 _EXACT_ROWS = 128  # queries whose products with a block are computed in float64 at once
 _PAIRS = 256  # query-source pairs scored at once; they should fit in the CPU cache
 _CROWDED = 1 / 32  # share of a block above which one exact matrix product beats single pairs
-_GROUP = 16  # sources in a group, of which only the nearest counts for the threshold
+_GROUP = 16  # sources per group; only the nearest of a group counts for the threshold
 
 
 def top_k(

@@ -323,9 +323,11 @@ def test_an_edited_provenance_is_refused(task_dir: Path, tmp_path: Path, edit: s
     stored = json.loads(file.read_text())
     EDITS[edit](stored)
     file.write_text(json.dumps(stored, indent=2))
-    with pytest.raises(InputError, match="its provenance was edited; evaluate it again"):
+    with pytest.raises(
+        InputError, match="the provenance of this result was edited; evaluate again"
+    ):
         read_result(path)
-    with pytest.raises(InputError, match="its provenance was edited"):
+    with pytest.raises(InputError, match="the provenance of this result was edited"):
         result_files.write_seen(made(task_dir), path)
 
 
@@ -337,8 +339,11 @@ def test_an_edited_provenance_is_refused(task_dir: Path, tmp_path: Path, edit: s
         (lambda made: made.update(counts=[1]), r"`counts`: .*\[1\]"),
         (lambda made: made.update(experiment=3), r"`experiment`: .* 3"),
         (lambda made: made.update(main_score="nonsense_at_3"), "its main score 'nonsense_at_3'"),
-        (lambda made: made["encoder"].update(weights="w"), "its provenance was edited"),
-        (lambda made: made["protocol"].update(k=[2]), "its provenance was edited"),
+        (
+            lambda made: made["encoder"].update(weights="w"),
+            "the provenance of this result was edited",
+        ),
+        (lambda made: made["protocol"].update(k=[2]), "the provenance of this result was edited"),
     ],
 )
 def test_an_edited_provenance_without_a_checksum_is_refused_where_it_shows(
@@ -363,7 +368,7 @@ def test_an_edited_provenance_that_calls_itself_older_is_refused(
     path = write_result(made(task_dir), tmp_path)
     file = path.with_name(PROVENANCE)
     file.write_text(json.dumps(json.loads(file.read_text()) | {"format": 4}))
-    with pytest.raises(InputError, match="its provenance was edited"):
+    with pytest.raises(InputError, match="the provenance of this result was edited"):
         read_result(path)
 
 

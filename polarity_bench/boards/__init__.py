@@ -1,1 +1,1 @@
-"""Boards: lay stored results out as tables and figures, and build the files of a board."""
+"""Boards: tables and figures of stored results, and the files of a board."""

@@ -123,10 +123,10 @@ def add(found: Sequence[Stored], folder: Path, curves: Sequence[Curve] = ()) -> 
 
 
 def refuse_cross_validations(folder: Path) -> None:
-    """Raise an error if a board is of cross-validations, which only their own command extends.
+    """Refuse a board of cross-validations, which only `polarity-bench fewshot` extends.
 
     Raises:
-        InputError: If the folder is such a board.
+        InputError: If the board holds cross-validations.
     """
     if holds_folds(folder) and kind_of(folder) == "cross-validation":
         raise InputError(
@@ -136,7 +136,7 @@ def refuse_cross_validations(folder: Path) -> None:
 
 
 def _check_planned(found: Sequence[Stored], folder: Path) -> None:
-    """Raise an error if a result is of no encoder of the sweep in a folder."""
+    """Refuse results of encoders that are not in the sweep in a folder."""
     planned = {item.encoder for item in read_plan(folder).items}
     for path, result in found:
         if (name := result.key.encoder.name) not in planned:

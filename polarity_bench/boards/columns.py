@@ -180,7 +180,7 @@ class Sections:
         return len(self.ranked.averaged) == 1
 
     def _has_table(self, group: Group) -> bool:
-        """Return whether a group has a table of its own: its scores are not all in the means."""
+        """Return whether a group needs a separate table: the means lack some of its scores."""
         is_reported = any(row.scores.keys() & group.places for row in self.published)
         return len(group.tasks) > 1 or not self.has_means or is_reported
 
@@ -209,7 +209,7 @@ class Sections:
         return self._table(task, columns, rows, rankings)
 
     def _of_pair(self, pair: tuple[str, str], rows: Sequence[BoardRow]) -> Table:
-        """Lay out a task against its twin with unseen sources: what was seen, and what changes."""
+        """Compare a task with its copy on unseen sources: seen shares, and changes of P and S."""
         task, unseen = pair
         rows = [
             row
@@ -227,7 +227,7 @@ class Sections:
         return self._table(heading, columns, rows)
 
     def _seen_share(self, task: str, row: BoardRow) -> float | None:
-        """Return the mean share of seen sources over seeds; None if a training is not known."""
+        """Return the mean share of seen sources over seeds; None if a training is unknown."""
         cells = self.ranked.tasks[task]
         shares = [seen_share(cells[one.entry][1]) for one in row.members or [row]]
         known = [share for share in shares if share is not None]
@@ -236,7 +236,7 @@ class Sections:
     def _of_seen(self, group: Group) -> list[Table]:
         """Lay out scores over all rows next to scores over the rows unseen in training.
 
-        Only tasks of which an encoder has seen rows have such scores.
+        Only tasks with rows that an encoder has seen have such scores.
         """
         tasks = holding_seen(group.results)
         cells = [

@@ -104,14 +104,14 @@ class Heading(Strict):
 
 
 class FrontFile(Heading):
-    """The content of `front.toml`, for the page of all boards."""
+    """Content of `front.toml`, which configures the front page of all boards."""
 
     add_encoder: Text = ""
     """Address where readers ask for an encoder; `{board}` becomes the board's name."""
 
 
 class SweepFile(Heading):
-    """The content of the `board.toml` of a sweep."""
+    """Content of the `board.toml` of a sweep."""
 
     weighting: Weighting = "linear"
     """Weighting of the ranks."""

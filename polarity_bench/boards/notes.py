@@ -79,7 +79,7 @@ def finding(sections: Sections) -> str:
 
 
 def _group(row: BoardRow, by: str) -> tuple[str, int]:
-    """Return what rows share that can be compared: k and, for some scores, the reference."""
+    """Return the settings that comparable rows share: k and, for some scores, the reference."""
     reference = row.entry.reference or row.entry.encoder
     return reference if by in REFERRING else "", row.entry.k
 
@@ -97,7 +97,7 @@ def _number(score: Score) -> str:
 
 
 def _certainty(row: BoardRow, rankings: Sequence[Ranking]) -> str:
-    """Return what paired tests say of the rank of a single encoder; '' if there are none."""
+    """Describe the rank of a single encoder by paired tests; '' if there are none."""
     for ranking in rankings:
         if row.role == "encoder" and row.entry in ranking.ranks:
             best, worst = ranking.ranks[row.entry]
@@ -108,7 +108,7 @@ def _certainty(row: BoardRow, rankings: Sequence[Ranking]) -> str:
 
 
 def board_notes(sections: Sections, groups: Sequence[Group], tables: Sequence[Table]) -> list[str]:
-    """Return the notes below a board: how its tables are sorted, and what their numbers mean.
+    """Return the notes below a board: how its tables are sorted, and how to read their numbers.
 
     Args:
         sections: The rows of the board.
@@ -152,7 +152,7 @@ def _mean_note(groups: Sequence[Group]) -> str:
         if task not in group.averaged
     ]
     if not left_out:
-        return "A mean stands where an encoder has every task."
+        return "An encoder has a mean only if it has every task."
     return f"Means are over the tasks that every row has, without {', '.join(left_out)}."
 
 

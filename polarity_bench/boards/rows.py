@@ -71,7 +71,7 @@ class BoardRow:
         """Return the mean over tasks, and over the seeds of a method; None if a task is missing.
 
         Joint and front are averaged before they are clipped at 0: the mean of clipped scores would
-        lie above chance for an encoder at chance, and its interval would exclude the truth.
+        be above chance for an encoder at chance, and its interval would exclude the true value.
         """
         if len(tasks) == 1 and not self.members:
             return self.score(tasks[0], metric)
@@ -171,7 +171,7 @@ def ordered(
 
     Args:
         rows: Rows of one table.
-        score_of: Returns the score that sorts the table.
+        score_of: Function that returns the score to sort by.
         names: Names of encoders, by digest.
         group_by: Group rows by `reference` or `k` first; '' for no grouping.
     """

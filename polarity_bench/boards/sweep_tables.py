@@ -52,12 +52,12 @@ _GRID = "grid.toml"
 """Name of the copy of its grid in the folder of a published sweep."""
 _PLACED = frozenset({"recipe", "model", "task", "seed"})  # they define neither rows nor sections
 _NOTE = (
-    "Rows in italics, the bases as they are, other recipes and what is published, compete with "
-    "none; of the others the two best of each column are bold, ties as shown included."
+    "Rows in italics (untrained bases, other recipes and published numbers) do not compete. Among "
+    "the other rows, the two best of each column are bold, including ties after rounding."
 )
 _REPORTED_NOTE = (
-    "Behind a published number stands how far the trainings measured here by the same settings lie "
-    "above it."
+    "After each published number, the difference is shown: our training runs with the same "
+    "settings minus the published number."
 )
 _NOTHING = "-"
 _P = next(iter(METRICS))
@@ -65,7 +65,7 @@ _P = next(iter(METRICS))
 
 @dataclass(frozen=True)
 class Sweep:
-    """The scores of a sweep, and what its board says about them.
+    """The scores of a sweep, and the notes on its board.
 
     Attributes:
         records: Its table of records, see `sweeps.to_frame`.

@@ -13,7 +13,7 @@ _WAYS = ("exactly", "normalised", "inside", "containing")
 
 
 def holding_seen(results: Iterable[Result]) -> list[str]:
-    """Return the tasks, without retrieval tasks, of which an encoder has seen tested rows."""
+    """Return the non-retrieval tasks with tested rows that an encoder has seen in training."""
     return sorted({r.task for r in results if not KINDS[r.kind].ranks and _share_tested(r)})
 
 

@@ -60,7 +60,8 @@ class Head:
             raise InputError(f"class names must be distinct, got {', '.join(self.classes)}")
         if self.of_pairs and shape[1] % 3:
             raise InputError(
-                f"dimensions of a head of pairs must be a multiple of 3, got {shape[1]}"
+                "the number of dimensions of a pair classifier must be a multiple of 3, "
+                f"got {shape[1]}"
             )
         if not (np.isfinite(self.weight).all() and np.isfinite(self.bias).all()):
             raise InputError("a weight or a bias is not finite")
@@ -167,7 +168,7 @@ class Head:
 
 
 def pair_vectors(firsts: FloatArray, seconds: FloatArray) -> FloatArray:
-    """Return the input of a head of pairs, (u, v, |u - v|), (n, 3d), from two (n, d) arrays."""
+    """Return the input of a pair classifier, (u, v, |u - v|), (n, 3d), from two (n, d) arrays."""
     return np.hstack([firsts, seconds, np.abs(firsts - seconds)])
 
 

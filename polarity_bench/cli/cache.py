@@ -42,7 +42,7 @@ def show_cache(context: typer.Context, out: OutputFlags) -> None:
 
 @cache_app.command("prune")
 def prune_cache(
-    older_than: Annotated[float | None, "Remove what was not used for so many days."] = None,
+    older_than: Annotated[float | None, "Remove vectors unused for this many days."] = None,
     encoder: Annotated[str | None, "Remove the encoder whose digest starts with this."] = None,
     everything: Annotated[bool, "Remove everything.", "--all"] = False,
     as_json: AsJson = False,

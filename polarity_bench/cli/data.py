@@ -24,7 +24,7 @@ def data_status(
     data: Annotated[DataFlags, ("data_dir", "task_dir")],
     out: OutputFlags,
 ) -> None:
-    """Show for every file where it is, or where it can be downloaded."""
+    """Show where each file is stored, or where it can be downloaded from."""
     from polarity_bench.data.sources import file_status
     from polarity_bench.render.markdown import table
 

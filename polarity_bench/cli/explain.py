@@ -60,7 +60,7 @@ def explain(
     embedding: StoreFlags,
     out: OutputFlags,
 ) -> None:
-    """Compare what two encoders retrieve for each query of a task: which queries B fixes or breaks.
+    """Compare the sources that two encoders retrieve, and list the queries that B fixes or breaks.
 
     A query is right if the weighted vote of its k nearest sources is its label. Stored results are
     reused if they are current; others are computed as by `run`. The command prints the queries
@@ -193,7 +193,7 @@ def _text(found: Explanation, n_changed: int, width: int | None) -> str:
 
 
 def _rows(found: Explanation, changed: Sequence[Answer]) -> list[tuple[str, list[str]]]:
-    """Lay out a row for each query: its text, its outcome, and each encoder's nearest source."""
+    """Return the columns of the table of queries: text, label, P, outcome and nearest sources."""
     from polarity_bench.render.markdown import percent
 
     query, source = found.task.query, found.task.source

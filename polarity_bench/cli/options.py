@@ -193,7 +193,7 @@ class OutputFlags:
 
 
 def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a command that declares its options, and those of its groups, for Typer."""
+    """Return the command with its option groups expanded into the separate options of Typer."""
     groups: dict[str, tuple[Callable[..., Any], list[str]]] = {}
     options: list[inspect.Parameter] = []
     for parameter in inspect.signature(command, eval_str=True).parameters.values():

@@ -41,17 +41,17 @@ def in_flags(message: str) -> str:
 
 
 def name_options(flags: Mapping[str, str]) -> None:
-    """Set the flags of the running command, by the names of its options, for `in_flags`."""
+    """Store the flags of the running command, keyed by option name, for `in_flags`."""
     _flags.clear()
     _flags.update(flags)
 
 
 _flags: dict[str, str] = {}
-"""Flags of the running command, by the names of its options."""
+"""Flags of the running command, keyed by option name."""
 
 
 def remark_draws(tasks: Iterable[Task]) -> None:
-    """Report the tasks of which only a sample of the sources is used."""
+    """Report the tasks that use only a sample of their sources."""
     for task in tasks:
         if n_pool := task.counts.get("drawn from"):
             drawn = f"{task.counts['sources']:,} of {n_pool:,} sources sampled"

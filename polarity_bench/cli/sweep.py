@@ -54,7 +54,7 @@ def make_sweep(
         ),
     ],
     output: Annotated[Path | None, "Folder of the sweep [default: sweeps/GRID].", "-o"] = None,
-    dry_run: Annotated[bool, "Only show what is left to do, and how long it takes."] = False,
+    dry_run: Annotated[bool, "Only show the remaining items, and how long they take."] = False,
     retry_failed: Annotated[bool, "Also retry failed items."] = False,
     engine: Annotated[Literal["local", "ray"], "local: processes here; ray: a cluster."] = "local",
     address: Annotated[str | None, "ray: a running cluster [default: start one here]."] = None,
@@ -210,7 +210,7 @@ def _say_elsewhere(sweep: Sweep) -> None:
 
 
 def _print_dry(sweep: Sweep, workers: int | None, as_json: bool) -> None:
-    """Print what is left to make, and an estimate of the time that it takes."""
+    """Print the items that are left, and an estimate of the time they take."""
     from polarity_bench.sweeps.cost import estimate, probe
     from polarity_bench.sweeps.engines.local import usual_workers
 
@@ -318,7 +318,7 @@ def live(watch: Watch) -> Iterator[Callable[[], None]]:
 
 
 def _seldom(function: Callable[[], None], seconds: float) -> Callable[[], None]:
-    """Call a function at most once in so many seconds."""
+    """Return a function that calls another at most once per interval."""
     last = time.monotonic()
 
     def call() -> None:

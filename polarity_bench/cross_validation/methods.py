@@ -1,8 +1,8 @@
 """Methods to cross-validate: ways to build a classifier from an encoder and a few labelled texts.
 
 Every method gets the same encoder, prepared by `shape_encoder`, and the same rows. An `Objective`
-trains the encoder and the head together. The alternatives are what a user might choose instead: a
-logistic regression on the frozen encoder, and SetFit.
+trains the encoder and the head together. The alternatives are a logistic regression on the
+frozen encoder, and SetFit.
 
 Shapes: n texts.
 """
@@ -82,7 +82,7 @@ class FineTuning(Objective):
 
     @property
     def needs(self) -> Mapping[str, str]:
-        """The additional packages that it needs, and what for."""
+        """The additional packages that the method needs, with the purpose of each."""
         return {} if self.metric is None else {"pytorch_metric_learning": "its losses"}
 
     @property

@@ -124,7 +124,7 @@ def protocol_label(protocol: Mapping[str, Any]) -> str:
 
 
 def heading(spec: Mapping[str, Any]) -> str:
-    """Return the heading of a table: what all its experiments have in common."""
+    """Return the heading of a table: the settings that all its experiments share."""
     protocol, method, encoder = spec["protocol"], spec["method"], EncoderId(**spec["encoder"])
     n_rows, layers, seeds = protocol["rows"], method["layers"], protocol["seeds"]
     rows = "all rows of each fold" if n_rows is None else f"{n_rows:,} rows"

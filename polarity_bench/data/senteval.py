@@ -124,7 +124,7 @@ def read_labelled_lines(positive: Path, negative: Path) -> list[Row]:
 def read_sts(texts: Path, gold: Path) -> list[Row]:
     """Read a subset of STS12 to STS16: a file of pairs and a file of scores from 0 to 5.
 
-    Pairs whose line in the file of scores is empty were not annotated and are left out.
+    Pairs with an empty line in the score file were not annotated and are skipped.
     """
     pairs = _read(texts, "utf-8").splitlines()
     scores = _read(gold, "utf-8").splitlines()

@@ -1,4 +1,4 @@
-"""Encoders with an axis: what a strength does to an encoder, and to its vectors.
+"""Encoders with an axis, and how a strength changes their vectors.
 
 The vectors of sources are stored. A strength weighs their axis when vectors are compared: that of
 queries by the strength, that of sources not at all. So all strengths of an encoder share their

@@ -66,7 +66,7 @@ class EncoderReport:
     Attributes:
         model: Name or folder of the encoder, as requested.
         name: Name of the encoder in its results.
-        by_strength: Reports by strength; the key None stands for the encoder's own strength.
+        by_strength: Reports by strength; the key None is the default strength of the encoder.
         error: Why the encoder could not be loaded; None if it was.
     """
 
@@ -119,7 +119,7 @@ def evaluate_models(request: EvaluationRequest) -> Iterator[EncoderReport]:
 
 
 def with_memory(embedder: Embedder, tasks: Sequence[Task]) -> Embedder:
-    """Return an embedder that keeps what it encodes, at least in memory."""
+    """Return an embedder that caches its vectors, at least in memory."""
     if embedder.store is not None:
         return embedder
     texts = dict.fromkeys(text for task in tasks for text in task.texts)
@@ -144,7 +144,7 @@ def load_with_reference(
         options: How to load it. The reference is loaded without its revision, prompt and limit of
             tokens.
         reference: Name or folder of the reference; None loads the base of a trained encoder.
-        remark: Gets remarks on what was loaded.
+        remark: Called with remarks on what was loaded.
 
     Raises:
         InputError: If an encoder cannot be loaded, or the model is a run that has not finished.

@@ -326,7 +326,7 @@ def _is_ours(entry: Any, covered: set[str]) -> bool:
 
 
 class _Representer(SafeRepresenter):
-    """Turns our values into nodes, and quotes text that YAML 1.2 reads as a number."""
+    """YAML representer that quotes strings which YAML 1.2 would read as numbers."""
 
     def represent_str(self, data: str) -> yaml.ScalarNode:
         return self.represent_scalar(_TEXT, data, style="'" if _NUMBER.fullmatch(data) else None)

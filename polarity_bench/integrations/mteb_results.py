@@ -61,8 +61,8 @@ def export_mteb(folder: Path, output: Path) -> list[Path]:
     stored = [each for each in by_settings(results) if not math.isnan(each[0][1].main.mean)]
     if not stored:
         raise InputError(
-            f"the folder {folder} holds no results that mteb can read: it is empty, or every "
-            "result has a `limit` or no main score"
+            f"the folder {folder} has no results that mteb can read: the folder is empty, or every "
+            "result was run with `limit` or lacks a main score"
         )
     if n_out := len(results) - len(stored):
         count = "1 result" if n_out == 1 else f"{n_out} results"

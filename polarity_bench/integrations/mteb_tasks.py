@@ -228,7 +228,8 @@ def _check_same(registered: type[AbsTask], spec: TaskSpec) -> None:
         )
     if known.digest != spec.digest:
         raise InputError(
-            f"the file has changed since {spec.result_name!r} was registered; start a new process"
+            f"the task file of {spec.result_name!r} has changed since the task was registered; "
+            "start a new process"
         )
 
 

@@ -106,14 +106,14 @@ def pairwise_means(
 
 @dataclass(frozen=True)
 class Moments:
-    """Statistics of one task's values from which all pairs are compared.
+    """Statistics of one task's values, used to compare all pairs.
 
     Computing them is most of the work, and they are the same in every mean over tasks.
 
     Attributes:
         mean: Mean of each encoder over `n_defined` queries, (n,).
         rows: Sums of each unit, centred over the encoders, (n, u).
-        step: Step of the lattice that the sums lie on; 0 if they lie on none.
+        step: Step of the lattice that contains the sums; 0 if there is none.
         n_defined: Number of queries that are defined for every encoder.
         squares: Sums of squared differences, (n, n).
         fourths: Sums of the fourth powers of the differences, (n, n).
@@ -145,7 +145,7 @@ def unit_moments(values: FloatArray, units: IntArray | None = None) -> Moments:
 def pairwise_of_moments(
     tasks: Sequence[Moments], *, n_flips: int = N_FLIPS, seed: int = SEED
 ) -> Pairwise:
-    """Do what `pairwise_means` does, from the moments of each task."""
+    """Compute `pairwise_means` from the moments of each task."""
     if len({len(task.mean) for task in tasks}) != 1:
         raise ValueError(
             f"every task must have the same encoders, got {[len(t.mean) for t in tasks]} encoders"
@@ -194,7 +194,9 @@ def pairwise_resampled(scores: FloatArray, resampled: FloatArray) -> Pairwise:
         ([0.0, 0.1], [1.0, 0.3173])
     """
     if resampled.ndim != 2 or scores.shape != resampled.shape[:1]:
-        raise ValueError(f"{scores.shape} scores do not match samples of {resampled.shape}")
+        raise ValueError(
+            f"scores of shape {scores.shape} do not match samples of shape {resampled.shape}"
+        )
     known = resampled[:, ~np.isnan(resampled).any(axis=0)]
     if known.shape[1] < 2:
         raise ValueError(f"{known.shape[1]} of {resampled.shape[1]} samples are defined for all")
@@ -404,7 +406,7 @@ def _flipped_p(
 
 
 def _step(values: FloatArray) -> float:
-    """Return the step of the lattice that the values lie on, or 0 if they lie on none."""
+    """Return the step of the lattice that contains the values; 0 if there is none."""
     distinct = np.unique(values)
     gaps = np.diff(distinct)
     if not 0 < len(gaps) <= _STEPS:

@@ -121,7 +121,9 @@ def cosine(first: FloatArray, second: FloatArray) -> FloatArray:
         array([0., 1.])
     """
     if first.shape != second.shape:
-        raise ValueError(f"both sides must have one shape, got {first.shape} and {second.shape}")
+        raise ValueError(
+            f"both sides must have the same shape, got {first.shape} and {second.shape}"
+        )
     first, second = (side.astype(np.float64) for side in (first, second))
     norms = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
     if not norms.all():
@@ -140,5 +142,7 @@ def dot(first: FloatArray, second: FloatArray) -> FloatArray:
         array([0., 6.])
     """
     if first.shape != second.shape:
-        raise ValueError(f"both sides must have one shape, got {first.shape} and {second.shape}")
+        raise ValueError(
+            f"both sides must have the same shape, got {first.shape} and {second.shape}"
+        )
     return np.asarray(np.einsum("nd,nd->n", first.astype(np.float64), second))

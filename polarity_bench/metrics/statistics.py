@@ -56,7 +56,7 @@ class Bootstrap(Generic[Key]):
         values: Values per query, (q,) each, by metric.
         n_samples: Number of samples of q queries to draw with replacement.
         seed: Seed of the draws.
-        resampling: Units and strata to draw; by default every query is drawn by itself.
+        resampling: Units and strata to draw; by default, each query is a unit.
 
     References:
         Efron and Tibshirani (1993), An Introduction to the Bootstrap, the percentile interval.
@@ -126,7 +126,7 @@ def draws(
         n: Number of queries.
         n_samples: Number of samples of n queries to draw with replacement.
         seed: Seed of the draws.
-        resampling: Units and strata to draw; by default every query is drawn by itself.
+        resampling: Units and strata to draw; by default, each query is a unit.
 
     Yields:
         The slice of samples in the block, and how often each query occurs in each sample, (b, q).

@@ -41,7 +41,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Group:
-    """Tasks that share one mean: those of one task type and protocol, or all that retrieve.
+    """Tasks that share one mean: tasks of one type and protocol, or all retrieval tasks.
 
     Attributes:
         kind: The task type.
@@ -139,7 +139,7 @@ class Group:
         return task if self.ranks else f"{task} ({self.protocol})"
 
     def stored(self, task: str, entry: Entry) -> Stored | None:
-        """Return an entry's result; on tasks that do not retrieve, the result of its encoder."""
+        """Return an entry's result; on non-retrieval tasks, the result of its encoder."""
         return self.tasks[task].get(entry if self.ranks else Entry(entry.encoder))
 
     def at(self, task: str, entry: Entry) -> dict[str, Score]:

@@ -136,7 +136,7 @@ def _check_numbers(path: Path, curve: Curve, results: Sequence[Result]) -> None:
 def _check_number(path: Path, what: str, stored: float, computed: float) -> None:
     if not np.isclose(stored, computed, rtol=1e-9, atol=1e-9, equal_nan=True):
         raise InputError(
-            f"{path}: edited: {what} is {stored:.6g}, but its results make {computed:.6g}; compute "
+            f"{path}: edited: {what} is {stored:.6g}, but its results give {computed:.6g}; compute "
             "the curve again"
         )
 

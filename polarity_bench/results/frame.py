@@ -4,7 +4,7 @@ Every board, figure and export is a selection, a groupby and a pivot of this tab
 
 | column | meaning |
 |---|---|
-| task, task_type, protocol, version | what was asked, and by which protocol |
+| task, task_type, protocol, version | the task and its protocol |
 | encoder, encoder_digest, reference, strength | the encoder, and the digest of the encoder that \
 measured S; '' if that is the encoder itself |
 | method, recipe, seed, base | how the encoder was made, as recorded; empty if not recorded |
@@ -12,11 +12,11 @@ measured S; '' if that is the encoder itself |
 | role | `measured` or `published` |
 | value, n, n_undefined | the score, a fraction, and its numbers of values |
 | std, ci_low, ci_high | over queries, or as the protocol says; NaN if undefined |
-| n_seeds, seed_std, seed_min, seed_max | over seeds, where a row stands for several |
+| n_seeds, seed_std, seed_min, seed_max | over seeds, if a row combines several |
 | source, note, twin | of published numbers: the citation, differences in method, the comparison |
 | file, run | the file, and the digest of the run |
 
-Rows of trainings have the further columns `settings.NAME`.
+Rows of training runs also have the columns `settings.NAME`.
 """
 
 from __future__ import annotations

@@ -49,8 +49,8 @@ class PublishedNumber:
         key: Key of the score.
         value: The number, as a fraction.
         std: Its standard deviation, as a fraction; NaN if there is none.
-        least: The minimum of what it is the mean of, as a fraction; NaN if there is none.
-        most: The maximum, as a fraction; NaN if there is none.
+        least: The minimum of the averaged numbers, as a fraction; NaN if not given.
+        most: The maximum of them, as a fraction; NaN if not given.
         model: The base encoder, or ''.
         protocol: Name of the protocol, or ''.
         twin: What the number is compared with, or ''.

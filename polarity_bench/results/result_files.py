@@ -117,7 +117,7 @@ class ResultKey:
     def protocol_label(self) -> str:
         """Name of the protocol in tables, with its preset, its folds and `lower-cased` texts.
 
-        A preset implies how texts are prepared, so that only protocols without a preset mention
+        A preset defines how texts are prepared, so only labels without a preset mention
         lower-casing. By default, texts keep their case.
         """
         protocol = self.protocol
@@ -146,7 +146,8 @@ class Result:
         unseen: The main score over the test rows that do not occur in the training texts, and the
             base's score over the same rows, by name; each with `score`, `low`, `high` and `n`.
             Empty if no test row was seen; None if that is unknown.
-        unseen_of: The task that this task repeats with sources on which no encoder is trained.
+        unseen_of: Name of the original task, if this task is a copy with sources that are never
+            trained on.
         training: How the encoder was trained, as its folder records it: `recipe` with its name and
             settings, `seed` and `base`; None if unknown.
         experiment: Settings that differ from the task's defaults; '' if none do.
@@ -363,7 +364,7 @@ def read_result(path: str | Path) -> Result:
         raise InputError(f"{path}: not a result of polarity-bench: {error!r}") from error
     # Before format 5, an edited provenance has no checksum to show it.
     if key.digest != provenance.run:
-        raise InputError(f"{path}: its provenance was edited; evaluate it again")
+        raise InputError(f"{path}: the provenance of this result was edited; evaluate again")
     if result.main_score not in result.scores:
         raise InputError(
             f"{path}: its main score {provenance.main_score!r} is not among its scores"
@@ -385,7 +386,7 @@ def write_seen(result: Result, path: Path) -> None:
     """
     made = read_stored(path.with_suffix(PROVENANCE))
     if not isinstance(made, dict) or not _is_as_written(made):
-        raise InputError(f"{path}: its provenance was edited; evaluate it again")
+        raise InputError(f"{path}: the provenance of this result was edited; evaluate again")
     content = made | {"seen": result.seen, "unseen": result.unseen}
     if made["format"] >= FORMAT:
         content = with_checksum(content)
@@ -460,7 +461,7 @@ def _check_whole(path: Path, made: Mapping[str, Any], stored: Mapping[str, Any])
     if made["format"] < FORMAT and "__limit_" in f"__{made['experiment']}":
         raise InputError(f"{path}: written in format {made['format']}, with a limit; run it again")
     if not _is_as_written(made):
-        raise InputError(f"{path}: its provenance was edited; evaluate it again")
+        raise InputError(f"{path}: the provenance of this result was edited; evaluate again")
     if made["scores_sha256"] != _digest_of_scores(stored):
         raise InputError(f"{path}: edited, or half written; evaluate it again")
 

@@ -14,59 +14,59 @@ from polarity_bench.tasks.types.base import TaskSpec
 MEANINGS = {
     "polarity": "share of the k nearest sources that have the query's label, weighted by rank",
     "similarity": "mean cosine of the query and its k nearest under the reference, by rank",
-    "similarity_reference": "the same of those that the reference itself finds nearest",
-    "retention": "how much of the reference's own S beyond chance is kept; its own is all, 1 or "
-    "100 %",
+    "similarity_reference": "the same for the sources that the reference itself ranks nearest",
+    "retention": "how much of the reference's own S beyond chance is kept; the reference has 1, "
+    "or 100 %",
     "joint": "harmonic mean of P's lift over chance, clipped at 0, and of retention",
     "front": "share of the area under the oracle's point, in lift and retention, that an encoder "
-    "dominates, or all points of a curve together",
-    "lift": "how much of the way P goes from chance to 1",
-    "polarity_oracle": "the P of retrieval with gold labels: of the nearest of the query's label",
+    "dominates; a curve counts with all its points",
+    "lift": "how far P is above chance; 0 is chance and 1 is a perfect P",
+    "polarity_oracle": "the P of retrieval with gold labels: the k nearest of the query's label",
     "similarity_oracle": "the S of retrieval with gold labels",
-    "knn_accuracy": "how often the weighted vote of the k nearest is the query's label",
-    "overlap": "share of the k nearest that the reference finds too",
+    "knn_accuracy": "share of queries whose label wins the weighted vote of the k nearest",
+    "overlap": "share of the k nearest sources that the reference also finds",
     "sgts": "Spearman's correlation of cosine with equality of labels (SentiCSE)",
-    "pairwise_accuracy": "share of minimal pairs whose two queries both lie nearer the source of "
-    "their own polarity than its twin; chance is 0.25",
+    "pairwise_accuracy": "share of minimal pairs in which both queries are nearer to the source of "
+    "their own polarity than to its twin; chance is 0.25",
     "polarity_chance": "the P of retrieval at random",
     "similarity_chance": "the S of retrieval at random",
     "accuracy": "test accuracy of a classifier on frozen vectors, rounded as SentEval rounds",
     "exact_accuracy": "the same, not rounded",
-    "dev_accuracy": "accuracy on the rows that chose the regularisation",
+    "dev_accuracy": "accuracy on the rows used to choose the regularisation",
     "macro_f1": "mean of the classes' F1",
     "f1": "F1 of the class 1",
-    "recall": "share of a class's rows that are found",
-    "pearson": "Pearson's correlation with people's scores",
-    "spearman": "Spearman's correlation with people's scores",
+    "recall": "share of a class's rows that are predicted as that class",
+    "pearson": "Pearson's correlation with human scores",
+    "spearman": "Spearman's correlation with human scores",
     "mse": "mean squared error of the predicted scores",
-    "dev_pearson": "Pearson's correlation on the dev set, by which training stopped",
+    "dev_pearson": "Pearson's correlation on the dev set, used to stop training",
 }
 """Explanation of each metric."""
 
 WORDS = {
-    "k": "how many of the nearest sources are scored",
-    "reference": "the encoder that says how near retrieved texts are, in S, retention and joint",
+    "k": "number of nearest sources that are scored",
+    "reference": "the encoder that measures similarity for S, retention and joint",
     "epoch": "passes of training made so far; 0 is the base",
     "step": "optimizer steps made so far; 0 is the base",
-    "loss": "what training lowers: its mean over the steps of an epoch",
-    "learning_rate": "that of the last step of an epoch",
+    "loss": "the training loss, as the mean over the steps of an epoch",
+    "learning_rate": "learning rate of the last step of an epoch",
     "joint_low": "lower end of joint's 95 % interval",
     "joint_high": "upper end of joint's 95 % interval",
-    "+ inf": "the same model, its proxies taking part in prediction",
-    "score": "mean over the folds, and their standard deviation",
+    "+ inf": "the same model, with its proxies used in prediction",
+    "score": "mean and standard deviation over the folds",
     "minus CCE": "mean difference from cross-entropy alone, over the folds that both have",
     "95 %": "interval of the difference from cross-entropy alone, by Student's t",
-    "p (Holm)": "of the paired t-test, corrected for all lines of the data set",
-    "seen": "share of the sources, or of the tested rows, that are texts of the encoder's "
-    "training, letter case and punctuation aside; none is given where these are not known",
-    "base": "the same score of the encoder that this one was trained from",
+    "p (Holm)": "p-value of the paired t-test, corrected for all lines of the data set",
+    "seen": "share of the sources, or of the tested rows, that occur in the encoder's "
+    "training texts, ignoring case and punctuation; empty if the training texts are unknown",
+    "base": "the same score of the base that the encoder was trained from",
     "seen exactly": "share of the texts that the encoder was trained on, letter for letter",
-    "seen normalised": "the same, letter case and punctuation aside",
-    "seen inside": "share of the texts that stand inside a longer one of its training",
-    "seen containing": "share of the texts that hold a shorter one of its training, be it a word",
-    "rank": "place among the encoders or methods of the table, a range where tests tell no more",
-    "folds": "how many folds there are yet",
-    "s a fold": "mean seconds of a fold",
+    "seen normalised": "the same, ignoring case and punctuation",
+    "seen inside": "share of the texts that are part of a longer training text",
+    "seen containing": "share of the texts that contain a shorter training text, even one word",
+    "rank": "rank in the table; a range if tests cannot separate the encoders or methods",
+    "folds": "number of folds completed so far",
+    "s a fold": "mean seconds per fold",
 }
 """Explanations of other columns: of the training history, of seen texts and of `fewshot`."""
 
@@ -98,10 +98,10 @@ FRONT_NOTE = (
 )
 METHODS_NOTE = (
     "A row with several seeds is their mean, with the sample standard deviation over the seeds in "
-    "a column of its own, and with a 95 % interval for other seeds and other queries. A strength "
+    "a separate column, and with a 95 % interval for other seeds and other queries. A strength "
     "marked 'chosen here' is the best on these test queries, by the mean over the seeds, so the "
-    "row is a little too good: it has no rank and is never bold, except for front, which is of all "
-    "strengths together. Each single run is on the page and in `table.csv`."
+    "row's scores are slightly too high: the row has no rank and is never bold, except for front, "
+    "which uses all strengths. Each single run is on the page and in `table.csv`."
 )
 KEEP_NOTE = (
     "Rows are sorted by P. Rows with a retention of at least {} % come first, and a strength is "
@@ -161,7 +161,7 @@ _SPREAD = {
     "_n_undefined": "how many of its values are undefined",
 }
 _PARTS = {
-    "all": "over all pairs laid together",
+    "all": "over all pairs pooled",
     "mean": "mean over the subsets",
     "wmean": "mean over the subsets, weighted by their pairs",
     "unseen": "with the task's twin of unseen sources, or over the rows that are no training texts",

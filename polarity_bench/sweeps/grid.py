@@ -109,7 +109,7 @@ SHIPPED = {file.stem: file for file in sorted((Path(__file__).parent / "grids").
 def _tables(value: Any, info: ValidationInfo) -> Any:
     if not (isinstance(value, list) and all(isinstance(each, dict) for each in value)):
         name = str(info.field_name).replace("_", "-")
-        raise ValueError(f"must be tables, each headed [[{name}]]")
+        raise ValueError(f"must be an array of tables, each starting with [[{name}]]")
     return value
 
 

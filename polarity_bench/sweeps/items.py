@@ -156,7 +156,7 @@ class Training:
     Attributes:
         job: How to train, and the folder of the run.
         tasks: Tasks of the evaluation.
-        name: The settings in which the run differs from the others.
+        name: The settings that distinguish the run from the others in the grid.
         settings: The settings in the grid.
         digest: Digest of everything that determines the results.
         base: The evaluation of its base.
@@ -201,7 +201,7 @@ class CrossValidation:
         protocol: The training rows and test rows of each fold.
         task: A transfer or polarity task, which provides the rows.
         options: How to load the encoder.
-        name: The settings in which the cross-validation differs from the others.
+        name: The settings that distinguish the cross-validation from the others in the grid.
         settings: The settings in the grid, with those of the protocol.
     """
 

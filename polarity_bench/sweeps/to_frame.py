@@ -248,7 +248,7 @@ def _options(stored: Stored | None) -> dict[str, Any]:
 def _item_records(
     number: int, item: _Item, twins: frozenset[int], weighting: Weighting
 ) -> list[dict[str, Any]]:
-    """Return a record for P and one for S of an item, and for a base those of the bounds."""
+    """Return the P and S records of an item; for a base, also those of the oracle and of chance."""
     settings, k = item.settings, item.stored[1].main_score.k if item.stored else None
     made: dict[str, Any] = {
         **{f"{_SETTING}{name}": value for name, value in settings.items()},
@@ -279,13 +279,13 @@ def _published_records(
     """Return a record for each published number of a sweep, with the items it is compared with.
 
     Raises:
-        InputError: If a line is wrong or there is nothing to compare it with, or one of `models`
+        InputError: If a line is wrong or has no training run to compare with, or one of `models`
             is neither trained nor published.
     """
     if (old := folder / _OLD_SIZES).is_file():
         raise InputError(
             f"{old}: this file is no longer read; move its lines to {folder / PUBLISHED}, with the "
-            "task in a column of its own and the column `model` empty"
+            "task in the column `task` and the column `model` empty"
         )
     numbers = read_published(folder / PUBLISHED)
     footnotes = footnote_numbers(numbers)
@@ -323,7 +323,7 @@ def _check_column(number: PublishedNumber, columns: Iterable[tuple[str, str]]) -
     if all(number.model not in ("", m) or number.task not in ("", t) for m, t in columns):
         of = ", ".join(filter(None, [number.model, number.task]))
         near = nearest(of, {", ".join(each) for each in columns})
-        raise InputError(f"{number.where}: no training runs of {of}{near}")
+        raise InputError(f"{number.where}: the sweep has no training runs of {of}{near}")
     if str(number.key) not in METRICS:
         near = nearest(str(number.key), METRICS)
         raise InputError(f"{number.where}: unknown score {str(number.key)!r}{near}")

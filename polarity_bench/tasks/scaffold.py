@@ -53,14 +53,14 @@ def new_task(
 ) -> Path:
     """Write a task file next to its data.
 
-    Given two files, the first holds the sources and the second the queries. A single file is
+    If two files are given, the first holds the sources and the second the queries. A single file is
     divided by the column that names the split. Without such a column, a fifth of the distinct
     texts of each label, but at most 5,000 in all, are drawn as queries. Both parts are then
     written, with all columns, to csv files next to the task file.
 
     Args:
         files: The data, one file or two.
-        task_name: Name of the task; by default it is made from that of the file or folder.
+        task_name: Name of the task; by default, derived from the name of the file or folder.
         text_column: Column of the texts; guessed by default.
         label_column: Column of the labels; guessed by default.
 
@@ -68,7 +68,7 @@ def new_task(
         The path of the task file, which was read back as a check.
 
     Raises:
-        InputError: If the data does not make a polarity task, or an output file already exists.
+        InputError: If the data is not valid for a polarity task, or an output file already exists.
 
     Warns:
         InputWarning: If texts have several labels.

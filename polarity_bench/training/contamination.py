@@ -44,7 +44,7 @@ from polarity_bench.values import BoolArray
 Row = str | tuple[str, ...]
 """A text, or both texts of a pair."""
 
-_HEAD = 3  # words in a key of `_Phrases`; shorter texts are their own keys
+_HEAD = 3  # words in a key of `_Phrases`; shorter texts are used as keys directly
 
 
 def count_seen(
@@ -61,7 +61,7 @@ def count_seen(
     again: the scores of the unseen rows are computed from the values per query.
 
     Args:
-        model: Name or folder that the encoder is loaded by.
+        model: Name or folder of the encoder.
         stored: Lists of its results, with their files.
         tasks: The tasks of these results.
         output: The folder of the results. If it holds the base's result of the same task and
@@ -142,13 +142,13 @@ def training_texts(
     *,
     above: frozenset[Path] = frozenset(),
 ) -> list[str] | None:
-    """Return the texts that an encoder was trained on, including those of its base's training.
+    """Return the texts that an encoder was trained on, including those of its base.
 
     Nothing is downloaded. Training texts of a base that was not trained by polarity-bench are
     unknown and not included.
 
     Args:
-        model: Name or folder that the encoder is loaded by.
+        model: Name or folder of the encoder.
         access: Where to look for the data.
         task_dir: Folder with the user's own task files, or one such file.
         above: Folders of the encoders that were trained from this one.
@@ -157,7 +157,7 @@ def training_texts(
         The texts, possibly repeated; None if polarity-bench did not train the encoder.
 
     Raises:
-        InputError: If the texts cannot be recreated; says why.
+        InputError: If the texts cannot be recreated; the message says why.
     """
     base = base_of(model)
     if base is None:
@@ -245,13 +245,14 @@ def _recreated(
 
 
 def seen_rows(rows: Sequence[Row], trained_on: Collection[str]) -> dict[str, BoolArray]:
-    """Return which rows are among training texts, in four ways.
+    """Return masks of the rows that match a training text, for four kinds of match.
 
     A row is a text or a pair. A pair counts if one of its two texts does.
 
     Returns:
-        By way, (n,): the text is `exactly` a training text; equals one after both are `normalised`,
-        which includes exact ones; is `inside` a longer one; or is `containing` a shorter one.
+        A mask for each kind of match, (n,): the text is `exactly` a training text; equals one after
+        both are `normalised`, which includes exact matches; is `inside` a longer training text; or
+        is `containing` a shorter one.
 
     Example:
         >>> rows = ["A warm day.", "warm day", "party", ("a party", "a warm day!")]
@@ -263,7 +264,7 @@ def seen_rows(rows: Sequence[Row], trained_on: Collection[str]) -> dict[str, Boo
 
 
 def _seen_texts(rows: Iterable[Row], trained_on: Collection[str]) -> dict[str, set[str]]:
-    """Return, by way, which texts of some rows are among training texts; see `seen_rows`."""
+    """Return the texts of rows that match a training text, by kind of match (see `seen_rows`)."""
     exact = set(trained_on)
     known = {normalised(text) for text in exact} - {""}
     ours = {text: normalised(text) for row in rows for text in _texts_of(row)}
@@ -278,7 +279,7 @@ def _seen_texts(rows: Iterable[Row], trained_on: Collection[str]) -> dict[str, s
 
 
 def _rows_with(rows: Sequence[Row], texts: Mapping[str, set[str]]) -> dict[str, BoolArray]:
-    """Return which rows have one of these texts, by way, (n,)."""
+    """Return masks of the rows that contain one of these texts, by kind of match, (n,) each."""
     return {
         way: np.array([not seen.isdisjoint(_texts_of(row)) for row in rows], dtype=bool)
         for way, seen in texts.items()

@@ -61,7 +61,8 @@ def best_row(rows: Sequence[Row], metric: str) -> Row:
     trained = [row for row in rows if row["step"] and row[metric] is not None]
     if not trained:
         raise InputError(
-            f"no epoch has a defined {metric}: the task's queries or sources are too few"
+            f"{metric} is undefined for every epoch: the task has too few queries or sources; use "
+            "a larger task"
         )
     return max(trained, key=lambda row: _rank(row, metric))
 

@@ -54,7 +54,7 @@ class DataSet:
 def shown_keys(result: Result, weighting: Weighting = "linear") -> list[ScoreKey]:
     """Return the keys of the defined scores of a result that a card shows.
 
-    These are P, S, retention and joint at each k, and the main score of tasks that do not retrieve.
+    These are P, S, retention and joint at each k, and the main score of non-retrieval tasks.
     """
     keys = [ScoreKey(metric, k, weighting) for k in result.ks for metric in SCORE_TITLES]
     scores = result.scores

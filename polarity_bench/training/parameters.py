@@ -126,7 +126,7 @@ class Parameters:
     """A named set of parameters, one of a family such as the losses.
 
     Raises:
-        InputError: If a parameter is not what its declaration allows.
+        InputError: If the declaration of a parameter does not allow its value.
     """
 
     name: ClassVar[str]

@@ -167,7 +167,9 @@ def test_a_second_task_of_one_name_is_refused(mteb: Any, tmp_path: Path) -> None
     ):
         polarity_bench.register(tmp_path / "b")
     write_task(tmp_path / "a", "reviews", k=2)
-    with pytest.raises(InputError, match=r"a/reviews\.toml: .*the file has changed since"):
+    with pytest.raises(
+        InputError, match=r"a/reviews\.toml: .*the task file of .* has changed since"
+    ):
         polarity_bench.register(tmp_path / "a")
 
 

@@ -46,7 +46,7 @@ def test_cosine_is_that_of_each_pair_and_blind_to_length(seed: int) -> None:
 def test_vectors_without_a_direction_or_a_partner_are_refused() -> None:
     with pytest.raises(ValueError, match="pair 1 has a zero vector"):
         cosine(np.array([[1.0], [0.0]]), np.array([[1.0], [1.0]]))
-    with pytest.raises(ValueError, match=r"one shape, got \(1, 2\) and \(2, 2\)"):
+    with pytest.raises(ValueError, match=r"the same shape, got \(1, 2\) and \(2, 2\)"):
         cosine(np.ones((1, 2)), np.ones((2, 2)))
 
 

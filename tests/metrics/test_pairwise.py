@@ -209,7 +209,7 @@ def test_an_undefined_sample_is_left_out() -> None:
     assert found.error[0, 1] == pytest.approx(0.1)
     with pytest.raises(ValueError, match="0 of 3 samples are defined for all"):
         pairwise_resampled(np.zeros(2), np.full((2, 3), math.nan))
-    with pytest.raises(ValueError, match=r"\(2,\) scores do not match samples of \(3, 4\)"):
+    with pytest.raises(ValueError, match=r"shape \(2,\) do not match samples of shape \(3, 4\)"):
         pairwise_resampled(np.zeros(2), np.zeros((3, 4)))
 
 

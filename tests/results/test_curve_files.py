@@ -80,7 +80,7 @@ def edited(output: Path, change: Callable[[Any], object], *, checksum: bool) -> 
         (lambda c: c["fronts"]["front_at_4"].update(mean=0.999), "front_at_4 is 0.999, but its"),
         (
             lambda c: c["points"][1]["scores"].update(polarity_at_4=0.1),
-            r"polarity_at_4 at 0\.5 is 0\.1, but its results make",
+            r"polarity_at_4 at 0\.5 is 0\.1, but its results give",
         ),
     ],
 )

@@ -869,7 +869,10 @@ def test_lines_by_examples_wait_for_all_that_is_planned(sweep: Sweep) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("T,org/e5,sst,polarity,80,T,", r"line 2: no training runs of org/e5, sst; did you mean"),
+        (
+            "T,org/e5,sst,polarity,80,T,",
+            r"line 2: the sweep has no training runs of org/e5, sst; did you mean",
+        ),
         ("T,org/e5,sst2,P,80,T,", "line 2: unknown score 'P'"),
         ("T,org/e5,sst2,polarity,high,T,", "line 2: 'value' is a percentage, not 'high'"),
         ("T,org/e5,sst2,polarity,80,,", "line 2: the citation is missing"),

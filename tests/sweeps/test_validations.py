@@ -199,7 +199,7 @@ gamma = 0.1
         (("gamma = 0.1", 'protocol = "few"'), r"line 13: `protocol`: unknown protocol 'few'; did"),
         (("gamma = 0.1", "prompt = 3"), r"line 13: 'prompt' must be text, got 3"),
         (("[[cross-v", "[[crossv"), r"line 9: unknown key 'crossvalidate'; did .*'cross-valid"),
-        (("[[cross-validate]]", "[cross-validate]"), r"line 9: 'cross-validate': must be tables"),
+        (("[[cross-validate]]", "[cross-validate]"), r"line 9: 'cross-validate': must be an array"),
         (("gamma = 0.1", 'skip = [{los = "cce"}]'), r"line 13: 'skip': unknown 'los'; did you"),
         (("rows = 6", "rows = [6, 6]"),
          r"two cross-validations have the same settings: 'loss cce' and 'loss"),

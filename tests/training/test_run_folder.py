@@ -249,7 +249,7 @@ def test_a_file_in_the_folders_place_is_refused(folder: RunFolder) -> None:
     [
         ("{", "not readable as JSON: "),
         ("", "not readable as JSON: "),
-        ("[]", "not written by polarity-bench in format 2; move it away"),
+        ("[]", "not written by polarity-bench in format 2; move the file"),
         ('{"format": 1, "run": "x"}', "not written by polarity-bench in format 2"),
         (
             '{"format": 3, "run": "", "finished": true, "base": "", "files": [], "spec": {}}',

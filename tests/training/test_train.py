@@ -694,7 +694,7 @@ def test_the_best_is_the_earliest_of_equals_and_the_base_where_none_is_better() 
     assert kept_row(rows(0.9, 0.3, 0.5, 0.5), "joint")["step"] == 0
     assert kept_row(rows(0.5, 0.3, 0.5, 0.5), "joint")["step"] == 0
     assert kept_row(rows(None, 0.3), "joint")["step"] == 4
-    with pytest.raises(InputError, match="no epoch has a defined joint"):
+    with pytest.raises(InputError, match="joint is undefined for every epoch"):
         best_row(rows(0.9, None), "joint")
 
 

@@ -66,7 +66,7 @@ class TakenSpace:
     placed: list[Label] = field(default_factory=list)
 
     def keep_free(self, line: Sequence[Pair]) -> None:
-        """Keep labels away from a line through these points."""
+        """Reserve the space along a line, so that no label covers the line."""
         for start, end in pairwise(line):
             self.taken += _along(start, end)
 

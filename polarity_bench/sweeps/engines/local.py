@@ -23,7 +23,7 @@ from polarity_bench.sweeps.items import Item, Setup
 from polarity_bench.training.processes import end_with, usable_cores
 
 POLL = 0.2
-"""Seconds between checks of what other processes have made."""
+"""Seconds between checks for results of other processes."""
 _GRACE = 10
 """Seconds that a process has to end by itself."""
 WORKER_BYTES = 2 * 2**30
@@ -33,7 +33,7 @@ WORKER_BYTES = 2 * 2**30
 def run_local(
     items: Sequence[Item], setup: Setup, *, workers: int, look: Callable[[], None] = lambda: None
 ) -> None:
-    """Make all items that have not ended, in several processes of one thread each.
+    """Run all unfinished items, in several processes of one thread each.
 
     A process that is killed, for example because memory ran out, is replaced.
 

@@ -196,7 +196,7 @@ class Task(ABC):
 
     @property
     def unseen_of(self) -> str | None:
-        """The task that this task repeats with sources on which no encoder may be trained."""
+        """Name of the original task, if this is a copy with sources that are never trained on."""
         return None
 
     @property

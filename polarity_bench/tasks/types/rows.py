@@ -134,7 +134,7 @@ class RowsTask(Task):
 
     @property
     def items(self) -> Sequence[Mapping[str, str]]:
-        """Texts and label or score of the test rows, or of all rows if there is no test split."""
+        """The texts and the label or score of each test row; all rows if there is no test split."""
         return [_as_item(row) for row in self._rows[self._tested]]
 
     @property

@@ -90,7 +90,7 @@ class Contrastive(Loss):
 
 @dataclass(frozen=True)
 class OnlineContrastive(Contrastive):
-    """Contrastive loss of only the hard pairs of a batch, summed."""
+    """Contrastive loss, summed over the hard pairs of a batch only."""
 
     name: ClassVar[str] = "online-contrastive"
     title: ClassVar[str] = "OnlineContrastive"
@@ -156,7 +156,7 @@ class Ranking(Loss):
 
 @dataclass(frozen=True)
 class MaskedRanking(Ranking):
-    """Ranking loss without the other positives of the anchor's own class: `masked_ranking`."""
+    """Ranking loss that masks other positives of the anchor's class (see `masked_ranking`)."""
 
     name: ClassVar[str] = "mnrl-masked"
     title: ClassVar[str] = "Multiple negatives ranking, contradicting pairs masked"

@@ -1,4 +1,4 @@
-"""The interface of recipes: what a way of training provides, and what it works with.
+"""The interface of recipes: what a recipe provides, and what it gets.
 
 `train` owns the steps that are the same for every recipe: it locks and claims the folder, scores
 the encoder before and after training, and publishes it. A recipe owns its parameters, its examples
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 Examples = TypeVar("Examples", default=Any)
 
-LAST_ROW = {"Checkpoint": "none was chosen: the last row is what lies here"}
+LAST_ROW = {"Checkpoint": "none was chosen; this folder has the weights of the last row"}
 """What the model card says about the checkpoint of a recipe that publishes the final weights."""
 
 
@@ -165,7 +165,7 @@ class Recipe(Parameters, Generic[Examples]):
     tags: ClassVar[tuple[str, ...]] = ()
     """Tags of the card, by which the encoder can be found."""
     needs: ClassVar[Mapping[str, str]] = {}
-    """The additional packages that the recipe needs, and what each is for."""
+    """The additional packages that the recipe needs, with the purpose of each."""
     extra: ClassVar[str] = "train"
     """The extra of polarity-bench that installs them."""
     several: ClassVar[bool] = False

@@ -82,7 +82,7 @@ class PolaritySpec(TaskSpec):
     protocol: PolarityProtocol = PolarityProtocol()
     """Settings of retrieval and scores."""
     unseen_of: Name | None = None
-    """The task that this task repeats with sources on which no encoder may be trained."""
+    """Name of the original task, if this is a copy with sources that are never trained on."""
 
     moving: ClassVar[tuple[str, ...]] = ("labels", "format", "splits", "protocol")
     ranks: ClassVar[bool] = True
@@ -250,7 +250,7 @@ class PolarityTask(Task):
 
     @property
     def unseen_of(self) -> str | None:
-        """The task that this task repeats with sources on which no encoder may be trained."""
+        """Name of the original task, if this is a copy with sources that are never trained on."""
         return self.spec.unseen_of
 
     @property

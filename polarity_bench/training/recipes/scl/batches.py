@@ -146,7 +146,7 @@ def _limited(candidates: BoolArray, limit: Limit, keys: np.ndarray) -> BoolArray
 
 
 def augmented_pairs(batch: Batch) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the pairs on which the baselines with augmented data are trained by cross-entropy.
+    """Return the pairs for the cross-entropy baselines with augmented data.
 
     The paper says only that they are trained "on augmented anchor, positive and negative sentences
     using pure cross-entropy loss", to show that the gain of the contrast does not come from more

@@ -321,8 +321,8 @@ def _counted(names: tuple[str, ...], access: DataAccess) -> tuple[int, str]:
 def _located(name: str, folder: Path) -> str:
     """Return the absolute path of a file, or the unchanged name of a data set.
 
-    A missing file counts as a path only if it starts with `./`, `../` or `~`: otherwise it may lie
-    in the data folder.
+    The name of a missing file counts as a path only if the name starts with `./`, `../` or `~`;
+    otherwise the file may be in the data folder.
     """
     from polarity_bench.data.nli import HUB_PREFIX
 

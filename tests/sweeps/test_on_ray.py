@@ -99,7 +99,7 @@ def begin(grid: Path, folder: Path, task_dir: Path, *more: str) -> subprocess.Po
 
 
 def wait_for(there: Callable[[], Any], driver: subprocess.Popen[str]) -> None:
-    for _ in range(1200):
+    for _ in range(12_000):  # ten minutes: starting Ray takes long on a busy machine
         if there():
             return
         assert driver.poll() is None, driver.communicate()[1]

@@ -88,7 +88,7 @@ constraints: ## Write constraints.txt anew, with the newest versions that go tog
 	echo "wrote constraints.txt"
 
 clean: ## Remove the environment, caches and builds; results stay
-	rm -rf $(VENV) build dist site .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-lowest build dist site .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:

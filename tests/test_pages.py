@@ -139,6 +139,14 @@ def test_python_blocks_import_what_exists() -> None:
                 assert all(hasattr(module, name.name) for name in node.names), code
 
 
+def test_every_name_of_the_api_page_exists() -> None:
+    names = re.findall(r"^::: (\S+)$", text_of(DOCS / "api.md"), flags=re.M)
+    assert {name.rpartition(".")[2] for name in names} >= set(polarity_bench.__all__)
+    for name in names:
+        module, _, last = name.rpartition(".")
+        assert hasattr(import_module(module), last), name
+
+
 @pytest.mark.parametrize("code", python_blocks())
 def test_every_python_block_runs(
     code: str,

@@ -237,7 +237,7 @@ def test_a_result_without_a_main_score_is_left_out(mteb: Any, tmp_path: Path) ->
     main = ScoreKey("joint", 16)
     scores = {**result.scores, main: replace(result.scores[main], mean=math.nan)}
     folder = written(tmp_path / "in", replace(result, scores=scores))
-    with pytest.raises(InputError, match="holds no results that mteb can read"):
+    with pytest.raises(InputError, match="has no results that mteb can read"):
         export_mteb(folder, tmp_path / "out")
     written(folder, placed(ME, "b", 0.7, 0.4))
     with pytest.warns(InputWarning, match="in: 1 result left out, cut by a `limit` or without a m"):
@@ -249,7 +249,7 @@ def test_bad_input_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="none does not exist"):
         export_mteb(tmp_path / "none", tmp_path / "out")
     cut = written(tmp_path / "cut", placed(ME, "a", 0.7, 0.4, limit=5))
-    with pytest.raises(InputError, match="every result has a `limit`"):
+    with pytest.raises(InputError, match="every result was run with `limit`"):
         export_mteb(cut, tmp_path / "out")
     folder = written(tmp_path / "in", placed(ME, "a", 0.7, 0.4))
     (tmp_path / "file").write_text("")

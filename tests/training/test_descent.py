@@ -69,7 +69,7 @@ def test_a_run_stopped_anywhere_goes_on_to_the_same_bytes(tmp_path: Path, die_at
     with pytest.raises(KeyboardInterrupt):
         trained(tmp_path / "cut", die_at)
     kept = [file.name for file in (tmp_path / "cut").glob("*")]
-    assert kept == ([f"step-{die_at // 3 * 3:08}.pt"] if die_at >= 3 else [])
+    assert kept == ([f"step-{die_at // 3 * 3:08}.safetensors"] if die_at >= 3 else [])
     again, later = trained(tmp_path / "cut")
     assert later == losses
     for first, second in zip(whole.parameters(), again.parameters(), strict=True):
@@ -83,7 +83,7 @@ def test_a_loss_that_is_no_number_names_its_step() -> None:
 
 
 def test_a_broken_checkpoint_is_named(tmp_path: Path) -> None:
-    file = tmp_path / "step-00000003.pt"
+    file = tmp_path / "step-00000003.safetensors"
     file.write_bytes(b"no tensors")
     with pytest.raises(InputError, match=f"{file}: not a complete checkpoint"):
         trained(tmp_path)

@@ -108,7 +108,7 @@ def test_a_run_killed_between_checkpoints_ends_with_the_same_bytes(
     assert not (tmp_path / "run" / "modules.json").exists()
     (kept,) = (tmp_path / "run" / "checkpoints").iterdir()
     again = run(tiny_model, tasks, tmp_path / "run", SMALL)
-    assert kept.name == "step-00000030.pt"
+    assert kept.name == "step-00000030.safetensors"
     assert contents(again.folder) == contents(trained.folder)
     assert again.rows == trained.rows
     assert run(tiny_model, tasks, tmp_path / "run", SMALL).reused
@@ -240,8 +240,14 @@ def test_the_folder_of_a_setfit_run_predicts(
     ("arguments", "said"),
     [
         (["gone.txt"], "gone.txt: no such file"),
-        (["some.csv", "--column", "txt"], "some.csv has no column 'txt'; did you mean 'text'?"),
-        (["some.csv", "--pair", "other"], "some.csv has no column 'other'; known: label, text"),
+        (
+            ["some.csv", "--column", "txt"],
+            "--column: some.csv has no column 'txt'; did you mean 'text'?",
+        ),
+        (
+            ["some.csv", "--pair", "other"],
+            "--pair: some.csv has no column 'other'; known: label, text",
+        ),
         (["some.txt", "--pair", "other"], "--pair other: some.txt is a text file without columns"),
         (["odd.txt"], "odd.txt: not utf-8 at byte 2"),
         (["some.xml"], "expected csv, tsv, jsonl or parquet, got '.xml'"),

@@ -7,16 +7,16 @@ killed ends with the same bytes as one that was not.
 
 from __future__ import annotations
 
-import io
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from pickle import UnpicklingError
-from typing import Any, Literal
+from typing import Literal
 
 import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
 from torch import Tensor, nn
 
 from polarity_bench.errors import InputError
@@ -75,33 +75,22 @@ class Checkpoints:
 
     def latest(self) -> Path | None:
         """Return the last complete checkpoint."""
-        return max(self.folder.glob("step-*.pt"), default=None)
+        found = sorted(self.folder.glob("step-*.safetensors"))
+        return found[-1] if found else None
 
     @property
     def step(self) -> int:
         """Number of steps done at the last checkpoint; 0 if there is none."""
-        latest = self.latest()
-        return int(latest.stem.rpartition("-")[2]) if latest else 0
+        found = self.latest()
+        return int(found.stem.rpartition("-")[2]) if found else 0
 
-    def write(self, step: int, state: Mapping[str, Any]) -> None:
+    def write(self, step: int, tensors: Mapping[str, Tensor]) -> None:
         """Write a checkpoint, then remove the earlier ones."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        before = list(self.folder.glob("step-*.pt"))
-        content = io.BytesIO()
-        torch.save(state, content)
-        write_atomically(self.folder / f"step-{step:08}.pt", content.getvalue())
+        before = list(self.folder.glob("step-*.safetensors"))
+        write_atomically(self.folder / f"step-{step:08}.safetensors", save(dict(tensors)))
         for file in before:
             file.unlink()
-
-    def read(self) -> dict[str, Any]:
-        """Read the last checkpoint; empty if there is none."""
-        if (file := self.latest()) is None:
-            return {}
-        try:
-            state: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
-        except (OSError, EOFError, RuntimeError, UnpicklingError) as error:
-            raise InputError(f"{file}: not a complete checkpoint: {error}; delete it") from error
-        return state
 
 
 @dataclass(frozen=True)
@@ -153,11 +142,10 @@ def descend(
     optimizer = torch.optim.AdamW(_groups(weights, plan), fused=True)
     greatest = [group["lr"] for group in optimizer.param_groups]
     losses = torch.zeros(plan.n_steps, dtype=torch.float64)
+    kept = dict(module.named_buffers())
     done, checkpoints = 0, steps.checkpoints
-    if checkpoints and (state := checkpoints.read()):
-        module.load_state_dict(state["module"])
-        optimizer.load_state_dict(state["optimizer"])
-        losses, done = state["losses"], state["step"]
+    if checkpoints and (file := checkpoints.latest()):
+        done = _restore(file, weights, kept, optimizer, losses)
         steps.progress(done)
     device = next(iter(weights.values())).device.type
     for step in range(done, plan.n_steps):
@@ -177,19 +165,60 @@ def descend(
         losses[step] = loss.detach()
         steps.progress(1)
         if checkpoints and (step + 1) % checkpoints.every == 0 and step + 1 < plan.n_steps:
-            states = {"module": module.state_dict(), "optimizer": optimizer.state_dict()}
-            checkpoints.write(step + 1, {"step": step + 1, "losses": losses, **states})
+            checkpoints.write(step + 1, _state(step + 1, weights, kept, optimizer, losses))
     return losses.tolist()
 
 
 def _groups(weights: Mapping[str, nn.Parameter], plan: DescentPlan) -> list[dict[str, object]]:
     """Group the parameters by learning rate and weight decay."""
-    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+    found: dict[tuple[float, float], list[nn.Parameter]] = {}
     for name, weight in weights.items():
         own = (rate for start, rate in plan.rates.items() if name.startswith(start))
         decay = plan.weight_decay if weight.ndim > 1 else 0.0
-        groups.setdefault((next(own, plan.rate), decay), []).append(weight)
+        found.setdefault((next(own, plan.rate), decay), []).append(weight)
     return [
-        {"params": parameters, "lr": rate, "weight_decay": decay}
-        for (rate, decay), parameters in groups.items()
+        {"params": several, "lr": rate, "weight_decay": decay}
+        for (rate, decay), several in found.items()
     ]
+
+
+def _state(
+    step: int,
+    weights: Mapping[str, nn.Parameter],
+    buffers: Mapping[str, Tensor],
+    optimizer: torch.optim.Optimizer,
+    losses: Tensor,
+) -> dict[str, Tensor]:
+    found = {"step": torch.tensor(step), "losses": losses}
+    for name, weight in weights.items():
+        found[f"weight.{name}"] = weight.detach()
+        found |= {f"{key}.{name}": moment for key, moment in optimizer.state[weight].items()}
+    found |= {f"buffer.{name}": buffer for name, buffer in buffers.items()}
+    return {name: tensor.cpu().contiguous() for name, tensor in found.items()}
+
+
+def _restore(
+    file: Path,
+    weights: Mapping[str, nn.Parameter],
+    buffers: Mapping[str, Tensor],
+    optimizer: torch.optim.Optimizer,
+    losses: Tensor,
+) -> int:
+    """Restore a checkpoint and return the number of steps done."""
+    try:
+        with safe_open(file, framework="pt") as stored:
+            tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"{file}: not a complete checkpoint: {error}; delete it") from error
+    with torch.no_grad():
+        for name, weight in weights.items():
+            weight.copy_(tensors[f"weight.{name}"])
+            optimizer.state[weight] = {
+                key: tensors[f"{key}.{name}"].to(weight.device)
+                for key in ("step", "exp_avg", "exp_avg_sq")
+                if f"{key}.{name}" in tensors
+            }
+        for name, buffer in buffers.items():
+            buffer.copy_(tensors[f"buffer.{name}"])
+        losses.copy_(tensors["losses"])
+    return int(tensors["step"])

@@ -1,33 +1,37 @@
-# The two that matter: `make run` evaluates MiniLM on the demo suite, `make test` runs all checks.
-# Either makes its environment first, in .venv, and makes it anew only when pyproject.toml or
-# constraints.txt changed. Nothing but the package registry is asked for anything.
+# The two main targets: `make run` evaluates MiniLM on the demo suite, `make test` runs all checks.
+# Each target first installs what it needs in .venv, again only if pyproject.toml or constraints.txt
+# has changed. Only the package registry is contacted.
 
 PYTHON ?= python3
 VENV ?= .venv
-# What else to say to the command: make run ARGS="--tasks sst2 --data-dir FOLDER"
+# More arguments for the command: make run ARGS="--tasks sst2 --data-dir FOLDER"
 ARGS ?=
 # 0 lets `make run` reach the hub for other models.
 HF_HUB_OFFLINE ?= 1
 # The number of processes that run tests, each with one thread.
 WORKERS ?= 2
-# The torch of `make constraints`: the one in use, unless told.
-TORCH ?= $(shell sed -n 's/^torch==//p' constraints.txt)
+# The version of torch that `make constraints` pins. The hashes of the wheels without CUDA are added
+# if pip's find-links folder holds them: PyPI does not have them.
+TORCH ?= $(shell sed -n '/^torch==/{s/torch==\([0-9.]*\).*/\1/p;q}' constraints.txt)
 
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
+# uv checks every package against the hashes in constraints.txt. It also looks where pip is told to.
+INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -b constraints.txt
+export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
-BUILD := hatchling editables
 INPUTS := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test test-slow lint types contracts unit docs docs-serve dist test-lowest format constraints clean
+.PHONY: help run install test test-slow lint types contracts unit docs docs-serve dist test-lowest format constraints clean
 
-help: ## Say what there is to make
+help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 run: $(VENV)/.demo ## Evaluate MiniLM on the demo suite, offline
 	HF_HUB_OFFLINE=$(HF_HUB_OFFLINE) $(strip $(BIN)/polarity-bench run $(ARGS))
+
+install: $(VENV)/.dev ## Install the developers' packages in .venv
 
 test: lint types contracts unit ## Run all checks but the slow tests
 
@@ -66,46 +70,47 @@ dist: $(VENV)/.dev ## Build the package twice, compare the bytes and check it; T
 	for file in dist/*; do cmp "$$file" "build/again/$${file##*/}"; done
 	$(BIN)/python -m twine check --strict dist/*
 
-test-lowest: ## Run the tests with the lowest versions that pyproject.toml allows (needs uv)
-	uv venv --quiet --python 3.11 .venv-lowest
-	uv pip install --quiet --python .venv-lowest --resolution lowest-direct -e '.[dev]'
+test-lowest: $(VENV)/.uv ## Run the tests with the lowest versions that pyproject.toml allows
+	$(BIN)/uv venv --quiet --clear --python $(PYTHON) .venv-lowest
+	$(BIN)/uv pip install --quiet --python .venv-lowest --resolution lowest-direct -e '.[dev]'
 	.venv-lowest/bin/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow" $(ARGS)
 
-format: $(VENV)/.dev ## Format the code, mend what ruff can mend
+format: $(VENV)/.dev ## Format the code and fix what ruff can fix
 	$(BIN)/ruff check --quiet --fix .
 	$(BIN)/ruff format --quiet .
 
-constraints: ## Write constraints.txt anew, with the newest versions that go together
-	@set -e; fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; \
-	echo "resolving in a fresh environment; this takes some minutes"; \
-	$(PYTHON) -m venv "$$fresh"; \
-	pip="$$fresh/bin/python -m pip --disable-pip-version-check"; \
-	$$pip install --quiet torch==$(TORCH) $(BUILD) '.[dev]'; \
-	{ sed -n '/^#/p' constraints.txt; echo torch==$(TORCH); \
-	  $$pip freeze --all --exclude pip --exclude polarity-bench --exclude torch \
-	  | sed 's/+[a-z0-9.]*$$//'; } > "$$fresh/constraints.txt"; \
-	cp "$$fresh/constraints.txt" constraints.txt; \
-	echo "wrote constraints.txt"
+constraints: $(VENV)/.uv ## Write constraints.txt: the newest versions that go together, with hashes
+	@mkdir -p build
+	@sed '/^[^#]/,$$d' constraints.txt > build/constraints.txt
+	@printf 'editables\nuv\ntorch==$(TORCH)\n' | env -u UV_FIND_LINKS \
+	  $(BIN)/uv pip compile --quiet --universal \
+	  --python-version 3.11.5 --generate-hashes --no-header --no-annotate --extra dev \
+	  pyproject.toml - --output-file build/resolved.txt
+	@for wheel in $(wildcard $(PIP_FIND_LINKS)/torch-$(TORCH)+cpu-*.whl); do \
+	  hash=$$(sha256sum "$$wheel" | cut -c1-64); \
+	  sed -i "s/^torch==.* \\\\$$/&\n    --hash=sha256:$$hash \\\\/" build/resolved.txt; done
+	@cat build/resolved.txt >> build/constraints.txt
+	@mv build/constraints.txt constraints.txt
+	@rm build/resolved.txt
 
 clean: ## Remove the environment, caches and builds; results stay
 	rm -rf $(VENV) .venv-lowest build dist site .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(BIN)/python:
+$(VENV)/.uv: constraints.txt
 	@echo "making the environment in $(VENV) with $$($(PYTHON) --version)"
 	@$(PYTHON) -m venv $(VENV)
-
-# Torch is named in the call that installs all else: see constraints.txt. The build backend comes
-# first and under the constraints too, so that the project is built with nothing else downloaded.
-$(VENV)/.demo: $(INPUTS) | $(BIN)/python
-	@echo "installing the demo's packages; this takes some minutes the first time"
-	@$(PIP) install -c constraints.txt $(BUILD)
-	@$(PIP) install -c constraints.txt --no-build-isolation torch -e '.[demo]'
+	@awk '/^[^ ]/ { inside = /^uv==/ } inside' constraints.txt > $(VENV)/uv.txt
+	@$(BIN)/python -m pip --disable-pip-version-check -qq install --require-hashes -r $(VENV)/uv.txt
 	@touch $@
 
-$(VENV)/.dev: $(INPUTS) | $(BIN)/python
+$(VENV)/.demo: $(INPUTS) | $(VENV)/.uv
+	@echo "installing the demo's packages; this takes a minute the first time"
+	@$(INSTALL) -e '.[demo]'
+	@touch $@
+
+$(VENV)/.dev: $(INPUTS) | $(VENV)/.uv
 	@echo "installing the developers' packages; this takes some minutes the first time"
-	@$(PIP) install -c constraints.txt $(BUILD)
-	@$(PIP) install -c constraints.txt --no-build-isolation torch -e '.[dev]'
-	@$(PIP) check
+	@$(INSTALL) -e '.[dev]'
+	@$(BIN)/uv pip check --quiet --python $(BIN)/python
 	@touch $@ $(VENV)/.demo

@@ -133,16 +133,21 @@ def test_architecture_names_every_module_at_the_top() -> None:
 # The constraints
 
 
+def pinned_requirements() -> list[tuple[Requirement, list[str]]]:
+    """Return each pin with its hashes; a package may have one pin for each Python version."""
+    text = re.sub(r"^#.*\n", "", read("constraints.txt"), flags=re.MULTILINE)
+    pins = [line.split(" --hash=") for line in text.replace("\\\n   ", "").splitlines()]
+    return [(Requirement(requirement), hashes) for requirement, *hashes in pins]
+
+
 def pins() -> dict[str, Version]:
-    lines = [line for line in read("constraints.txt").splitlines() if not line.startswith("#")]
-    requirements = [Requirement(line) for line in lines]
-    found: dict[str, Version] = {}
-    for requirement in requirements:
+    versions: dict[str, Version] = {}
+    for requirement, _ in pinned_requirements():
         (pin,) = requirement.specifier
         assert pin.operator == "=="
-        found[canonicalize_name(requirement.name)] = Version(pin.version)
-    assert len(found) == len(requirements)
-    return found
+        if not requirement.marker or requirement.marker.evaluate():
+            versions[canonicalize_name(requirement.name)] = Version(pin.version)
+    return versions
 
 
 def declared() -> list[Requirement]:
@@ -167,9 +172,11 @@ def test_constraints_satisfy_every_declared_dependency() -> None:
         assert requirement.specifier.contains(pinned[name]), f"{requirement}, got {pinned[name]}"
 
 
-def test_torch_is_pinned_first_and_without_a_build() -> None:
-    first = next(line for line in read("constraints.txt").splitlines() if not line.startswith("#"))
-    assert re.fullmatch(r"torch==[\d.]+", first)
+def test_every_pin_has_hashes_and_none_names_a_build() -> None:
+    for requirement, hashes in pinned_requirements():
+        assert hashes, requirement
+        assert all(re.fullmatch(r"sha256:[0-9a-f]{64}\s*", digest) for digest in hashes)
+        assert "+" not in str(requirement.specifier), requirement  # torch's wheel without CUDA
 
 
 # The commands

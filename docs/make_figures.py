@@ -1,20 +1,23 @@
-"""Draw the figures of the documentation that explain P and S, and the dial.
+"""Draw the figures of the documentation.
 
     python docs/make_figures.py
 
 Trains an axis encoder on `contrast`, which takes half a minute, and draws what all-MiniLM-L6-v2 and
-that encoder retrieve for one query: `figures/p-and-s.svg` and `figures/dial.svg`.
+that encoder retrieve for one query: `figures/p-and-s.svg` and `figures/dial.svg`. Copies the front
+of the board `axis`, and takes screenshots of that board with the installed Chromium.
 """
 
 from __future__ import annotations
 
 import math
+import shutil
 import tempfile
 from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from playwright.sync_api import sync_playwright
 
 from polarity_bench import Job, load_encoder, load_task, train
 from polarity_bench.metrics.polarity import rank_weights
@@ -124,8 +127,25 @@ def _model(name: str) -> Any:
     return encoder.model
 
 
+def photograph_board(page: Path, folder: Path) -> None:
+    """Take a screenshot of a board's first table in the light and in the dark theme."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox"]
+        )
+        for theme in ("light", "dark"):
+            view = browser.new_page(
+                viewport={"width": 1280, "height": 720}, color_scheme=theme, reduced_motion="reduce"
+            )
+            view.goto(page.as_uri())
+            view.wait_for_selector("table.dataTable")
+            view.evaluate("document.querySelector('h2').scrollIntoView()")
+            view.screenshot(path=folder / f"board-{theme}.png")
+        browser.close()
+
+
 def main() -> None:
-    """Train the encoder, retrieve and draw."""
+    """Train the encoder, retrieve, draw, and photograph the board."""
     task: Any = load_task("contrast")
     texts = list(task.source.texts)
     base = _model("minilm")
@@ -145,6 +165,10 @@ def main() -> None:
     (figures / "p-and-s.svg").write_text(draw_p_and_s(before, found[1.0]), encoding="utf-8")
     dial_text = draw_dial({titles[a]: ranking for a, ranking in found.items()})
     (figures / "dial.svg").write_text(dial_text, encoding="utf-8")
+
+    board = HERE.parent / "leaderboards" / "axis"
+    shutil.copy(board / "figures" / "sst2-p-against-s.svg", figures / "front.svg")
+    photograph_board(board / "index.html", figures)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import typer.main
 from standins import write_task
 
 import polarity_bench
+from polarity_bench import training
 from polarity_bench.cli import app
 from polarity_bench.tasks.catalogue import load_suites, load_tasks, read_task
 from polarity_bench.tasks.types.polarity.task import PolaritySpec
@@ -141,10 +142,16 @@ def test_python_blocks_import_what_exists() -> None:
 
 def test_every_name_of_the_api_page_exists() -> None:
     names = re.findall(r"^::: (\S+)$", text_of(DOCS / "api.md"), flags=re.M)
-    assert {name.rpartition(".")[2] for name in names} >= set(polarity_bench.__all__)
+    public = {*polarity_bench.__all__, *training.__all__}
+    assert {name.rpartition(".")[2] for name in names} >= public
     for name in names:
         module, _, last = name.rpartition(".")
         assert hasattr(import_module(module), last), name
+
+
+def test_the_front_is_the_figure_of_the_board() -> None:
+    board = DOCS.parent / "leaderboards" / "axis" / "figures" / "sst2-p-against-s.svg"
+    assert (DOCS / "figures" / "front.svg").read_bytes() == board.read_bytes()
 
 
 @pytest.mark.parametrize("code", python_blocks())

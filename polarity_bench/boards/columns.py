@@ -349,6 +349,8 @@ class Sections:
             without: Titles of leading columns that are left out.
         """
         heads = [head for head in self._heads(rows) if head[0] not in without]
+        competing = {row.entry for row in rows if row.role == "encoder"}
+        rankings = [each for each in rankings if competing & {row.entry for row in each.rows}]
         ranks = {entry: ends for each in rankings for entry, ends in each.ranks.items()}
         if ranks:
             own = [ranks.get(row.entry) if row.role == "encoder" else None for row in rows]

@@ -28,6 +28,7 @@ _MAX_CHOICES = 12
 _EXPLAINED = frozenset({"k", "reference"})  # other heads are settings with arbitrary names
 _DIGIT = "\N{FIGURE SPACE}"
 _MOST = 0.9  # of the rows
+_NEUTRAL = {MISSING, "itself"}  # a reference: missing, or the encoder of the row
 _ALL_DECIMALS = 324  # of the smallest number
 
 
@@ -40,8 +41,8 @@ class PageHead:
         is_number: Whether the column is sorted by number.
         choices: Values by which rows can be filtered; () if there are too few or too many.
         about: Explanation of the title, '' if unknown.
-        says_little: Whether nearly all rows have the same text, so that phones hide the column at
-            first.
+        says_little: Whether nearly all rows have the same text, so that the page hides the
+            column at first if the table does not fit.
     """
 
     title: str
@@ -137,6 +138,7 @@ def _head(title: str, cells: Sequence[str], after_name: int, hint: Hint) -> Page
     is_number = bool(numbers) and None not in numbers.values()
     order = {cell: shortest(number) for cell, number in numbers.items() if number is not None}
     choices = list(counts)
+    telling = [cell for cell in cells if cell not in _NEUTRAL]
     if is_number:
         choices.sort(key=lambda cell: float(order.get(cell, math.inf)))
     can_choose = after_name > 0 and 1 < len(choices) <= _MAX_CHOICES
@@ -148,7 +150,7 @@ def _head(title: str, cells: Sequence[str], after_name: int, hint: Hint) -> Page
         is_number,
         choices if can_choose else [],
         hint(title) if title in _EXPLAINED else "",
-        max(counts.values(), default=0) >= _MOST * len(cells),
+        max(map(counts.__getitem__, telling), default=0) >= _MOST * len(telling),
     )
 
 

@@ -169,7 +169,8 @@ function enhance(table) {
       api.columns(boxes.map((each) => +each.dataset.column)).visible(box.checked);
     });
   }
-  if (innerWidth < 640) for (const box of all("[data-little]:checked", section)) box.click();
+  // Columns that repeat one text give way to numbers that would be off-screen.
+  if (scroll.scrollWidth > scroll.clientWidth) for (const box of all("[data-little]:checked", section)) box.click();
   const ends = section.querySelector("[data-ends]");
   ends?.addEventListener("change", () => table.classList.toggle("no-ends", !ends.checked));
   table.tBodies[0].addEventListener("pointerover", (event) => {

@@ -657,7 +657,7 @@ def test_more_examples_than_there_are_are_refused_with_their_line(
     assert done.code == 2
     line = next(n for n, said in enumerate(grid.read_text().splitlines(), 1) if "examples" in said)
     said = (
-        f"{grid}, line {line}: 385 triplets were requested, but the neighbours give {24 * 4 * 4}; "
+        f"{grid}, line {line}: the neighbours allow {24 * 4 * 4} triplets, but 385 were requested; "
     )
     assert said in done.err, done.err
     assert not list(Path("out").glob("runs/*"))

@@ -165,7 +165,10 @@ def _check_answer(address: str) -> None:
     except subprocess.TimeoutExpired:
         why = f"no answer within {_CONNECT_SECONDS} s"
     if why:
-        raise InputError(f"`address` {address}: no Ray cluster answers: {why}; correct the address")
+        raise InputError(
+            f"`address` {address}: no Ray cluster answers: {why}; start the cluster or correct the "
+            "address"
+        )
 
 
 def _last_line(text: str) -> str:

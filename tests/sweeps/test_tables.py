@@ -587,7 +587,7 @@ def test_a_training_measured_with_another_base_than_the_plan_names_is_refused(
     sweep.base(E5, (0.5, 0.5))
     sweep.train((0.6, 0.4), loss="triplet", base=replace(E5, weights="9"))
     sweep.link(E5, 0, 1)
-    with pytest.raises(InputError, match=f"the base is {E5.digest} by the plan; delete"):
+    with pytest.raises(InputError, match=f"the base is {E5.digest} according to the plan; delete"):
         sweep.text()
 
 

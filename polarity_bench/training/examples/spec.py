@@ -24,7 +24,9 @@ class ExampleSpec(Parameters):
     family: ClassVar[str] = "examples"
     name: ClassVar[str] = "neighbours"
 
-    mining: Mining = parameter("as-written", "mine as the paper describes or as its code does")
+    mining: Mining = parameter(
+        "as-written", "mine neighbours as the paper describes or as its code does"
+    )
     neighbours: int = parameter(16, "number of neighbours of each text, k in the papers", least=1)
     threshold: float = parameter(
         0.5, "minimum cosine similarity of a neighbour, if mined as-written", least=-1, most=1

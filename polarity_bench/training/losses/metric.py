@@ -98,7 +98,7 @@ class TripletMargin(MetricLoss):
 
 @dataclass(frozen=True)
 class NPairs(MetricLoss):
-    """N-pair loss: each anchor is more similar to its positive than to its negatives (equation 2).
+    """N-pair loss: makes anchors more similar to their positive than to negatives (equation 2).
 
     See `metric_formulas.n_pairs`.
     """

@@ -66,7 +66,8 @@ def sizes(items: Sequence[Item], setup: Setup) -> Sizes:
             parts.append(digest_of([list(pool.texts), list(pool.labels)]))
         digests[spec.name] = digest_of(parts)
     for name, item in validated.items():
-        data = item.data(setup)  # loaded apart: an evaluation may need more rows
+        # `item.data` loads the rows, because an evaluation may need more rows than these folds.
+        data = item.data(setup)
         labelled[name] = len(data.labels)
         texts.setdefault(name, len(set(_flat(data))))
         digests[f"{name}, cross-validated"] = data.digest

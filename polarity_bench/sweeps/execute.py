@@ -58,7 +58,7 @@ def make(item: Item, setup: Setup, state: SweepState) -> ItemOutcome:
         outcome = ItemOutcome("failed", item.name, why)
     else:
         # The rounding of sums, and so the weights, depends on the number of threads. Tokenizers are
-        # single-threaded too: 16 processes with a thread per core each stalled a machine.
+        # single-threaded too: 16 processes, each with one thread per core, stalled a machine.
         os.environ["TOKENIZERS_PARALLELISM"] = "false"
         with single_threaded():
             outcome = _attempt(item, setup, state.log(item.digest))
@@ -85,7 +85,8 @@ def _make(item: Item, setup: Setup) -> ItemOutcome:
         return cross_validate(item, setup)
     if isinstance(item, Evaluation):
         return _evaluate(item, item.model, item.options, setup)
-    # An earlier version of the grid with other tasks may have another item with the same job.
+    # An earlier version of the grid with other tasks may have another item with the same job, so the
+    # folder of the job is locked too.
     job = item.job
     with SweepState(setup.output).alone(job.output.name):
         train(job, check=partial(check_encoder, setup.output, job.model, job.options))

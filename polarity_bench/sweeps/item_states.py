@@ -152,7 +152,7 @@ class SweepState:
         (self.files / f"{digest}.begun").unlink(missing_ok=True)
 
     def forget(self, digest: str) -> None:
-        """Delete the outcome of an item. The item is then resumed."""
+        """Delete the outcome of an item, so that the item is run again."""
         (self.files / f"{digest}.json").unlink(missing_ok=True)
         (self.files / f"{digest}.begun").unlink(missing_ok=True)
 

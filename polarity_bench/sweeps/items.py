@@ -56,11 +56,11 @@ class Setup:
     argv: Sequence[str] | None = None
 
     def by_a_new_driver(self) -> Setup:
-        """Return a copy for a new driver, for which no worker process has been killed."""
+        """Return a copy with the identifier of a new driver."""
         return replace(self, driver=uuid.uuid4().hex[:DIGITS])
 
     def access(self) -> DataAccess:
-        """Return the access to data, as this process is configured."""
+        """Return the data sources for this process, from this setup and the environment."""
         return DataAccess.from_environment(self.data_dir, self.options.offline)
 
 

@@ -70,7 +70,7 @@ class Sweep:
 
     @cached_property
     def lost(self) -> set[str]:
-        """Digests of items that have ended but do not count as ended.
+        """Digests of ended items whose outcome no longer counts.
 
         With `retry_failed`, failed items are among them. So are done items whose files are missing,
         or not recorded because an older version ran the item. If results of such an item exist,

@@ -125,7 +125,7 @@ class Watch:
         seconds = 0.0
         for item, state in zip(self.plan.items, states, strict=True):
             took = self.outcomes[item.digest].seconds if state == "done" else 0.0
-            if took or state != "done":  # 0 s: results from elsewhere
+            if took or state != "done":  # 0 s means results from elsewhere
                 effort[state] += item.effort
                 seconds += took
         left, at_work = effort["left"] + effort["running"] / 2, states.count("running")

@@ -140,7 +140,7 @@ def read_frame(
 
 def _read_results(folder: Path, encoders: Iterable[str], tasks: set[str]) -> _Results:
     """Read the results with the tasks' default settings, for some encoders and tasks."""
-    task_of: dict[str, str] = {}  # by the stem of the result file
+    task_of: dict[str, str] = {}  # tasks, by the stem of their result files
     first = next(iter(tasks))
     results: dict[tuple[str, str], list[Stored]] = {}
     paths = paths_by_encoder(folder)
@@ -506,7 +506,7 @@ def group_by_settings(
 def matches(value: Any, text: str) -> bool:
     """Return whether a text stands for a value of a setting.
 
-    Numbers may have any format. Of a path, such as `org/model`, the last part is enough.
+    Numbers may have any format. The last part of a path is enough, such as `model` for `org/model`.
     """
     if isinstance(value, int | float) and not isinstance(value, bool):
         try:

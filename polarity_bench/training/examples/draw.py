@@ -39,7 +39,7 @@ def count_candidates(neighbours: Neighbours, kind: ExampleKind) -> int:
 
 
 def check_count(count: int, n_candidates: int, kind: ExampleKind) -> None:
-    """Check that a draw can have this number of examples.
+    """Check that `count` examples can be drawn.
 
     Raises:
         InputError: If `count` is below 1 or above the number of candidates.

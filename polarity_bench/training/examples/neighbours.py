@@ -74,7 +74,7 @@ def find_neighbours(
         embeddings: Embeddings of the pool's distinct texts, (n, d).
         labels: Class of each text, (n,).
         mining: `as-written` or `as-released`.
-        k: Maximum number of neighbours; if `as-written`, of the own and of the other classes each.
+        k: Number of nearest texts; if `as-written`, in the own class and in the other classes each.
         threshold: Minimum cosine similarity, in [-1, 1]. Ignored if `as-released`.
 
     References:

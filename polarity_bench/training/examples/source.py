@@ -41,6 +41,7 @@ class ExampleSource:
     """A pool of training texts with its neighbours, from which examples are drawn.
 
     Attributes:
+        pool: The texts and their classes.
         neighbours: Neighbours of the pool's texts.
         kind: Kind of examples.
         spec: Mining settings, and the number of examples of a draw.

@@ -44,7 +44,7 @@ class ExampleSpec(Parameters):
             raise InputError("give `examples` or `dropout`, not both")
 
     def solve_count(self, n_candidates: int) -> int:
-        """Return the number of examples of a draw from this number of candidates."""
+        """Return the number of examples to draw from `n_candidates` candidates."""
         if self.examples is not None:
             return self.examples
         if self.dropout is not None:

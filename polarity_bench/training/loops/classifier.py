@@ -187,7 +187,8 @@ def shape_encoder(
             pooling `own` then means the first token, as in the papers.
 
     Raises:
-        InputError: If the encoder is not a transformer with pooling, or has fewer layers.
+        InputError: If the encoder is not a transformer with pooling, or has fewer layers than
+            `objective.layers`.
     """
     from sentence_transformers.sentence_transformer.modules import Pooling
 

@@ -23,7 +23,8 @@ from polarity_bench.errors import InputError
 from polarity_bench.files import write_atomically
 from polarity_bench.progress import Progress
 
-_SEED_STRIDE = 1_000_003  # exceeds any number of steps, so runs share no seeds
+# Larger than the number of steps of any run, so runs with different seeds never share a seed.
+_SEED_STRIDE = 1_000_003
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,8 @@ def descend(
         The loss of each step.
 
     Raises:
-        InputError: If a loss is not finite, or a checkpoint is damaged; names the step or the file.
+        InputError: If a loss is not finite, or a checkpoint is damaged. The message names the step
+            or the file.
     """
     weights = {name: each for name, each in module.named_parameters() if each.requires_grad}
     optimizer = torch.optim.AdamW(_groups(weights, plan), fused=True)

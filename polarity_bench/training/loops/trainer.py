@@ -337,7 +337,7 @@ def check_tracker(name: str) -> None:
     """Check that an experiment tracker is available.
 
     Raises:
-        InputError: If transformers does not support the tracker, or it is not installed.
+        InputError: If transformers does not support the tracker, or if it is not installed.
     """
     if name == "none":
         return
@@ -388,7 +388,9 @@ def training_arguments(
         report_to=recipe.report_to,
         disable_tqdm=True,
         dataloader_pin_memory=False,
-        ddp_broadcast_buffers=False,  # constant, and numbers of chunks may differ
+        # Buffers are constant. Broadcasting them would block if processes have different numbers of
+        # chunks, since each forward pass would wait for one on every other process.
+        ddp_broadcast_buffers=False,
     )
     arguments._n_gpu = min(arguments.n_gpu, 1)  # noqa: SLF001  one process would use all GPUs
     return arguments

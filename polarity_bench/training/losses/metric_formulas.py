@@ -64,7 +64,7 @@ def per_anchor(summed: Formula) -> Formula:
 
 
 def _others(same: Tensor) -> Tensor:
-    """Return the mask with a false diagonal, because no vector is its own positive, (m, m)."""
+    """Return a mask, (m, m), with a false diagonal, because no vector is its own positive."""
     return same & ~torch.eye(len(same), dtype=torch.bool, device=same.device)
 
 

@@ -181,7 +181,7 @@ class MaskedRanking(Ranking):
 
 @dataclass(frozen=True)
 class CosineSimilarity(Loss):
-    """Cosine similarity loss: the target is 1 for two texts of the same class, else 0."""
+    """Cosine similarity loss: the target cosine of a pair is 1 for the same class, else 0."""
 
     name: ClassVar[str] = "cosine-similarity"
     title: ClassVar[str] = "Cosine similarity"

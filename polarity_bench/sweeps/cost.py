@@ -49,8 +49,8 @@ def sizes(items: Sequence[Item], setup: Setup) -> Sizes:
     """
     access = setup.access()
     validated = {item.task: item for item in items if isinstance(item, CrossValidation)}
-    others = (item for item in items if not isinstance(item, CrossValidation))
-    names = list(dict.fromkeys(task for item in others for task in item.tasks))
+    evaluated = (item for item in items if not isinstance(item, CrossValidation))
+    names = list(dict.fromkeys(task for item in evaluated for task in item.tasks))
     evaluations = [item for item in items if isinstance(item, Evaluation) and item.given]
     texts, rows, labelled, digests = {}, {}, {}, {}
     for spec in choose_tasks(load_tasks(setup.task_dir), names=names):

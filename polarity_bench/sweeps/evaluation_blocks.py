@@ -67,5 +67,5 @@ def expand_evaluation(
     except InputError as error:
         raise InputError(str(error).replace("`ks`", "`k`")) from error
     options, model = context.pop_options(dict(setting)), located(given.model, context.folder)
-    said = {key: setting[key] for key in (*_PROTOCOLS, "k") if key in setting}
-    return Evaluation(model, options, names, protocols, said)
+    protocol_settings = {key: setting[key] for key in (*_PROTOCOLS, "k") if key in setting}
+    return Evaluation(model, options, names, protocols, protocol_settings)

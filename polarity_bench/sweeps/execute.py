@@ -85,7 +85,7 @@ def _make(item: Item, setup: Setup) -> ItemOutcome:
         return cross_validate(item, setup)
     if isinstance(item, Evaluation):
         return _evaluate(item, item.model, item.options, setup)
-    # An earlier version of the grid with other tasks may have another item with the same job, so the
+    # An earlier version of the grid with other tasks may have an item with the same job, so the
     # folder of the job is locked too.
     job = item.job
     with SweepState(setup.output).alone(job.output.name):
@@ -113,8 +113,8 @@ def _evaluate(
     encoder = load_encoder(model, options)
     if not is_trained:
         check_encoder(setup.output, model, options, encoder.id)
-    silent = warnings.catch_warnings(action="ignore", category=ReferenceWarning)
-    with silent if is_trained else nullcontext():  # training runs raise an error below
+    ignored = warnings.catch_warnings(action="ignore", category=ReferenceWarning)
+    with ignored if is_trained else nullcontext():  # training runs raise an error below
         reference = base_reference(encoder, base_of(model), setup.options)
     if isinstance(reference, AbsentEncoder) and is_trained:
         raise InputError(
@@ -123,15 +123,15 @@ def _evaluate(
         )
     device = getattr(encoder, "device", None)
     with EmbeddingStore() if setup.store else nullcontext() as store:
-        kept = Embedder.on(device, store)
-        contest = EvaluationPlan(
+        caching = Embedder.on(device, store)
+        plan = EvaluationPlan(
             encoder,
             reference,
-            Embedder.on(device) if is_trained else kept,
-            reference_embedder=kept,
+            Embedder.on(device) if is_trained else caching,
+            reference_embedder=caching,
             model=model,
         )
-        report = run_suite(contest, loaded, setup.output / "results")
+        report = run_suite(plan, loaded, setup.output / "results")
     if report.failures:
         raise InputError("; ".join(f"{task}: {why}" for task, why in report.failures.items()))
     stored = [(path, result) for result, path in report.results]
@@ -151,25 +151,25 @@ def check(items: Sequence[Item], setup: Setup) -> dict[str, EncoderId]:
     """
     trainings = [item for item in items if isinstance(item, Training)]
     recipes = [item.job.recipe for item in trainings]
-    alike = {(type(recipe), *sorted(recipe.needs)): recipe for recipe in recipes}
-    for recipe in alike.values():
+    distinct = {(type(recipe), *sorted(recipe.needs)): recipe for recipe in recipes}
+    for recipe in distinct.values():
         recipe.check()
     specs = load_tasks(setup.task_dir)
     for task in dict.fromkeys(item.job.task for item in trainings):
         check_trainable(specs[task])
     trained = {item.after for item in trainings}
-    named: dict[str, EncoderId] = {}
-    alike_of: dict[tuple[EncoderId, str], str] = {}
+    encoders: dict[str, EncoderId] = {}
+    first_names: dict[tuple[EncoderId, str], str] = {}
     for each in items:
         if isinstance(each, Evaluation):
             encoder = load_encoder(each.model, each.options)
             if each.digest in trained:
                 check_base(encoder, each.model)
-            other = alike_of.setdefault((encoder.id, str(each.given)), each.model)
+            other = first_names.setdefault((encoder.id, str(each.given)), each.model)
             if other != each.model:
                 raise InputError(
                     f"`model` {other} and {each.model} are the same encoder, {encoder.id.name}; "
                     "use one of these names only"
                 )
-            named[each.digest] = encoder.id
-    return named | check_validations(items, setup)
+            encoders[each.digest] = encoder.id
+    return encoders | check_validations(items, setup)

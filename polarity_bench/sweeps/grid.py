@@ -205,11 +205,13 @@ def _check_common(common: Setting, lines: TomlLines) -> None:
         with lines.locating():
             if name not in RECIPES:
                 raise InputError(f"'all.{name}': unknown recipe{nearest(name, RECIPES)}")
-        known = [*flattened(RECIPES[name]), "model", "task", "skip", *OPTIONS]
+        settings = [*flattened(RECIPES[name]), "model", "task", "skip", *OPTIONS]
         with lines.locating(f"all.{name}"):
             for key in table:
-                if key not in known:
-                    raise InputError(f"[all.{name}]: unknown setting {key!r}{nearest(key, known)}")
+                if key not in settings:
+                    raise InputError(
+                        f"[all.{name}]: unknown setting {key!r}{nearest(key, settings)}"
+                    )
 
 
 def _completed(block: Setting, common: Setting) -> list[Setting]:
@@ -229,10 +231,10 @@ def _completed(block: Setting, common: Setting) -> list[Setting]:
 def _product(block: Setting) -> Sequence[Setting]:
     """Return all combinations of a block's values, except those that `skip` excludes."""
     axes = {key: _axis(key, value) for key, value in block.items() if key != "skip"}
-    left_out = block.get("skip", [])
-    if not (isinstance(left_out, list) and all(isinstance(each, dict) for each in left_out)):
+    skipped = block.get("skip", [])
+    if not (isinstance(skipped, list) and all(isinstance(each, dict) for each in skipped)):
         raise InputError("'skip' must be a list of tables")
-    conditions = [{key: _as_list(value) for key, value in each.items()} for each in left_out]
+    conditions = [{key: _as_list(value) for key, value in each.items()} for each in skipped]
     for key, values in [pair for condition in conditions for pair in condition.items()]:
         if key not in axes:
             raise InputError(f"'skip': unknown setting {key!r}{nearest(key, axes)}")
@@ -243,14 +245,14 @@ def _product(block: Setting) -> Sequence[Setting]:
     settings = [
         dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())
     ]
-    kept = [
+    combinations = [
         setting
         for setting in settings
         if not any(all(setting[key] in c[key] for key in c) for c in conditions)
     ]
-    if not kept:
+    if not combinations:
         raise InputError("'skip' excludes every combination; remove a table from 'skip'")
-    return kept
+    return combinations
 
 
 def _axis(key: str, value: Any) -> list[Any]:
@@ -274,23 +276,27 @@ def _as_list(value: Any) -> list[Any]:
 
 def _job(setting: Setting, context: GridContext) -> Job:
     """Return the job for a combination of settings. Paths are relative to the grid's folder."""
-    given = {**_USUAL, **setting}
-    recipe, model, task = given.pop("recipe"), given.pop("model"), given.pop("task", None)
+    parameters = {**_USUAL, **setting}
+    recipe, model, task = (
+        parameters.pop("recipe"),
+        parameters.pop("model"),
+        parameters.pop("task", None),
+    )
     if task is None:
         raise InputError("`task`: missing; name the task to train on")
     (task,) = context.task_names("task", names=[validated_field(str, "task", task)])
     if model == "":
         raise InputError("`model`: expected the name of an encoder, got ''")
-    options = context.pop_options(given)
+    options = context.pop_options(parameters)
     if isinstance(recipe, str) and recipe in RECIPES:
         known = flattened(RECIPES[recipe])
-        for key in given:
+        for key in parameters:
             if key not in known:
                 near = nearest(key, [*known, "recipe", "model", "task", *OPTIONS])
                 raise InputError(f"`{key}`: the recipe {recipe!r} has no such setting{near}")
-    made, setup = from_flat(RECIPES, recipe, given), context.setup
+    chosen, setup = from_flat(RECIPES, recipe, parameters), context.setup
     where = setup.output, options, setup.data_dir, setup.task_dir, setup.store
-    return Job(made, model, task, *where).below(context.folder)
+    return Job(chosen, model, task, *where).below(context.folder)
 
 
 def _named_validations(items: Sequence[CrossValidation]) -> list[CrossValidation]:
@@ -367,16 +373,16 @@ def _with_bases(
     """
     trained = {(item.model, item.options) for item in trainings}
     tasks: dict[tuple[str, EncoderOptions], dict[str, None]] = {}
-    others = []
+    separate = []
     items: list[Training | Evaluation] = [*trainings, *evaluations]
     for item in items:
         loaded = item.model, item.options
         if isinstance(item, Evaluation) and (item.given or loaded not in trained):
-            others.append(item)
+            separate.append(item)
         else:
             tasks.setdefault(loaded, {}).update(dict.fromkeys(item.tasks))
     bases = {loaded: Evaluation(*loaded, list(names)) for loaded, names in tasks.items()}
-    distinct = {item.digest: item for item in [*bases.values(), *others]}
+    distinct = {item.digest: item for item in [*bases.values(), *separate]}
     linked = [replace(item, base=bases[item.model, item.options]) for item in trainings]
     return [*distinct.values(), *linked]
 

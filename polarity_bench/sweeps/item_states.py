@@ -139,7 +139,7 @@ class SweepState:
     def outcomes(self, digests: Iterable[str]) -> dict[str, ItemOutcome]:
         """Return the outcomes of the items that have ended, by digest."""
         ended = self.ended()
-        read = {each: self.outcome(each) for each in digests if each in ended}
+        read = {digest: self.outcome(digest) for digest in digests if digest in ended}
         return {digest: outcome for digest, outcome in read.items() if outcome is not None}
 
     def is_gone(self, outcome: ItemOutcome) -> bool:
@@ -217,5 +217,5 @@ def files_of(results: Iterable[Path], folder: Path) -> tuple[str, ...]:
 
     A result is valid only together with its provenance file.
     """
-    several = (file for path in results for file in (path, path.with_suffix(PROVENANCE)))
-    return tuple(file.relative_to(folder).as_posix() for file in several)
+    files = (file for path in results for file in (path, path.with_suffix(PROVENANCE)))
+    return tuple(file.relative_to(folder).as_posix() for file in files)

@@ -141,8 +141,8 @@ def _made_from(grid: Grid, known: Sizes, encoders: Mapping[str, EncoderId]) -> d
         if not isinstance(item, Training):
             digests[_encoder_key(item.model, item.options)] = encoders[item.digest].digest
             continue
-        beside = item.job.recipe.beside(item.job)
-        digests |= {name: digest() for name, digest in beside.items() if name not in digests}
+        inputs = item.job.recipe.beside(item.job)
+        digests |= {name: digest() for name, digest in inputs.items() if name not in digests}
     return digests
 
 

@@ -88,8 +88,8 @@ class Sweep:
     def elsewhere(self) -> Elsewhere:
         """Existing results from elsewhere, for items that are not done here."""
         done = {digest for digest, each in self.outcomes.items() if each.state == "done"}
-        others = (item for item in self.grid.items if item.digest not in done - self.lost)
-        return find_elsewhere(others, self.setup, self.encoders)
+        remaining = (item for item in self.grid.items if item.digest not in done - self.lost)
+        return find_elsewhere(remaining, self.setup, self.encoders)
 
     @cached_property
     def left(self) -> list[Item]:
@@ -147,10 +147,10 @@ def find_sweep(
             "another folder"
         )
     encoders = check(grid.items, setup)
-    known = sizes(grid.items, setup)
-    plan = plan_of(grid, setup, known, encoders, file)
+    data_sizes = sizes(grid.items, setup)
+    plan = plan_of(grid, setup, data_sizes, encoders, file)
     plan = plan if before is None else going_on(before, plan, setup.output)
-    sweep = Sweep(grid, setup, plan, encoders, known, retry_failed)
+    sweep = Sweep(grid, setup, plan, encoders, data_sizes, retry_failed)
     _check_examples(sweep)
     return sweep
 
@@ -175,9 +175,9 @@ def _check_examples(sweep: Sweep) -> None:
             if not isinstance(recipe, Margins) or recipe.examples_from or not recipe.examples:
                 continue
             with sweep.grid.locating[item.job.digest]():
-                mined = [recipe.mining, recipe.neighbours, recipe.threshold]
+                mining = [recipe.mining, recipe.neighbours, recipe.threshold]
                 pool = [item.after, item.job.task, recipe.hold_out, recipe.example_encoder]
-                if (key := repr([pool, mined])) not in neighbours:
+                if (key := repr([pool, mining])) not in neighbours:
                     neighbours[key] = _neighbours(item.job, recipe)
                 kind = recipe.loss.examples
                 check_count(recipe.examples, count_candidates(neighbours[key], kind), kind)

@@ -115,6 +115,6 @@ def _difference(result: Result, task: Task, item: Training, base: EncoderId) -> 
     if key.data != now.data:
         return "for other data"
     if key.reference is not None and other and key.reference.digest != base.digest:
-        theirs = f"{key.reference.label} (digest {key.reference.digest})"
-        return f"measured with {theirs}, but the base is {base.label} (digest {base.digest})"
+        measured_with = f"{key.reference.label} (digest {key.reference.digest})"
+        return f"measured with {measured_with}, but the base is {base.label} (digest {base.digest})"
     return "with another protocol"

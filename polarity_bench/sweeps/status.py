@@ -111,9 +111,9 @@ class Watch:
         read = self.state.outcomes(ended - done.keys())  # another driver may retry a failed item
         self.outcomes = done | {d: o for d, o in read.items() if not self.state.is_gone(o)}
         running = self.state.running() if self.state.files.is_dir() else {}
-        known = dict[str, str].fromkeys(running, "running")
-        known |= {digest: outcome.state for digest, outcome in self.outcomes.items()}
-        states = [known.get(item.digest, "left") for item in self.plan.items]
+        state_of = dict[str, str].fromkeys(running, "running")
+        state_of |= {digest: outcome.state for digest, outcome in self.outcomes.items()}
+        states = [state_of.get(item.digest, "left") for item in self.plan.items]
         return SweepProgress(states, running, self._seconds_left(states), self._best())
 
     def _seconds_left(self, states: Sequence[str]) -> float | None:

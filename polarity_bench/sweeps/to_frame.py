@@ -131,8 +131,8 @@ def read_frame(
     bases = [base for c in columns for base in _bases(c, trainings, evaluations, results)]
     records = []
     for number, item in enumerate([*bases, *trainings]):
-        theirs = (i for i, base in enumerate(bases) if item.is_trained_from(base))
-        records += _item_records(number, item, frozenset(theirs), weighting)
+        base_numbers = (i for i, base in enumerate(bases) if item.is_trained_from(base))
+        records += _item_records(number, item, frozenset(base_numbers), weighting)
     published = _published_records(folder, frame.to_frame(records), [*columns], models)
     of_board = {"weighting": weighting}  # published numbers use the weighting of the board
     return frame.to_frame([*records, *(record | of_board for record in published)])
@@ -249,27 +249,29 @@ def _bases(
     first = {item.base for item in runs}
     candidates: list[tuple[str, str | None, Stored | None]] = []
     for item in (item for item in evaluations if item.digest in first):
-        several = results.get((item.encoder, task), ())
-        alike = [s for s in several if s[1].key.encoder.digest == item.encoder_digest]
-        candidates.append((item.encoder, item.digest, _single(alike)))
+        stored_results = results.get((item.encoder, task), ())
+        matching = [s for s in stored_results if s[1].key.encoder.digest == item.encoder_digest]
+        candidates.append((item.encoder, item.digest, _single(matching)))
     if not candidates:
         names = dict.fromkeys(e.encoder for e in evaluations if e.settings.get("model") == model)
         measured_with = {item.measured_with for item in runs}
-        several = [stored for name in names for stored in results.get((name, task), ())]
-        several = [s for s in several if s[1].key.encoder.digest in measured_with] or several
+        stored_results = [stored for name in names for stored in results.get((name, task), ())]
+        stored_results = [
+            s for s in stored_results if s[1].key.encoder.digest in measured_with
+        ] or stored_results
         by_options: dict[str, list[Stored]] = {}
-        for stored in several:
+        for stored in stored_results:
             by_options.setdefault(str(_options(stored)), []).append(stored)
         name = next(iter(names), model)
-        candidates = [(name, None, _single(alike)) for alike in by_options.values() or [[]]]
+        candidates = [(name, None, _single(matching)) for matching in by_options.values() or [[]]]
     options = [_options(stored) for *_, stored in candidates]
     differ = [name for name in TOLD_BY if len({each.get(name) for each in options}) > 1]
     bases = []
     for (name, digest, base), loaded in zip(candidates, options, strict=True):
         distinct = {option: loaded[option] for option in differ if loaded.get(option) is not None}
         settings, state = {"model": model, **distinct}, "done" if base else "left"
-        given = tuple(settings)
-        bases.append(_Item("evaluation", name, task, given, settings, base, state, digest))
+        names_given = tuple(settings)
+        bases.append(_Item("evaluation", name, task, names_given, settings, base, state, digest))
     return bases
 
 
@@ -286,7 +288,7 @@ def _item_records(
     A base also has records for the scores of the oracle and of chance.
     """
     settings, k = item.settings, item.stored[1].main_score.k if item.stored else None
-    made: dict[str, Any] = {
+    common: dict[str, Any] = {
         **{f"{_SETTING}{name}": value for name, value in settings.items()},
         **{name: settings.get(name) for name in ("recipe", "seed")},
         **{name: getattr(item, name) for name in ("kind", "state", "given")},
@@ -297,16 +299,16 @@ def _item_records(
     }
     records = []
     if item.stored:
-        made |= {"date": item.stored[1].date, "made_by": made_by(item.stored[1])}
+        common |= {"date": item.stored[1].date, "made_by": made_by(item.stored[1])}
         keys = [ScoreKey(metric, k, weighting) for metric in METRICS]
         if item.kind == "evaluation":
             keys += [ScoreKey(f"{metric}_oracle", k, weighting) for metric in METRICS]
             keys += [ScoreKey(f"{metric}_chance") for metric in METRICS]
-        records = frame.result_records(item.stored, keys, **made)
+        records = frame.result_records(item.stored, keys, **common)
     missing = METRICS.keys() - {record["metric"] for record in records}
-    made |= {"encoder": item.encoder, "task": item.task, "role": "measured", "k": k}
-    made["weighting"] = weighting
-    return records + [made | {"metric": m, "value": math.nan} for m in METRICS if m in missing]
+    common |= {"encoder": item.encoder, "task": item.task, "role": "measured", "k": k}
+    common["weighting"] = weighting
+    return records + [common | {"metric": m, "value": math.nan} for m in METRICS if m in missing]
 
 
 def _published_records(
@@ -344,12 +346,14 @@ def _published_records(
         footnote = footnotes[number.source, number.note]
         record |= {"item": place, "kind": "published", "twins": twins}
         published.append(record | {"footnote": footnote, "paper": number.paper})
-    known = {model for model, _ in trained} | {number.model for number in numbers if number.model}
+    known_models = {model for model, _ in trained} | {
+        number.model for number in numbers if number.model
+    }
     for model in models:
-        if model not in known:
+        if model not in known_models:
             raise InputError(
                 f"{folder / 'board.toml'}: 'models': no training run and no published number has "
-                f"the base {model!r}{nearest(model, known)}"
+                f"the base {model!r}{nearest(model, known_models)}"
             )
     return published
 
@@ -373,13 +377,13 @@ def _twins(number: PublishedNumber, records: DataFrame) -> frozenset[int]:
             the seed.
     """
     where, is_mean = number.where, not number.model
-    wanted: dict[str, str] = {}
+    required: dict[str, str] = {}
     for part in number.twin.split(",") if number.twin not in ("", _REFERENCE) else ():
-        key, equals, wanted[key] = part.strip().partition("=")
+        key, equals, required[key] = part.strip().partition("=")
         if not equals or f"{_SETTING}{key}" not in records:
             near = nearest(key, setting_names(records))
             raise InputError(f"{where}: `twin`: unknown setting {part.strip()!r}{near}")
-    if is_mean and "examples" not in wanted:
+    if is_mean and "examples" not in required:
         raise InputError(
             f"{where}: `twin` must contain `examples`, such as examples=500, because `model` is "
             f"empty, got {number.twin!r}; add `examples`, or name the base in `model`"
@@ -394,15 +398,15 @@ def _twins(number: PublishedNumber, records: DataFrame) -> frozenset[int]:
     twins = items[items["kind"] == "evaluation"] if number.twin == _REFERENCE else trainings
     for column, name in (("base", number.model), ("task", number.task)):
         twins = twins[twins[column] == name] if name else twins
-    for key, text in wanted.items():
+    for key, text in required.items():
         twins = _with_setting(twins, key, [text])
-    given = given_settings(twins)
-    kinds = {str(sorted({**settings, "seed": None}.items())) for settings in given}
+    settings_of_twins = given_settings(twins)
+    kinds = {str(sorted({**settings, "seed": None}.items())) for settings in settings_of_twins}
     if number.twin and not kinds:
         raise InputError(
             f"{where}: no training run has all settings of `twin`, got {number.twin!r}"
         )
-    if wanted and not is_mean and len(kinds) > 1:
+    if required and not is_mean and len(kinds) > 1:
         raise InputError(
             f"{where}: `twin` matches training runs with {len(kinds)} different combinations of "
             "settings; add settings"
@@ -428,7 +432,7 @@ def select(
         InputError: If no training run has a setting in `where`, or none has all of them.
     """
     trainings = records[records["kind"] == "training"]
-    wanted: dict[str, list[str]] = {}
+    required: dict[str, list[str]] = {}
     for text in where:
         key, equals, value = text.partition("=")
         if not equals:
@@ -437,20 +441,20 @@ def select(
             near = nearest(key, setting_names(records))
             raise InputError(f"`where` {text}: no training run has the setting {key!r}{near}")
         if _with_setting(trainings, key, [value]).empty:
-            known = trainings[f"{_SETTING}{key}"]
-            near = nearest(value, {word(each) for each in known if each == each})
+            values = trainings[f"{_SETTING}{key}"]
+            near = nearest(value, {word(each) for each in values if each == each})
             raise InputError(f"`where` {text}: no training run has this {key}{near}")
-        wanted.setdefault(key, []).append(value)
-    kept = trainings
-    for key, texts in wanted.items():
-        kept = _with_setting(kept, key, texts)
-    if kept.empty:
+        required.setdefault(key, []).append(value)
+    selected = trainings
+    for key, texts in required.items():
+        selected = _with_setting(selected, key, texts)
+    if selected.empty:
         raise InputError(f"`where` {', '.join(where)}: no training run has all these settings")
-    trained, columns = {*columns_of(trainings)}, {*columns_of(kept)}
+    trained, columns = {*columns_of(trainings)}, {*columns_of(selected)}
     tasks = {task for _, task in columns}
     models = [m for m in models if any((m, t) in columns or (m, t) not in trained for t in tasks)]
     columns |= {(model, task) for model in models for task in tasks}
-    items = {*kept["item"]}.union(*kept["twins"])
+    items = {*selected["item"]}.union(*selected["twins"])
     published = records[records["kind"] == "published"]
     is_kept = [
         (column in columns or not column[0]) and (not twins or bool(twins & items))

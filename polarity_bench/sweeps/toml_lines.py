@@ -42,10 +42,10 @@ class TomlLines:
             places = [(block, number), *((name, 0) for name in common)]
             quoted = re.findall(r"[`']([\w.-]+)[`']", str(error))
             # `tasks.0`, an element of a list, has no line of its own, so `tasks` is tried too.
-            keys = [key for each in quoted for key in (each, each.partition(".")[0])]
-            known = [self._lines.get((*place, key)) for key in keys for place in places]
-            known += [self._lines.get((block, number, block))]
-            line = next(filter(None, known), None)
+            keys = [key for name in quoted for key in (name, name.partition(".")[0])]
+            numbers = [self._lines.get((*place, key)) for key in keys for place in places]
+            numbers += [self._lines.get((block, number, block))]
+            line = next(filter(None, numbers), None)
             where = f"{self.file}, line {line}" if line else str(self.file)
             raise InputError(f"{where}: {error}") from error
 

@@ -76,8 +76,8 @@ def expand(settings: Sequence[Setting], context: GridContext) -> list[CrossValid
         items = []
         seen: dict[str, Setting] = {}
         for setting in completed:
-            known = {*_NAMED, *parameters_of(setting["loss"])}
-            effective = {key: value for key, value in setting.items() if key in known}
+            names = {*_NAMED, *parameters_of(setting["loss"])}
+            effective = {key: value for key, value in setting.items() if key in names}
             other = seen.setdefault(repr(effective), setting)
             if (
                 other is setting or other == setting
@@ -88,18 +88,20 @@ def expand(settings: Sequence[Setting], context: GridContext) -> list[CrossValid
 
 def _made(setting: Setting, context: GridContext) -> CrossValidation:
     """Return the cross-validation for a combination of settings."""
-    given = dict(setting)
-    (task,) = context.task_names("task", names=[given.pop("task")])
+    remaining = dict(setting)
+    (task,) = context.task_names("task", names=[remaining.pop("task")])
     labelled_spec(context.tasks, task)
-    loss, model = given.pop("loss"), located(given.pop("model"), context.folder)
-    options = context.pop_options(given)
-    division = {key: given.pop(key) for key in DIVISION if key in given}
+    loss, model = remaining.pop("loss"), located(remaining.pop("model"), context.folder)
+    options = context.pop_options(remaining)
+    division = {key: remaining.pop(key) for key in DIVISION if key in remaining}
     if "seeds" in division:
         seeds = division["seeds"] if isinstance(division["seeds"], list) else [division["seeds"]]
         division["seeds"] = validated_field(tuple[StrictInt, ...], "seeds", seeds)
-    protocol = protocol_of(given.pop("protocol"), division)
+    protocol = protocol_of(remaining.pop("protocol"), division)
     resolved = {**setting, **{key: getattr(protocol, key) for key in DIVISION}}
-    return CrossValidation(make_method(loss, given), protocol, task, model, options, "", resolved)
+    return CrossValidation(
+        make_method(loss, remaining), protocol, task, model, options, "", resolved
+    )
 
 
 def _check_keys(settings: Sequence[Setting]) -> None:
@@ -109,10 +111,10 @@ def _check_keys(settings: Sequence[Setting]) -> None:
     for setting in settings:
         validated(_Names, {key: setting[key] for key in _Names.model_fields})
     losses = list(dict.fromkeys(setting["loss"] for setting in settings))
-    known = {*_NAMED}.union(*map(parameters_of, losses))
+    names = {*_NAMED}.union(*map(parameters_of, losses))
     for key in settings[0]:
-        if key not in known:
-            near = nearest(key, known)
+        if key not in names:
+            near = nearest(key, names)
             raise InputError(
                 f"`{key}`: no loss in the block ({', '.join(losses)}) has this setting{near}"
             )
@@ -149,7 +151,7 @@ def check_validations(items: Sequence[Item], setup: Setup) -> dict[str, EncoderI
     """
     data: dict[str, LabelledTexts] = {}
     encoders: dict[str, EncoderId] = {}
-    alike: dict[str, CrossValidation] = {}
+    experiments: dict[str, CrossValidation] = {}
     by_item = {}
     for item in items:
         if isinstance(item, CrossValidation):
@@ -158,15 +160,15 @@ def check_validations(items: Sequence[Item], setup: Setup) -> dict[str, EncoderI
             method = item.method
             loading = [item.model, *loading_of(item.options)]
             shape = [type(method), method.title, method.pooling, method.layers]
-            like = repr([item.task, item.protocol, loading, shape])
-            if like not in encoders:
+            experiment_key = repr([item.task, item.protocol, loading, shape])
+            if experiment_key not in encoders:
                 with in_words_of_grids(f"{item.name}: "):
                     check_method(item.settings["loss"], method)
                     encoder, _ = checked(item.experiment(data[item.task]))
-                encoders[like] = encoder
-            encoder = by_item[item.digest] = encoders[like]
-            moving = [method.to_dict("moves"), item.protocol.spec(), encoder.digest]
-            other = alike.setdefault(repr([item.task, *moving]), item)
+                encoders[experiment_key] = encoder
+            encoder = by_item[item.digest] = encoders[experiment_key]
+            identity = [method.to_dict("moves"), item.protocol.spec(), encoder.digest]
+            other = experiments.setdefault(repr([item.task, *identity]), item)
             if other is not item:  # both items would write the same file
                 raise InputError(
                     f"{other.name!r} and {item.name!r}: `model` {other.model} and {item.model} are "

@@ -51,7 +51,7 @@ def run_local(
     state.make_folders()
     digests = {item.digest for item in items}
     context = get_context("spawn")
-    theirs, ours = context.Pipe(duplex=False)
+    receiving, sending = context.Pipe(duplex=False)
     gpus = cycle(visible_gpus(setup.options.device) or [None])
     processes: list[BaseProcess] = []
     n_told = n_lost = 0
@@ -68,7 +68,7 @@ def run_local(
             n_told = len(ended)
             processes = [each for each in processes if each.is_alive()]
             for _ in range(min(workers, len(left)) - len(processes)):
-                arguments = (items, setup, theirs, next(gpus))
+                arguments = (items, setup, receiving, next(gpus))
                 processes.append(context.Process(target=work, args=arguments))
                 processes[-1].start()
             look()
@@ -76,7 +76,7 @@ def run_local(
         for each in processes:  # workers end when no item is left
             each.join(_GRACE)
     finally:
-        ours.close()  # workers also end when the connection closes
+        sending.close()  # workers also end when the connection closes
         for each in processes:
             each.join()
 

@@ -61,20 +61,20 @@ def run_on_ray(
         task = ray.remote(**resources, max_retries=GREATEST_ATTEMPTS)(make_held)
         shared_setup = ray.put(setup)
         pending: dict[Any, Item] = {}
-        made: dict[str, Any] = {}
+        task_of: dict[str, Any] = {}
         for item in items:
-            made[item.digest] = task.remote(item, shared_setup, made.get(item.after or ""))
-            pending[made[item.digest]] = item
-        again: set[str] = set()
+            task_of[item.digest] = task.remote(item, shared_setup, task_of.get(item.after or ""))
+            pending[task_of[item.digest]] = item
+        retried: set[str] = set()
         while pending:
             ended, _ = ray.wait(list(pending), num_returns=1, timeout=POLL)
             for ref in ended:
                 item = pending.pop(ref)
                 if (why := _lost(ray, ref)) and state.outcome(item.digest) is None:
-                    if item.digest in again:
+                    if item.digest in retried:
                         state.record(item.digest, ItemOutcome("failed", item.name, why))
                     else:  # perhaps because the task that it depends on was lost
-                        again.add(item.digest)
+                        retried.add(item.digest)
                         pending[task.remote(item, shared_setup, None)] = item
             look()
 

@@ -88,11 +88,11 @@ def draw(
         positive = _at(same, anchor, within)
         return Draw(np.stack([anchor, positive], axis=1), labels[anchor])
     n_same = same.lengths[anchor]
-    alike = within < n_same
-    other = np.empty(count, dtype=np.int64)
-    other[alike] = _at(same, anchor[alike], within[alike])
-    other[~alike] = _at(opposite, anchor[~alike], (within - n_same)[~alike])
-    return Draw(np.stack([anchor, other], axis=1), alike.astype(np.int64))
+    is_same = within < n_same
+    partner = np.empty(count, dtype=np.int64)
+    partner[is_same] = _at(same, anchor[is_same], within[is_same])
+    partner[~is_same] = _at(opposite, anchor[~is_same], (within - n_same)[~is_same])
+    return Draw(np.stack([anchor, partner], axis=1), is_same.astype(np.int64))
 
 
 def _per_anchor(neighbours: Neighbours, kind: ExampleKind) -> IntArray:

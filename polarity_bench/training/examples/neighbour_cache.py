@@ -67,10 +67,10 @@ def pool_neighbours(
 
     if not isinstance(embedder.store, EmbeddingStore) or not keeps_vectors(encoder):
         return find()
-    least = spec.threshold if spec.mining == "as-written" else None
-    mined = [spec.mining, spec.neighbours, least]
+    threshold = spec.threshold if spec.mining == "as-written" else None
+    mining = [spec.mining, spec.neighbours, threshold]
     groups = embedder.groups_of(encoder, pool.texts)
-    key = digest_of([_VERSION, encoder.id.digest, pool.digest, *mined, groups])
+    key = digest_of([_VERSION, encoder.id.digest, pool.digest, *mining, groups])
     folder = embedder.store.folder
     folder.mkdir(parents=True, exist_ok=True)
     return _kept(folder / f"{encoder.id.stored.digest}.{key}.npz", find)
@@ -79,8 +79,8 @@ def pool_neighbours(
 def _kept(file: Path, find: Callable[[], Neighbours]) -> Neighbours:
     """Return the cached neighbours; find and cache them if the file is missing or damaged."""
     with FileLock(file.with_suffix(".lock")):
-        if (there := _read(file)) is not None:
-            return there
+        if (cached := _read(file)) is not None:
+            return cached
         neighbours = find()
         content = io.BytesIO()
         np.savez(

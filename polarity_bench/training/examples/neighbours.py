@@ -85,15 +85,19 @@ def find_neighbours(
         everything = np.arange(len(labels))
         index, similarity = _nearest(embeddings, everything, everything, k)
         kept = np.isfinite(similarity)
-        alike = labels[index] == labels[:, None]
-        return Neighbours(RaggedRows.of(index, kept & alike), RaggedRows.of(index, kept & ~alike))
-    own = _table(len(labels), k)
-    other = _table(len(labels), k)
+        is_same_class = labels[index] == labels[:, None]
+        return Neighbours(
+            RaggedRows.of(index, kept & is_same_class), RaggedRows.of(index, kept & ~is_same_class)
+        )
+    same_class = _table(len(labels), k)
+    other_classes = _table(len(labels), k)
     for label in np.unique(labels):
         members, rest = np.flatnonzero(labels == label), np.flatnonzero(labels != label)
-        for (index, similarity), sources in ((own, members), (other, rest)):
+        for (index, similarity), sources in ((same_class, members), (other_classes, rest)):
             index[members], similarity[members] = _nearest(embeddings, members, sources, k)
-    return Neighbours(*(RaggedRows.of(index, near >= threshold) for index, near in (own, other)))
+    return Neighbours(
+        *(RaggedRows.of(index, near >= threshold) for index, near in (same_class, other_classes))
+    )
 
 
 def _table(n: int, k: int) -> tuple[IntArray, FloatArray]:

@@ -66,11 +66,11 @@ class ExampleSource:
             n_with = np.bincount(self.pool.labels, neighbours.lengths > 0, minlength=len(classes))
             if n_with.all():
                 continue
-            least = f" and cosine >= {spec.threshold:g}" if spec.mining == "as-written" else ""
-            left = ", ".join(f"{n:.0f} of {c!r}" for n, c in zip(n_with, classes, strict=True))
+            limit = f" and cosine >= {spec.threshold:g}" if spec.mining == "as-written" else ""
+            counts = ", ".join(f"{n:.0f} of {c!r}" for n, c in zip(n_with, classes, strict=True))
             raise InputError(
                 f"no text with the label {classes[n_with.argmin()]!r} has a neighbour with {side} "
-                f"label{least}; texts with such a neighbour: {left}; use a lower `threshold` or "
+                f"label{limit}; texts with such a neighbour: {counts}; use a lower `threshold` or "
                 "more `neighbours`"
             )
 
@@ -209,12 +209,13 @@ def check_examples_folder(folder: Path) -> None:
         InputError: If the folder has other files or complete examples.
     """
     check_writable(folder)
-    there = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
-    killed = (".train.parquet.", ".README.md.")  # temporary files of a killed process
-    names = {name for name in there if not name.startswith(killed)}
+    entries = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
+    temporary = (".train.parquet.", ".README.md.")  # temporary files of a killed process
+    names = {name for name in entries if not name.startswith(temporary)}
     if names not in (set(), {"train.parquet"}):
         raise InputError(
-            f"`output` {folder}: the folder is not empty ({', '.join(there[:3])}); use a new folder"
+            f"`output` {folder}: the folder is not empty ({', '.join(entries[:3])}); "
+            "use a new folder"
         )
 
 
@@ -231,18 +232,18 @@ def read_examples(path: Path, kind: ExampleKind) -> dict[str, list[Any]]:
         columns: dict[str, list[Any]] = pq.read_table(file).to_pydict()
     except (OSError, ValueError) as error:
         raise InputError(f"{file}: not readable as parquet: {error}") from error
-    wanted = (*COLUMNS[kind], *(() if kind == "triplets" else ("label",)))
-    if set(columns) != set(wanted):
+    required = (*COLUMNS[kind], *(() if kind == "triplets" else ("label",)))
+    if set(columns) != set(required):
         raise InputError(
-            f"{file}: the loss takes {kind} in the columns {', '.join(wanted)}, "
+            f"{file}: the loss takes {kind} in the columns {', '.join(required)}, "
             f"got {', '.join(columns)}"
         )
-    for name in wanted:
+    for name in required:
         for row, value in enumerate(columns[name]):
             if not (_is_label(value, kind) if name == "label" else _is_text(value)):
-                what = "a text" if name != "label" else _LABELS[kind]
-                raise InputError(f"{file}, row {row}: {name} must be {what}, got {value!r}")
-    return {name: columns[name] for name in wanted}
+                expected = "a text" if name != "label" else _LABELS[kind]
+                raise InputError(f"{file}, row {row}: {name} must be {expected}, got {value!r}")
+    return {name: columns[name] for name in required}
 
 
 def _is_text(value: object) -> bool:
@@ -250,8 +251,8 @@ def _is_text(value: object) -> bool:
 
 
 def _is_label(value: object, kind: ExampleKind) -> bool:
-    whole = isinstance(value, int) and not isinstance(value, bool) and value >= 0
-    return whole and (kind == "pairs" or value in (0, 1))
+    is_class = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return is_class and (kind == "pairs" or value in (0, 1))
 
 
 def _features(kind: ExampleKind, pool: TrainingPool) -> Any:

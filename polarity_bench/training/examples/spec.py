@@ -54,5 +54,5 @@ class ExampleSpec(Parameters):
     @property
     def mined_words(self) -> str:
         """Description of the mining settings, for cards."""
-        least = f", cosine at least {self.threshold:g}" if self.mining == "as-written" else ""
-        return f"mined {self.mining}, {self.neighbours} neighbours{least}"
+        suffix = f", cosine at least {self.threshold:g}" if self.mining == "as-written" else ""
+        return f"mined {self.mining}, {self.neighbours} neighbours{suffix}"

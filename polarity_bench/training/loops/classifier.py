@@ -99,14 +99,14 @@ def fit_classifier(
         order = np.random.default_rng([seed, epoch]).permutation(len(rows))
         chosen = order[batch * size : (batch + 1) * size]
         chunk = CHUNK_TEXTS if model.device.type == "cpu" else len(chosen)
-        made = encode(model, fewer, chosen, chunk_texts=chunk)
-        loss = modules.loss(made, targets[chosen])
-        return loss if also is None else loss + also(made, chosen)
+        encoded = encode(model, trimmed_rows, chosen, chunk_texts=chunk)
+        loss = modules.loss(encoded, targets[chosen])
+        return loss if also is None else loss + also(encoded, chosen)
 
     model.train()
-    weighed = _pooling_place(model) > 1  # `WordWeights` reads ids, which trimming changes
-    cut = nullcontext(rows) if weighed else trimmed(transformer_of(model), rows, plan)
-    with cut as fewer:
+    has_word_weights = _pooling_place(model) > 1  # `WordWeights` reads ids, which trimming changes
+    trimming = nullcontext(rows) if has_word_weights else trimmed(transformer_of(model), rows, plan)
+    with trimming as trimmed_rows:
         losses = descend(modules, loss_of_step, plan, steps)
     model.eval()
     last = losses[-n_batches:]
@@ -140,11 +140,11 @@ class ClassifierModules(nn.Module):
         if self.metric is None:
             return entropy
         if self.objective.loss.reads == "tokens":
-            beside = self.metric(made.tokens.float(), labels[made.owners])
+            metric_loss = self.metric(made.tokens.float(), labels[made.owners])
         else:
-            beside = self.metric(made.sentences.float(), labels)
+            metric_loss = self.metric(made.sentences.float(), labels)
         share = self.objective.share
-        mixed: Tensor = share * entropy + (1 - share) * beside
+        mixed: Tensor = share * entropy + (1 - share) * metric_loss
         return mixed
 
     def head(self) -> Head:
@@ -194,13 +194,13 @@ def shape_encoder(
 
     check_encoder(model, objective)
     first: Any = model[0]
-    wanted = objective.pooling
-    if wanted == "own" and pooling_added:
-        wanted = "first"
-    if wanted == "own":
+    pooling = objective.pooling
+    if pooling == "own" and pooling_added:
+        pooling = "first"
+    if pooling == "own":
         del model[_pooling_place(model) + 1 :]
     else:
-        mode = "cls" if wanted == "first" else "mean"
+        mode = "cls" if pooling == "first" else "mean"
         del model[1:]
         model.append(Pooling(first.get_embedding_dimension(), pooling_mode=mode))
     if objective.layers is not None:
@@ -256,8 +256,8 @@ def _pooling_place(model: SentenceTransformer) -> int:
     from sentence_transformers.sentence_transformer.modules import Pooling, WordWeights
 
     modules: list[Any] = list(model)
-    others = (place for place, each in enumerate(modules) if not isinstance(each, WordWeights))
-    place = next((place for place in others if place), 0)
+    places = (place for place, module in enumerate(modules) if not isinstance(module, WordWeights))
+    place = next((place for place in places if place), 0)
     return place if isinstance(modules[place], Pooling) else 0
 
 

@@ -81,14 +81,14 @@ class Checkpoints:
 
     def latest(self) -> Path | None:
         """Return the path of the last checkpoint; None if there is none."""
-        found = sorted(self.folder.glob("step-*.safetensors"))
-        return found[-1] if found else None
+        files = sorted(self.folder.glob("step-*.safetensors"))
+        return files[-1] if files else None
 
     @property
     def step(self) -> int:
         """Number of completed steps at the last checkpoint; 0 if there is none."""
-        found = self.latest()
-        return int(found.stem.rpartition("-")[2]) if found else 0
+        latest = self.latest()
+        return int(latest.stem.rpartition("-")[2]) if latest else 0
 
     def write(self, step: int, tensors: Mapping[str, Tensor]) -> None:
         """Write a checkpoint, then remove the earlier ones."""
@@ -150,19 +150,19 @@ def descend(
         InputError: If a loss is not finite, or a checkpoint is damaged. The message names the step
             or the file.
     """
-    weights = {name: each for name, each in module.named_parameters() if each.requires_grad}
+    weights = {name: weight for name, weight in module.named_parameters() if weight.requires_grad}
     optimizer = torch.optim.AdamW(_groups(weights, plan), fused=True)
-    greatest = [group["lr"] for group in optimizer.param_groups]
+    maxima = [group["lr"] for group in optimizer.param_groups]
     losses = torch.zeros(plan.n_steps, dtype=torch.float64)
-    kept = dict(module.named_buffers())
+    buffers = dict(module.named_buffers())
     done, checkpoints = 0, steps.checkpoints
     if checkpoints and (file := checkpoints.latest()):
-        done = _restore(file, weights, kept, optimizer, losses)
+        done = _restore(file, weights, buffers, optimizer, losses)
         steps.progress(done)
     device = next(iter(weights.values())).device.type
     for step in range(done, plan.n_steps):
         torch.manual_seed(plan.seed * _SEED_STRIDE + step)
-        for group, rate in zip(optimizer.param_groups, greatest, strict=True):
+        for group, rate in zip(optimizer.param_groups, maxima, strict=True):
             group["lr"] = rate * plan.factor(step)
         with torch.autocast(device, dtype=torch.bfloat16, enabled=plan.bfloat16):
             loss = loss_of_step(step)
@@ -177,20 +177,20 @@ def descend(
         losses[step] = loss.detach()
         steps.progress(1)
         if checkpoints and (step + 1) % checkpoints.every == 0 and step + 1 < plan.n_steps:
-            checkpoints.write(step + 1, _state(step + 1, weights, kept, optimizer, losses))
+            checkpoints.write(step + 1, _state(step + 1, weights, buffers, optimizer, losses))
     return losses.tolist()
 
 
 def _groups(weights: Mapping[str, nn.Parameter], plan: DescentPlan) -> list[dict[str, object]]:
     """Group the parameters by learning rate and weight decay."""
-    found: dict[tuple[float, float], list[nn.Parameter]] = {}
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
     for name, weight in weights.items():
-        own = (rate for start, rate in plan.rates.items() if name.startswith(start))
+        own_rates = (rate for start, rate in plan.rates.items() if name.startswith(start))
         decay = plan.weight_decay if weight.ndim > 1 else 0.0
-        found.setdefault((next(own, plan.rate), decay), []).append(weight)
+        groups.setdefault((next(own_rates, plan.rate), decay), []).append(weight)
     return [
-        {"params": several, "lr": rate, "weight_decay": decay}
-        for (rate, decay), several in found.items()
+        {"params": parameters, "lr": rate, "weight_decay": decay}
+        for (rate, decay), parameters in groups.items()
     ]
 
 
@@ -202,12 +202,12 @@ def _state(
     losses: Tensor,
 ) -> dict[str, Tensor]:
     """Return the content of a checkpoint."""
-    found = {"step": torch.tensor(step), "losses": losses}
+    tensors = {"step": torch.tensor(step), "losses": losses}
     for name, weight in weights.items():
-        found[f"weight.{name}"] = weight.detach()
-        found |= {f"{key}.{name}": moment for key, moment in optimizer.state[weight].items()}
-    found |= {f"buffer.{name}": buffer for name, buffer in buffers.items()}
-    return {name: tensor.cpu().contiguous() for name, tensor in found.items()}
+        tensors[f"weight.{name}"] = weight.detach()
+        tensors |= {f"{key}.{name}": moment for key, moment in optimizer.state[weight].items()}
+    tensors |= {f"buffer.{name}": buffer for name, buffer in buffers.items()}
+    return {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
 
 
 def _restore(

@@ -83,20 +83,20 @@ def run_epochs(
             advance(steps[-1] if steps else 0)
             trainer.train(resume_from_checkpoint=str(last) if last else None)
         rows = history_rows(trainer.state.log_history)
-    chosen = kept_row(rows, judge.chosen_by) if recipe.checkpoint == "best" else rows[-1]
-    kept = int(chosen["step"] or 0)
-    if kept:
-        if kept not in folder.whole_steps():
+    chosen_row = kept_row(rows, judge.chosen_by) if recipe.checkpoint == "best" else rows[-1]
+    kept_step = int(chosen_row["step"] or 0)
+    if kept_step:
+        if kept_step not in folder.whole_steps():
             raise InputError(
-                f"{folder.checkpoint(kept)}: the checkpoint to keep is missing; train again in a "
-                "new folder"
+                f"{folder.checkpoint(kept_step)}: the checkpoint to keep is missing; train again "
+                "in a new folder"
             )
         with quiet():
-            trainer.load_weights(folder.checkpoint(kept))
-    watch = trainer.companion
+            trainer.load_weights(folder.checkpoint(kept_step))
+    companion = trainer.companion
     n_texts = sum(len(texts) for name, texts in columns.items() if name != "label")
-    n_trained = n_texts / recipe.epochs * watch.n_steps / trainer.steps_per_epoch
-    return rows, kept, n_trained / watch.seconds if watch.n_steps else None
+    n_trained = n_texts / recipe.epochs * companion.n_steps / trainer.steps_per_epoch
+    return rows, kept_step, n_trained / companion.seconds if companion.n_steps else None
 
 
 def steps_in_epoch(recipe: Margins, n_examples: int) -> int:
@@ -233,8 +233,8 @@ class PolarityTrainer(SentenceTransformerTrainer):
         """Create the learning-rate schedule of the recipe; the number of steps is ignored."""
         if self.lr_scheduler is None:
             factor = learning_rate_factor(self._recipe, self.steps_per_epoch)
-            chosen: Any = self.optimizer if optimizer is None else optimizer
-            self.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(chosen, factor)
+            scheduled: Any = self.optimizer if optimizer is None else optimizer
+            self.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(scheduled, factor)
         return self.lr_scheduler
 
     def compute_loss(self, *args: Any, **kwargs: Any) -> Any:
@@ -343,9 +343,9 @@ def check_tracker(name: str) -> None:
         return
     from transformers import integrations
 
-    known: Any = integrations
+    untyped: Any = integrations
     try:
-        for callback in known.get_reporting_integration_callbacks([name]):
+        for callback in untyped.get_reporting_integration_callbacks([name]):
             callback()
     except (ValueError, RuntimeError, ImportError) as error:
         raise InputError(f"`report_to` {name}: {' '.join(str(error).split())}") from error
@@ -357,10 +357,10 @@ def check_device(device: str) -> None:
     Raises:
         InputError: If the device is another GPU.
     """
-    taken = int(os.environ.get("LOCAL_RANK", "0"))
-    if device != "cpu" and (torch.device(device).index or 0) != taken:
+    local_gpu = int(os.environ.get("LOCAL_RANK", "0"))
+    if device != "cpu" and (torch.device(device).index or 0) != local_gpu:
         raise InputError(
-            f"`device` {device}: this process trains on GPU {taken}; to use another GPU, list "
+            f"`device` {device}: this process trains on GPU {local_gpu}; to use another GPU, list "
             "it first in CUDA_VISIBLE_DEVICES"
         )
 

@@ -36,8 +36,8 @@ def trimmed(transformer: Any, rows: TokenRows, plan: DescentPlan) -> Iterator[To
     """
     table = transformer.get_input_embeddings()
     # RoBERTa derives positions from the padding id, so ids up to the padding id must not change.
-    known = np.arange(rows.padding + 1)
-    used = np.unique(np.concatenate([known, *rows.ids]))
+    unchanged = np.arange(rows.padding + 1)
+    used = np.unique(np.concatenate([unchanged, *rows.ids]))
     places = torch.from_numpy(used).to(table.weight.device)
     small = nn.Embedding(len(used), table.embedding_dim, padding_idx=table.padding_idx)
     small.weight = nn.Parameter(table.weight.detach()[places].clone())

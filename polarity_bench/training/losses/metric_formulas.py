@@ -101,6 +101,6 @@ def proxy_nca(vectors: Tensor, labels: Tensor, proxies: Tensor, *, scale: float 
     # The default mode uses a matrix product, which is faster but inexact for small distances.
     mode = "donot_use_mm_for_euclid_dist"
     distances = torch.cdist(normalize(vectors), normalize(proxies), compute_mode=mode)
-    own = labels[:, None] == torch.arange(len(proxies), device=labels.device)
-    others = (-scale * distances).masked_fill(own, -torch.inf).logsumexp(dim=1)
-    return (scale * distances.gather(1, labels[:, None])[:, 0] + others).mean()
+    is_own = labels[:, None] == torch.arange(len(proxies), device=labels.device)
+    to_others = (-scale * distances).masked_fill(is_own, -torch.inf).logsumexp(dim=1)
+    return (scale * distances.gather(1, labels[:, None])[:, 0] + to_others).mean()

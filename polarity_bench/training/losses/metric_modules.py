@@ -81,6 +81,6 @@ class LibraryProxies(MetricModule):
         """Learnt proxies, (c, k, d). The library's own layout depends on the loss."""
         from pytorch_metric_learning.losses import SoftTripleLoss
 
-        several = isinstance(self.formula, SoftTripleLoss)
-        rows: Tensor = self.formula.fc.T if several else self.formula.proxies
+        has_several = isinstance(self.formula, SoftTripleLoss)
+        rows: Tensor = self.formula.fc.T if has_several else self.formula.proxies
         return rows.reshape(self.formula.num_classes, -1, rows.shape[1])

@@ -233,8 +233,8 @@ def masked_ranking(
     from torch.nn.functional import cross_entropy, normalize
 
     similarity = normalize(anchor, dim=-1) @ normalize(positive, dim=-1).T / temperature
-    own = torch.eye(len(labels), dtype=torch.bool, device=labels.device)
-    contradicting = (labels[:, None] == labels[None, :]) & ~own
+    is_own = torch.eye(len(labels), dtype=torch.bool, device=labels.device)
+    contradicting = (labels[:, None] == labels[None, :]) & ~is_own
     similarity = similarity.masked_fill(contradicting, -torch.inf)
     targets = torch.arange(len(labels), device=labels.device)
     return cross_entropy(similarity, targets, reduction="none")

@@ -233,7 +233,7 @@ def _product(block: Setting) -> Sequence[Setting]:
     axes = {key: _axis(key, value) for key, value in block.items() if key != "skip"}
     skipped = block.get("skip", [])
     if not (isinstance(skipped, list) and all(isinstance(each, dict) for each in skipped)):
-        raise InputError("'skip' must be a list of tables")
+        raise InputError(f"'skip' must be a list of tables, got {skipped!r}")
     conditions = [{key: _as_list(value) for key, value in each.items()} for each in skipped]
     for key, values in [pair for condition in conditions for pair in condition.items()]:
         if key not in axes:

@@ -130,7 +130,9 @@ class SweepState:
         try:
             return validated(ItemOutcome, read_json(file))
         except InputError as error:
-            raise InputError(f"{file}: not written by a sweep ({error}); delete it") from error
+            raise InputError(
+                f"{file}: not written by a sweep ({error}); delete the file"
+            ) from error
 
     def ended(self) -> set[str]:
         """Return the digests of all items that are done or have failed."""

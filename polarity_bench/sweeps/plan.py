@@ -195,7 +195,7 @@ def going_on(before: SweepPlan, now: SweepPlan, folder: Path) -> SweepPlan:
         if before.made_from.get(name, digest) != digest:
             raise InputError(
                 f"`output` {folder}: {name} has changed since the sweep began, from "
-                f"{before.made_from[name]} to {digest}; restore it, or use another folder"
+                f"{before.made_from[name]} to {digest}; restore the input, or use another folder"
             )
     return replace(now, made_from={**before.made_from, **now.made_from})
 
@@ -214,8 +214,8 @@ def read_plan(folder: Path) -> SweepPlan:
     """
     file = folder / FILE
     if not file.is_file():
-        raise InputError(f"{folder}: not the folder of a sweep: the file {FILE} is missing")
+        raise InputError(f"{folder}: not the folder of a sweep, because the file {FILE} is missing")
     try:
         return validated(SweepPlan, read_json(file))
     except InputError as error:
-        raise InputError(f"{file}: not written by a sweep ({error})") from error
+        raise InputError(f"{file}: not written by a sweep ({error}); use another folder") from error

@@ -404,12 +404,13 @@ def _twins(number: PublishedNumber, records: DataFrame) -> frozenset[int]:
     kinds = {str(sorted({**settings, "seed": None}.items())) for settings in settings_of_twins}
     if number.twin and not kinds:
         raise InputError(
-            f"{where}: no training run has all settings of `twin`, got {number.twin!r}"
+            f"{where}: no training run has all settings of `twin`, got {number.twin!r}; correct "
+            "`twin`"
         )
     if required and not is_mean and len(kinds) > 1:
         raise InputError(
             f"{where}: `twin` matches training runs with {len(kinds)} different combinations of "
-            "settings; add settings"
+            "settings; add settings to `twin`"
         )
     return frozenset(twins["item"] if number.twin else ())
 
@@ -449,7 +450,9 @@ def select(
     for key, texts in required.items():
         selected = _with_setting(selected, key, texts)
     if selected.empty:
-        raise InputError(f"`where` {', '.join(where)}: no training run has all these settings")
+        raise InputError(
+            f"`where` {', '.join(where)}: no training run has all these settings; leave out one"
+        )
     trained, columns = {*columns_of(trainings)}, {*columns_of(selected)}
     tasks = {task for _, task in columns}
     models = [m for m in models if any((m, t) in columns or (m, t) not in trained for t in tasks)]

@@ -126,8 +126,8 @@ def _cluster(address: str | None) -> Iterator[Any]:
     try:
         ray.init(address or "local", log_to_driver=False, logging_level=logging.ERROR, **here)
     except (ConnectionError, RuntimeError, ValueError) as error:
-        where = "on this machine" if address is None else f"at {address}"
-        raise InputError(f"`address`: Ray {where}: {_last_line(str(error))}") from error
+        action = "start Ray on this machine" if address is None else f"connect to Ray at {address}"
+        raise InputError(f"`address`: cannot {action}: {_last_line(str(error))}") from error
     try:
         yield ray
     finally:
@@ -193,7 +193,7 @@ def _resources(ray: Any, device: str | None) -> dict[str, int]:
     required = {"CPU": 1, "memory": WORKER_BYTES, "GPU": n_gpus}
     if not any(all(node.get(key, 0) >= n for key, n in required.items()) for node in nodes):
         text = f"a core, {WORKER_BYTES / 2**30:.0f} GiB of memory" + (", a GPU" if n_gpus else "")
-        raise InputError(f"`address`: no node of the cluster has the resources of a task: {text}")
+        raise InputError(f"`address`: no node of the cluster has {text}; add such a node")
     return {"num_cpus": 1, "num_gpus": n_gpus, "memory": WORKER_BYTES}
 
 

@@ -84,7 +84,7 @@ def fit_classifier(
         InputError: If a loss is not finite, or a class has no rows.
     """
     if empty := [name for code, name in enumerate(classes) if not (labels == code).any()]:
-        raise InputError(f"the class {empty[0]!r} has no training rows")
+        raise InputError(f"the class {empty[0]!r} has no training rows; add rows of this class")
     torch.manual_seed(seed)
     modules = ClassifierModules(model, classes, objective)
     if begin is not None:
@@ -231,7 +231,10 @@ def check_encoder(model: SentenceTransformer, objective: Objective) -> None:
             "layers (`encoder.layer`); leave out `layers`"
         )
     if objective.layers > len(stack):
-        raise InputError(f"`layers` {objective.layers}: the encoder has {len(stack)} layers")
+        raise InputError(
+            f"`layers` {objective.layers}: the encoder has {len(stack)} layers; keep at most "
+            f"{len(stack)}"
+        )
 
 
 def check_whole(model: SentenceTransformer) -> None:

@@ -1,1 +1,1 @@
-"""Sweeps: grids of training runs and evaluations, run by one command that can be resumed."""
+"""Sweeps: training runs and evaluations of a grid of settings, run by one resumable command."""

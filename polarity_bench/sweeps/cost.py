@@ -1,4 +1,4 @@
-"""Cost of a sweep: the number of texts to encode and, by a speed measurement, the time."""
+"""Cost of a sweep: the number of texts to encode, and an estimate of the time."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from polarity_bench.values import digest_of
 _TRAINED = 3
 """Cost of training on a text, as a multiple of the cost of encoding it."""
 _PROBED = 128
-"""Number of texts for the speed measurement."""
+"""Maximum number of texts for a speed measurement."""
 _FIXED_SECONDS = 6.0
-"""Time for loading, scoring and writing an item, whatever its size."""
+"""Seconds to load, score and write an item, independent of its size."""
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,10 @@ class Sizes:
     """Sizes of data sets, by task.
 
     Attributes:
-        texts: Number of distinct texts, which an evaluation encodes.
-        rows: Number of training rows of a polarity task.
-        labelled: Number of rows of a cross-validated task.
-        digests: Digests of the rows of each task and of its task file.
+        texts: Number of distinct texts that an evaluation encodes.
+        rows: Number of training rows of each polarity task.
+        labelled: Number of rows of each cross-validated task.
+        digests: Digest of each task's file and rows.
     """
 
     texts: Mapping[str, int]
@@ -42,22 +42,22 @@ class Sizes:
 
 
 def sizes(items: Sequence[Item], setup: Setup) -> Sizes:
-    """Load every task of the items, once with each protocol, and return the sizes.
+    """Load every task of the items, once for each protocol, and return the sizes of its data.
 
     Raises:
-        InputError: If data are not available, or a protocol needs more rows than a task has.
+        InputError: If data are not available, or if a protocol needs more rows than a task has.
     """
     access = setup.access()
     validated = {item.task: item for item in items if isinstance(item, CrossValidation)}
-    others = (item for item in items if not isinstance(item, CrossValidation))
-    names = list(dict.fromkeys(task for item in others for task in item.tasks))
+    evaluated = (item for item in items if not isinstance(item, CrossValidation))
+    names = list(dict.fromkeys(task for item in evaluated for task in item.tasks))
     evaluations = [item for item in items if isinstance(item, Evaluation) and item.given]
     texts, rows, labelled, digests = {}, {}, {}, {}
     for spec in choose_tasks(load_tasks(setup.task_dir), names=names):
         task = spec.load(access, Settings())
         protocols = {str(e.given): e.protocols for e in evaluations if spec.name in e.tasks}
         for settings in protocols.values():
-            spec.load(access, settings)  # raises an error if the rows do not suffice
+            spec.load(access, settings)  # raises an error if there are too few rows
         texts[spec.name] = len(set(task.texts))
         parts = [spec.digest, task.digest]
         if isinstance(spec, PolaritySpec):
@@ -66,7 +66,8 @@ def sizes(items: Sequence[Item], setup: Setup) -> Sizes:
             parts.append(digest_of([list(pool.texts), list(pool.labels)]))
         digests[spec.name] = digest_of(parts)
     for name, item in validated.items():
-        data = item.data(setup)  # an evaluation may need more rows of a class than these folds do
+        # `item.data` loads the rows, because an evaluation may need more rows than these folds.
+        data = item.data(setup)
         labelled[name] = len(data.labels)
         texts.setdefault(name, len(set(_flat(data))))
         digests[f"{name}, cross-validated"] = data.digest
@@ -74,20 +75,28 @@ def sizes(items: Sequence[Item], setup: Setup) -> Sizes:
 
 
 def _flat(data: LabelledTexts) -> list[str]:
-    """Return the texts of a data set; of a pair, both texts."""
+    """Return all texts of a data set, including both texts of each pair."""
     return [text for row in data.texts for text in ([row] if isinstance(row, str) else row)]
 
 
 def efforts(items: Sequence[Item], known: Sizes, access: DataAccess) -> list[float]:
-    """Return the approximate number of texts through the encoder for each item.
+    """Return the approximate number of texts that the encoder processes for each item.
 
-    A text that is trained on counts three times.
+    A text in training counts as three texts, because a training step costs about three times as
+    much as encoding.
+
+    Args:
+        items: The items.
+        known: Sizes of the data sets.
+        access: Sources of the data.
     """
     return [float(_effort(item, known, access)) for item in items]
 
 
 def _effort(item: Item, known: Sizes, access: DataAccess) -> int:
-    if isinstance(item, CrossValidation):  # every fold's training rows, and all rows once a seed
+    """Return the approximate number of texts that the encoder processes for one item."""
+    if isinstance(item, CrossValidation):
+        # Each fold encodes and trains on its training rows. Each seed also encodes all rows once.
         protocol = item.protocol
         n_rows = protocol.sample or known.labelled[item.task]
         n_learned = protocol.rows or n_rows * (protocol.folds - 1) // protocol.folds
@@ -103,11 +112,12 @@ def _effort(item: Item, known: Sizes, access: DataAccess) -> int:
 
 
 def probe(items: Sequence[Item], setup: Setup) -> dict[str, float]:
-    """Measure how long each base takes to encode a text, in one thread.
+    """Measure the time that each base needs to encode a text, in one thread.
+
+    The texts are the first texts of the first task of the base.
 
     Returns:
-        Seconds per text by the name of the base, measured on the first texts of the first task
-        that the base is used on.
+        Seconds per text, by the name of the base.
     """
     first = {item.model: item for item in reversed(items)}
     seconds = {}
@@ -134,12 +144,12 @@ def _texts_of(item: Item, setup: Setup) -> Sequence[str]:
 def estimate(
     items: Sequence[Item], known: Sizes, seconds: Mapping[str, float], access: DataAccess
 ) -> float:
-    """Return the approximate number of seconds that the items take, one after another.
+    """Return the approximate time to run the items one after another, in seconds.
 
     Args:
-        items: The items to make.
+        items: The items to run.
         known: Sizes of the data sets.
-        seconds: Seconds per text for each base, see `probe`.
+        seconds: Seconds per text for each base, as `probe` returns them.
         access: Sources of the data.
     """
     weights = efforts(items, known, access)

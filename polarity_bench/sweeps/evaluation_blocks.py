@@ -1,10 +1,10 @@
-"""Evaluation blocks of a grid: untrained encoders, on suites or tasks, with protocol settings.
+"""Evaluation blocks of a grid: evaluations of untrained encoders with settings of the protocol.
 
 ```toml
 [[evaluate]]
 model = ["minilm", "intfloat/e5-small"]
-suite = ["transfer", "sts"]       # or tasks = ["mr", "cr"]: all tasks of the list in one item
-preset = "papers"                 # protocol, preset, kfold, classifier and k, as for `run`
+suite = ["transfer", "sts"]       # or tasks = ["mr", "cr"], which makes one item
+preset = "papers"                 # protocol, preset, kfold, classifier, k: as in the command `run`
 ```
 """
 
@@ -26,7 +26,7 @@ _PROTOCOLS = ("protocol", "preset", "kfold", "classifier")
 
 
 class EvaluationSettings(LoadingSettings):
-    """One combination of a block's settings."""
+    """Combination of settings of an evaluation block."""
 
     model: Annotated[str, Field(min_length=1)]
     suite: str | None = None
@@ -41,25 +41,25 @@ class EvaluationSettings(LoadingSettings):
 def expand_evaluation(
     setting: Mapping[str, Any], tasks: Sequence[str], context: GridContext
 ) -> Evaluation:
-    """Return the evaluation for one combination of a block's settings.
+    """Return the evaluation for a combination of a block's settings.
 
     Args:
         setting: The combination.
-        tasks: Default tasks, for blocks without `suite` or `tasks`.
-        context: How the settings are resolved.
+        tasks: Tasks to use if the block has neither `suite` nor `tasks`.
+        context: Context in which the settings are resolved.
 
     Raises:
-        InputError: If a setting is wrong; names the setting in backticks.
+        InputError: If a setting is wrong; the message names the setting in backticks.
     """
     given = validated(EvaluationSettings, setting)
     if given.suite and given.tasks:
-        raise InputError("`suite`: give it or `tasks`, not both")
+        raise InputError("`suite`: give `suite` or `tasks`, not both")
     if given.suite:
         names = context.task_names("suite", suite=given.suite)
     else:
         names = context.task_names("tasks", names=list(given.tasks or tasks))
     if not names:
-        raise InputError("`tasks`: name the tasks to evaluate encoders on, or a `suite`")
+        raise InputError("`tasks`: missing; name the tasks to evaluate encoders on, or a `suite`")
     of_transfer = given.model_dump(include=set(_PROTOCOLS))
     transfer = choose_preset(**of_transfer, device=context.setup.options.device)
     try:
@@ -67,5 +67,5 @@ def expand_evaluation(
     except InputError as error:
         raise InputError(str(error).replace("`ks`", "`k`")) from error
     options, model = context.pop_options(dict(setting)), located(given.model, context.folder)
-    said = {key: setting[key] for key in (*_PROTOCOLS, "k") if key in setting}
-    return Evaluation(model, options, names, protocols, said)
+    protocol_settings = {key: setting[key] for key in (*_PROTOCOLS, "k") if key in setting}
+    return Evaluation(model, options, names, protocols, protocol_settings)

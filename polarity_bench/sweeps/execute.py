@@ -1,4 +1,4 @@
-"""Execution of one item of a sweep, from its existing files to its end."""
+"""Execution of one item of a sweep, and the checks before the first item."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from polarity_bench.training.train import check_base, train
 
 
 def make_if_free(item: Item, setup: Setup, state: SweepState) -> bool:
-    """Make an item unless it has ended or another process holds it.
+    """Run an item unless the item has ended or another process is running it.
 
     Returns:
-        Whether this process made the item.
+        Whether this process ran the item.
     """
     with state.claimed(item.digest) as free:
         if is_left := free and state.outcome(item.digest) is None:
@@ -47,15 +47,18 @@ def make_if_free(item: Item, setup: Setup, state: SweepState) -> bool:
 
 
 def make(item: Item, setup: Setup, state: SweepState) -> ItemOutcome:
-    """Make an item whose lock is held, and record its outcome; an error is an outcome too."""
+    """Run an item that this process has locked, record the outcome and return it.
+
+    If the item raises an error, its outcome is `failed`.
+    """
     begun = time.perf_counter()
     lost = state.begin(item.digest, setup.driver)
     if lost >= GREATEST_ATTEMPTS:
-        why = f"its worker process ended {lost} times, perhaps because memory ran out"
+        why = f"the worker process ended {lost} times, perhaps because memory ran out"
         outcome = ItemOutcome("failed", item.name, why)
     else:
-        # Sums, and so weights, depend on the number of threads. Tokenizers use one thread too:
-        # sixteen processes whose tokenizers each used all cores brought a machine to a halt.
+        # The rounding of sums, and so the weights, depends on the number of threads. Tokenizers are
+        # single-threaded too: 16 processes, each with one thread per core, stalled a machine.
         os.environ["TOKENIZERS_PARALLELISM"] = "false"
         with single_threaded():
             outcome = _attempt(item, setup, state.log(item.digest))
@@ -65,7 +68,7 @@ def make(item: Item, setup: Setup, state: SweepState) -> ItemOutcome:
 
 
 def _attempt(item: Item, setup: Setup, log: Path) -> ItemOutcome:
-    """Make an item with its output in its log."""
+    """Run an item, redirect its output to its log, and return errors as failed outcomes."""
     with log.open("a", encoding="utf-8") as file, redirect_stdout(file), redirect_stderr(file):
         try:
             return _make(item, setup)
@@ -77,11 +80,13 @@ def _attempt(item: Item, setup: Setup, log: Path) -> ItemOutcome:
 
 
 def _make(item: Item, setup: Setup) -> ItemOutcome:
+    """Run an item of any kind."""
     if isinstance(item, CrossValidation):
         return cross_validate(item, setup)
     if isinstance(item, Evaluation):
         return _evaluate(item, item.model, item.options, setup)
-    # Two items may share a job: one of the grid, and one of the same grid with fewer tasks.
+    # An earlier version of the grid with other tasks may have an item with the same job, so the
+    # folder of the job is locked too.
     job = item.job
     with SweepState(setup.output).alone(job.output.name):
         train(job, check=partial(check_encoder, setup.output, job.model, job.options))
@@ -92,9 +97,14 @@ def _make(item: Item, setup: Setup) -> ItemOutcome:
 def _evaluate(
     item: Training | Evaluation, model: str, options: EncoderOptions, setup: Setup
 ) -> ItemOutcome:
-    """Evaluate an encoder and store its results in the sweep; its base, if any, is the reference.
+    """Evaluate an encoder and store the results in the folder of the sweep.
 
-    Embeddings are stored for untrained encoders only, since other items need them again.
+    The reference is the encoder's base, or the encoder itself if it has no base. Only embeddings of
+    untrained encoders are cached, because other items reuse them.
+
+    Raises:
+        InputError: If a task fails, the encoder has changed, or the base of a training run is not
+            available.
     """
     is_trained = isinstance(item, Training)
     settings = Settings() if isinstance(item, Training) else item.protocols
@@ -103,8 +113,8 @@ def _evaluate(
     encoder = load_encoder(model, options)
     if not is_trained:
         check_encoder(setup.output, model, options, encoder.id)
-    silent = warnings.catch_warnings(action="ignore", category=ReferenceWarning)
-    with silent if is_trained else nullcontext():  # an error for training runs, see below
+    ignored = warnings.catch_warnings(action="ignore", category=ReferenceWarning)
+    with ignored if is_trained else nullcontext():  # training runs raise an error below
         reference = base_reference(encoder, base_of(model), setup.options)
     if isinstance(reference, AbsentEncoder) and is_trained:
         raise InputError(
@@ -113,15 +123,15 @@ def _evaluate(
         )
     device = getattr(encoder, "device", None)
     with EmbeddingStore() if setup.store else nullcontext() as store:
-        kept = Embedder.on(device, store)
-        contest = EvaluationPlan(
+        caching = Embedder.on(device, store)
+        plan = EvaluationPlan(
             encoder,
             reference,
-            Embedder.on(device) if is_trained else kept,
-            reference_embedder=kept,
+            Embedder.on(device) if is_trained else caching,
+            reference_embedder=caching,
             model=model,
         )
-        report = run_suite(contest, loaded, setup.output / "results")
+        report = run_suite(plan, loaded, setup.output / "results")
     if report.failures:
         raise InputError("; ".join(f"{task}: {why}" for task, why in report.failures.items()))
     stored = [(path, result) for result, path in report.results]
@@ -129,37 +139,37 @@ def _evaluate(
 
 
 def check(items: Sequence[Item], setup: Setup) -> dict[str, EncoderId]:
-    """Load every base once, and check that every training run can begin, before anything is made.
+    """Load all encoders and check that every item can start, before any item is run.
 
-    Data of cross-validations are loaded and divided too.
+    The data of cross-validations are loaded and divided into folds too.
 
     Returns:
-        The encoders of evaluations and cross-validations, by item.
+        The encoders of evaluations and cross-validations, by the digest of the item.
 
     Raises:
-        InputError: If an encoder or data are not available, or an item cannot begin.
+        InputError: If an encoder or data are not available, or if an item cannot start.
     """
     trainings = [item for item in items if isinstance(item, Training)]
     recipes = [item.job.recipe for item in trainings]
-    alike = {(type(recipe), *sorted(recipe.needs)): recipe for recipe in recipes}
-    for recipe in alike.values():
+    distinct = {(type(recipe), *sorted(recipe.needs)): recipe for recipe in recipes}
+    for recipe in distinct.values():
         recipe.check()
     specs = load_tasks(setup.task_dir)
     for task in dict.fromkeys(item.job.task for item in trainings):
         check_trainable(specs[task])
     trained = {item.after for item in trainings}
-    named: dict[str, EncoderId] = {}
-    alike_of: dict[tuple[EncoderId, str], str] = {}
+    encoders: dict[str, EncoderId] = {}
+    first_names: dict[tuple[EncoderId, str], str] = {}
     for each in items:
         if isinstance(each, Evaluation):
             encoder = load_encoder(each.model, each.options)
             if each.digest in trained:
                 check_base(encoder, each.model)
-            other = alike_of.setdefault((encoder.id, str(each.given)), each.model)
+            other = first_names.setdefault((encoder.id, str(each.given)), each.model)
             if other != each.model:
                 raise InputError(
                     f"`model` {other} and {each.model} are the same encoder, {encoder.id.name}; "
                     "use one of these names only"
                 )
-            named[each.digest] = encoder.id
-    return named | check_validations(items, setup)
+            encoders[each.digest] = encoder.id
+    return encoders | check_validations(items, setup)

@@ -1,4 +1,4 @@
-"""Grids: TOML files with products of settings, which expand to the items of a sweep.
+"""Grids: TOML files whose settings and lists of values expand to the items of a sweep.
 
 ```toml
 title = "Losses on contrast"
@@ -25,10 +25,9 @@ loss = ["cce", "supcon"]
 rows = [20, 100]
 ```
 
-`[all]` applies to training runs only. Their settings are `recipe`, `model`, `task`, the options to
-load the model (`prompt`, `revision`, `max_tokens`) and the parameters of the recipe. Each base is
-evaluated automatically, once. Cross-validations are scored by their folds: they are not evaluated
-on `tasks`, and need none.
+`[all]` applies only to training runs. Their settings are `recipe`, `model`, `task`, the loading
+options (`prompt`, `revision`, `max_tokens`) and the parameters of the recipe. Each base is
+evaluated once, automatically. Cross-validations are scored on their own folds and ignore `tasks`.
 """
 
 from __future__ import annotations
@@ -72,9 +71,10 @@ from polarity_bench.validation import Strict, validated, validated_field
 from polarity_bench.values import digest_of
 
 _USUAL = {"recipe": "margins", "model": "minilm"}
+"""Default settings of a training run."""
 _NAME_LENGTH = 80
 _LISTS = ("tasks", "seeds")
-"""Settings whose values are lists."""
+"""Settings whose single value is a list."""
 _VALIDATE = "cross-validate"
 
 Setting = Mapping[str, Any]
@@ -82,14 +82,16 @@ Setting = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Grid:
-    """The items of a grid.
+    """Items that a grid expands to.
 
-    Evaluations come first, since training runs are compared with their bases. Cross-validations
+    Evaluations come first, because training runs are compared with their bases. Cross-validations
     come last.
 
     Attributes:
-        locating: For each training run, by the digest of its job, a function that returns a context
-            in which errors name the line of the run's setting.
+        title: Title of the grid.
+        items: The items, in the order in which they are run.
+        locating: Context managers in which errors name the line of a training run's setting, each
+            as a function without arguments, by the digest of the run's job.
     """
 
     title: str
@@ -98,15 +100,16 @@ class Grid:
 
     @property
     def trainings(self) -> list[Training]:
-        """The training runs."""
+        """Training runs of the grid."""
         return [item for item in self.items if isinstance(item, Training)]
 
 
 SHIPPED = {file.stem: file for file in sorted((Path(__file__).parent / "grids").glob("*.toml"))}
-"""The grids in the package, of the papers and our own, by name."""
+"""Files of the grids in the package, by name."""
 
 
 def _tables(value: Any, info: ValidationInfo) -> Any:
+    """Check that the value of a field is an array of tables."""
     if not (isinstance(value, list) and all(isinstance(each, dict) for each in value)):
         name = str(info.field_name).replace("_", "-")
         raise ValueError(f"must be an array of tables, each starting with [[{name}]]")
@@ -117,7 +120,7 @@ Blocks = Annotated[tuple[Setting, ...], BeforeValidator(_tables)]
 
 
 class GridFile(Strict):
-    """The content of a grid's file."""
+    """Content of a grid's file."""
 
     title: str | None = None
     tasks: tuple[str, ...] = ()
@@ -128,10 +131,13 @@ class GridFile(Strict):
 
 
 def grid_file(name: str) -> Path:
-    """Return the file of a grid: an existing file, or one in the package.
+    """Return the file of a grid.
+
+    Args:
+        name: Path of a file, or name of a grid in the package.
 
     Raises:
-        InputError: If there is neither.
+        InputError: If neither a file nor a grid of the package has this name.
     """
     file = Path(name).expanduser()
     if file.is_file():
@@ -142,11 +148,11 @@ def grid_file(name: str) -> Path:
 
 
 def read_grid(file: Path, setup: Setup) -> Grid:
-    """Read a grid and expand it.
+    """Read a grid and expand it to items.
 
     Raises:
-        InputError: If the file is not a valid grid, has no items, or has an item twice; names the
-            file, and the line if the error has one.
+        InputError: If the file is not a valid grid, or if the grid has no items or contains an item
+            twice. The message names the file and, if possible, the line.
     """
     try:
         text = file.read_text(encoding="utf-8")
@@ -186,28 +192,30 @@ def read_grid(file: Path, setup: Setup) -> Grid:
         trainings = _named(jobs, tasks, setup.output)
         items = [*_with_bases(trainings, evaluations), *_named_validations(validations)]
     if not items:
-        known_blocks = f"a [[train]], an [[evaluate]] or a [[{_VALIDATE}]]"
-        raise InputError(f"{file}: the grid has no items; write {known_blocks}")
+        known_blocks = f"a [[train]], [[evaluate]] or [[{_VALIDATE}]]"
+        raise InputError(f"{file}: the grid has no items; add {known_blocks} block")
     return Grid(file.stem if grid.title is None else grid.title, items, places)
 
 
 def _check_common(common: Setting, lines: TomlLines) -> None:
-    """Check the tables `[all.RECIPE]`."""
+    """Check the names and the settings of the tables `[all.RECIPE]`."""
     for name, table in common.items():
         if not isinstance(table, dict):
             continue
         with lines.locating():
             if name not in RECIPES:
                 raise InputError(f"'all.{name}': unknown recipe{nearest(name, RECIPES)}")
-        known = [*flattened(RECIPES[name]), "model", "task", "skip", *OPTIONS]
+        settings = [*flattened(RECIPES[name]), "model", "task", "skip", *OPTIONS]
         with lines.locating(f"all.{name}"):
             for key in table:
-                if key not in known:
-                    raise InputError(f"[all.{name}]: unknown setting {key!r}{nearest(key, known)}")
+                if key not in settings:
+                    raise InputError(
+                        f"[all.{name}]: unknown setting {key!r}{nearest(key, settings)}"
+                    )
 
 
 def _completed(block: Setting, common: Setting) -> list[Setting]:
-    """Complete a block by the settings of `[all]` and `[all.RECIPE]`; one block for each recipe."""
+    """Add the settings of `[all]` and `[all.RECIPE]` to a block; return one block per recipe."""
     everywhere = {key: each for key, each in common.items() if not isinstance(each, dict)}
     recipes = block.get("recipe", everywhere.get("recipe", _USUAL["recipe"]))
     if recipes == []:
@@ -221,34 +229,34 @@ def _completed(block: Setting, common: Setting) -> list[Setting]:
 
 
 def _product(block: Setting) -> Sequence[Setting]:
-    """Return every combination of a block's lists, without the skipped ones."""
+    """Return all combinations of a block's values, except those that `skip` excludes."""
     axes = {key: _axis(key, value) for key, value in block.items() if key != "skip"}
-    left_out = block.get("skip", [])
-    if not (isinstance(left_out, list) and all(isinstance(each, dict) for each in left_out)):
-        raise InputError("'skip' must be a list of tables")
-    conditions = [{key: _as_list(value) for key, value in each.items()} for each in left_out]
+    skipped = block.get("skip", [])
+    if not (isinstance(skipped, list) and all(isinstance(each, dict) for each in skipped)):
+        raise InputError(f"'skip' must be a list of tables, got {skipped!r}")
+    conditions = [{key: _as_list(value) for key, value in each.items()} for each in skipped]
     for key, values in [pair for condition in conditions for pair in condition.items()]:
         if key not in axes:
-            raise InputError(f"'skip': unknown {key!r}{nearest(key, axes)}")
+            raise InputError(f"'skip': unknown setting {key!r}{nearest(key, axes)}")
         for each in values:
             if each not in axes[key]:
                 near = nearest(str(each), map(str, axes[key]))
-                raise InputError(f"'skip': no value of {key!r} is {each!r}{near}")
+                raise InputError(f"'skip': {each!r} is not a value of {key!r} in this block{near}")
     settings = [
         dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())
     ]
-    kept = [
+    combinations = [
         setting
         for setting in settings
         if not any(all(setting[key] in c[key] for key in c) for c in conditions)
     ]
-    if not kept:
-        raise InputError("'skip' excludes every combination")
-    return kept
+    if not combinations:
+        raise InputError("'skip' excludes every combination; remove a table from 'skip'")
+    return combinations
 
 
 def _axis(key: str, value: Any) -> list[Any]:
-    """Return the values of a setting; a list of tasks or of seeds is a single value."""
+    """Return the values of a setting. A flat list of tasks or seeds is a single value."""
     if not isinstance(value, list):
         return [value]
     is_nested = any(isinstance(each, list | dict) for each in value)
@@ -262,32 +270,37 @@ def _axis(key: str, value: Any) -> list[Any]:
 
 
 def _as_list(value: Any) -> list[Any]:
+    """Return a list unchanged, and any other value as a list with one element."""
     return value if isinstance(value, list) else [value]
 
 
 def _job(setting: Setting, context: GridContext) -> Job:
-    """Return the job for a combination of settings; its paths are relative to the grid's folder."""
-    given = {**_USUAL, **setting}
-    recipe, model, task = given.pop("recipe"), given.pop("model"), given.pop("task", None)
+    """Return the job for a combination of settings. Paths are relative to the grid's folder."""
+    parameters = {**_USUAL, **setting}
+    recipe, model, task = (
+        parameters.pop("recipe"),
+        parameters.pop("model"),
+        parameters.pop("task", None),
+    )
     if task is None:
-        raise InputError("`task`: name the task to train on")
+        raise InputError("`task`: missing; name the task to train on")
     (task,) = context.task_names("task", names=[validated_field(str, "task", task)])
     if model == "":
-        raise InputError("`model`: name the encoder to train")
-    options = context.pop_options(given)
+        raise InputError("`model`: expected the name of an encoder, got ''")
+    options = context.pop_options(parameters)
     if isinstance(recipe, str) and recipe in RECIPES:
         known = flattened(RECIPES[recipe])
-        for key in given:
+        for key in parameters:
             if key not in known:
                 near = nearest(key, [*known, "recipe", "model", "task", *OPTIONS])
                 raise InputError(f"`{key}`: the recipe {recipe!r} has no such setting{near}")
-    made, setup = from_flat(RECIPES, recipe, given), context.setup
+    chosen, setup = from_flat(RECIPES, recipe, parameters), context.setup
     where = setup.output, options, setup.data_dir, setup.task_dir, setup.store
-    return Job(made, model, task, *where).below(context.folder)
+    return Job(chosen, model, task, *where).below(context.folder)
 
 
 def _named_validations(items: Sequence[CrossValidation]) -> list[CrossValidation]:
-    """Name cross-validations by the settings in which they differ."""
+    """Return the cross-validations, named by the settings in which they differ."""
     differ = _differing([(each.settings["loss"], each.settings) for each in items])
     named = []
     for each in items:
@@ -299,6 +312,7 @@ def _named_validations(items: Sequence[CrossValidation]) -> list[CrossValidation
 
 
 def _check_distinct(kind: str, items: Sequence[Training] | Sequence[CrossValidation]) -> None:
+    """Raise an error if two items have the same digest."""
     first: dict[str, Training | CrossValidation] = {}
     for item in items:
         other = first.setdefault(item.digest, item)
@@ -311,10 +325,10 @@ def _check_distinct(kind: str, items: Sequence[Training] | Sequence[CrossValidat
 def _named(
     jobs: Sequence[tuple[Job, Setting]], tasks: Sequence[str], output: Path
 ) -> list[Training]:
-    """Return jobs as training runs, each with a name and a folder.
+    """Return the jobs as training runs, each with a name and a folder.
 
     The name consists of the settings in which the jobs differ. If the sweep already has a folder
-    for a job, under any name, the digits of the folder identify it.
+    that ends with the digits of a job's digest, the job keeps that folder, whatever its name.
     """
     differ = _differing([(job.recipe.name, setting) for job, setting in jobs])
     runs = output / "runs"
@@ -324,7 +338,7 @@ def _named(
         differing = {key: setting[key] for key in differ if key in setting}
         name = ", ".join(f"{key} {value}" for key, value in differing.items()) or job.recipe.title
         evaluated = list(dict.fromkeys([job.task, *tasks]))
-        job_digest = job.digest  # independent of the tasks of its evaluation
+        job_digest = job.digest  # does not depend on the tasks of the evaluation
         words = "-".join(_word(key, value) for key, value in differing.items()) or job.recipe.name
         folder = f"{folder_name(words)[:_NAME_LENGTH]}-{job_digest[:DIGITS]}"
         if not (runs / folder / TRAIN_FILE).is_file():
@@ -337,9 +351,9 @@ def _named(
 
 
 def _known_folders(output: Path) -> dict[str, str]:
-    """Return the names of folders that jobs already have in the sweep, by their digits.
+    """Return the names of all folders that jobs of the sweep already have, by their digits.
 
-    Names in the plan take precedence: results use them, even if the folder no longer exists.
+    Names in the plan take precedence, because results refer to them even if the folder is gone.
     """
     scored = paths_by_encoder(output / "results")
     begun = [each.parent.name for each in (output / "runs").glob(f"*/{TRAIN_FILE}")]
@@ -352,30 +366,35 @@ def _known_folders(output: Path) -> dict[str, str]:
 def _with_bases(
     trainings: Sequence[Training], evaluations: Sequence[Evaluation]
 ) -> list[Evaluation | Training]:
-    """Return all evaluations, then the training runs, each with the evaluation of its base.
+    """Return all evaluations, then the training runs with a link to the evaluation of their base.
 
-    Each base has one evaluation, on all tasks of its training runs and of its own blocks.
+    Each base has one evaluation, which covers the tasks of its training runs and of its `evaluate`
+    blocks.
     """
     trained = {(item.model, item.options) for item in trainings}
     tasks: dict[tuple[str, EncoderOptions], dict[str, None]] = {}
-    others = []
+    separate = []
     items: list[Training | Evaluation] = [*trainings, *evaluations]
     for item in items:
         loaded = item.model, item.options
         if isinstance(item, Evaluation) and (item.given or loaded not in trained):
-            others.append(item)
+            separate.append(item)
         else:
             tasks.setdefault(loaded, {}).update(dict.fromkeys(item.tasks))
     bases = {loaded: Evaluation(*loaded, list(names)) for loaded, names in tasks.items()}
-    distinct = {item.digest: item for item in [*bases.values(), *others]}
+    distinct = {item.digest: item for item in [*bases.values(), *separate]}
     linked = [replace(item, base=bases[item.model, item.options]) for item in trainings]
     return [*distinct.values(), *linked]
 
 
 def _differing(several: Sequence[tuple[str, Setting]]) -> list[str]:
-    """Return the settings in which items differ.
+    """Return the names of the settings in which items differ.
 
-    These have several values, or only some items of a family (a recipe or a loss) have them.
+    Items differ in a setting that has several values, or that only some items of a family have. A
+    family is a recipe or a loss.
+
+    Args:
+        several: Family and settings of each item.
     """
 
     def differs(key: str) -> bool:
@@ -389,12 +408,12 @@ def _differing(several: Sequence[tuple[str, Setting]]) -> list[str]:
 
 
 def _in_words(value: Any) -> str:
-    """Return a protocol value as text: None means all rows, a tuple holds seeds."""
+    """Return a setting of a protocol as text. None means all rows; a tuple contains seeds."""
     if isinstance(value, tuple):
         return " ".join(map(str, value))
     return "all" if value is None else str(value)
 
 
 def _word(key: str, value: Any) -> str:
-    """Return a setting for a folder name: text as it is, other values after their key."""
+    """Return a setting as part of a folder name: text without its key, other values with it."""
     return Path(value).name if isinstance(value, str) else f"{key}{value}"

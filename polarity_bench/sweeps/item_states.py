@@ -4,14 +4,14 @@
 SWEEP/sweep.json           the plan, with all items
 SWEEP/runs/NAME-DIGITS/    trained encoders
 SWEEP/results/             results of trained encoders and their bases, in files or packed
-SWEEP/state/DIGITS.json    outcome of an item, written when the item has ended
-SWEEP/state/DIGITS.begun   processes that began an item and did not end it
-SWEEP/state/DIGITS.lock    locked by the process that makes the item
+SWEEP/state/DIGITS.json    outcome of an item, written when the item ends
+SWEEP/state/DIGITS.begun   processes that started an item without ending it
+SWEEP/state/DIGITS.lock    lock file of the process that runs the item
 SWEEP/logs/DIGITS.log      log of an item
 ```
 
-The process that holds the lock of an item may make it, so any number of processes and drivers can
-share a sweep. A process that ends in any way loses its locks, and the next process that looks
+Only the process that has locked an item runs the item, so any number of processes and drivers can
+share a sweep. When a process ends for any reason, its locks are released, and another process
 resumes its item.
 """
 
@@ -42,20 +42,21 @@ from polarity_bench.results.result_files import Stored
 from polarity_bench.validation import validated
 
 GREATEST_ATTEMPTS = 3
-"""How often the process that makes an item may be killed while one driver runs."""
+"""Number of killed attempts of one driver after which an item fails."""
 
 
 @dataclass(frozen=True)
 class ItemOutcome:
-    """The outcome of an item.
+    """Outcome of an item that has ended.
 
     Attributes:
-        name: Name of the item, for readers of the file.
-        why: Reason of a failure.
-        seconds: Duration of the last attempt; 0 for items made elsewhere.
-        ended: Time of the end, in seconds since 1970.
-        scores: The main score of each task, if it is defined.
-        files: Paths relative to the sweep's folder. An item is done only if all of them exist.
+        name: Name of the item, for people who read the file.
+        why: Reason for the failure; '' if the item is done.
+        seconds: Duration of the last attempt; 0 if the results were made elsewhere.
+        ended: Time when the item ended, in seconds since 1970.
+        scores: Main score of each task, where it is defined.
+        files: Paths of the item's files, relative to the sweep's folder. The item counts as done
+            only if all of these files exist.
     """
 
     state: Literal["done", "failed"]
@@ -70,7 +71,13 @@ class ItemOutcome:
 
     @classmethod
     def of_results(cls, name: str, results: Iterable[Stored], folder: Path) -> ItemOutcome:
-        """Return the outcome of an item that is done, from its results in a sweep's folder."""
+        """Return the outcome of a done item.
+
+        Args:
+            name: Name of the item.
+            results: Results of the item, with their paths.
+            folder: Folder of the sweep.
+        """
         stored = list(results)
         means = {result.task: result.main.mean for _, result in stored}
         scores = {task: mean for task, mean in means.items() if not math.isnan(mean)}
@@ -80,13 +87,13 @@ class ItemOutcome:
 
 @dataclass(frozen=True)
 class SweepState:
-    """State of the sweep in a folder."""
+    """State of the items of a sweep, stored in the sweep's folder."""
 
     folder: Path
 
     @property
     def files(self) -> Path:
-        """Folder of the state files."""
+        """Folder of the outcomes and locks."""
         return self.folder / "state"
 
     @property
@@ -95,27 +102,27 @@ class SweepState:
         return self.folder / "logs"
 
     def make_folders(self) -> None:
-        """Create the folders.
+        """Create the folders for state, logs and results.
 
         Raises:
-            InputError: If the folders are not writable, or their file system has no locks.
+            InputError: If a folder is not writable, or if its file system does not support locks.
         """
         for folder in (self.files, self.logs, self.folder / "results"):
             check_writable(folder)
         try:
             with warnings.catch_warnings(action="error"), self.claimed("any"):
-                pass  # without locks, filelock warns and creates files that survive a kill
+                pass  # without real locks, filelock warns and uses files that survive a kill
         except (OSError, NotImplementedError, UserWarning) as error:
             raise InputError(
-                f"`output` {self.folder}: files cannot be locked there ({error}), but a sweep "
-                "needs locks; use a folder on another file system"
+                f"`output` {self.folder}: a sweep locks files, but files cannot be locked there "
+                f"({error}); use a folder on another file system"
             ) from error
 
     def outcome(self, digest: str) -> ItemOutcome | None:
         """Return the outcome of an item; None if the item has not ended.
 
         Raises:
-            InputError: If the file was not written by a sweep.
+            InputError: If the outcome's file was not written by a sweep.
         """
         file = self.files / f"{digest}.json"
         if not file.is_file():
@@ -123,7 +130,9 @@ class SweepState:
         try:
             return validated(ItemOutcome, read_json(file))
         except InputError as error:
-            raise InputError(f"{file}: not written by a sweep ({error}); delete it") from error
+            raise InputError(
+                f"{file}: not written by a sweep ({error}); delete the file"
+            ) from error
 
     def ended(self) -> set[str]:
         """Return the digests of all items that are done or have failed."""
@@ -132,20 +141,20 @@ class SweepState:
     def outcomes(self, digests: Iterable[str]) -> dict[str, ItemOutcome]:
         """Return the outcomes of the items that have ended, by digest."""
         ended = self.ended()
-        read = {each: self.outcome(each) for each in digests if each in ended}
+        read = {digest: self.outcome(digest) for digest in digests if digest in ended}
         return {digest: outcome for digest, outcome in read.items() if outcome is not None}
 
     def is_gone(self, outcome: ItemOutcome) -> bool:
-        """Return whether a file of an outcome is missing."""
+        """Return whether a file of a done item is missing."""
         return not all(is_stored(self.folder / file) for file in outcome.files)
 
     def record(self, digest: str, outcome: ItemOutcome) -> None:
-        """Write the outcome of an item."""
+        """Store the outcome of an item."""
         write_atomically(self.files / f"{digest}.json", json_bytes(asdict(outcome)))
         (self.files / f"{digest}.begun").unlink(missing_ok=True)
 
     def forget(self, digest: str) -> None:
-        """Delete the outcome of an item, so that the item is resumed."""
+        """Delete the outcome of an item, so that the item is run again."""
         (self.files / f"{digest}.json").unlink(missing_ok=True)
         (self.files / f"{digest}.begun").unlink(missing_ok=True)
 
@@ -155,7 +164,11 @@ class SweepState:
 
     @contextmanager
     def claimed(self, digest: str) -> Iterator[bool]:
-        """Lock an item until the end of the block; yield False if another process holds it."""
+        """Try to lock an item until the end of the `with` block.
+
+        Yields:
+            Whether the item was free: False if another process has locked it.
+        """
         lock = FileLock(self.files / f"{digest}.lock", blocking=False)
         try:
             lock.acquire()
@@ -169,12 +182,16 @@ class SweepState:
 
     @contextmanager
     def alone(self, name: str) -> Iterator[None]:
-        """Wait until no other process holds a name, then lock it until the end of the block."""
+        """Wait for the lock of a name, and hold the lock until the end of the `with` block."""
         with FileLock(self.files / f"{name}.lock"):
             yield
 
     def begin(self, digest: str, driver: str) -> int:
-        """Record an attempt, and return how many earlier attempts of this driver did not end."""
+        """Record a new attempt at an item.
+
+        Returns:
+            Number of earlier attempts of this driver that did not end.
+        """
         file = self.files / f"{digest}.begun"
         lines = file.read_text().splitlines() if file.is_file() else []
         now = time.strftime("%Y-%m-%d %H:%M:%S")
@@ -185,22 +202,22 @@ class SweepState:
         return sum(line.endswith(f", of driver {driver}") for line in lines)
 
     def running(self) -> dict[str, str]:
-        """Return the process that makes each running item, by digest: items begun and locked."""
+        """Return a description of the process that runs each running item, by digest."""
         processes = {}
         for file in self.files.glob("*.begun"):
             try:
                 with self.claimed(file.stem) as free:
                     if not free:
                         processes[file.stem] = file.read_text().splitlines()[-1]
-            except OSError:  # the item has ended, or locks are not permitted
+            except OSError:  # the item has just ended, or the user may not lock files
                 continue
         return processes
 
 
 def files_of(results: Iterable[Path], folder: Path) -> tuple[str, ...]:
-    """Return the paths of results and their provenance, relative to a sweep's folder.
+    """Return the paths of results and of their provenance files, relative to a sweep's folder.
 
-    A result is only valid together with its provenance.
+    A result is valid only together with its provenance file.
     """
-    several = (file for path in results for file in (path, path.with_suffix(PROVENANCE)))
-    return tuple(file.relative_to(folder).as_posix() for file in several)
+    files = (file for path in results for file in (path, path.with_suffix(PROVENANCE)))
+    return tuple(file.relative_to(folder).as_posix() for file in files)

@@ -25,22 +25,26 @@ from polarity_bench.validation import Strict, validated
 from polarity_bench.values import digest_of
 
 DIGITS = 12
+"""Number of hexadecimal digits of an item's digest."""
 
 DIVISION = ("rows", "folds", "sample", "seeds")
-"""The settings of a grid that control how the rows of a task are divided into folds."""
+"""Settings of a grid that control how the rows of a task are divided into folds."""
 
 
 @dataclass(frozen=True)
 class Setup:
-    """Settings of a sweep that its user chooses, not its grid.
+    """Settings of a sweep that come from the command line, not from the grid.
 
     Attributes:
-        output: Folder of the sweep; its `runs` holds the trained encoders.
-        options: How encoders are loaded; the grid may override some options.
-        driver: Identifies the process that runs the sweep. An item fails if one driver has lost it
-            several times.
-        argv: The user's command line, stored in results that worker processes make. None stores
-            the command line of the process itself.
+        output: Folder of the sweep. Trained encoders are stored in its subfolder `runs`.
+        options: Options for loading encoders. The grid may override some of them.
+        data_dir: Folder with the user's data; None uses the default.
+        task_dir: Folder with the user's own task files; None if there is none.
+        store: Whether embeddings are cached on disk.
+        driver: Identifier of the process that runs the sweep. An item fails if worker processes of
+            one driver are killed several times while they run the item.
+        argv: Command line to store in results. None stores the command line of the process that
+            creates the result.
     """
 
     output: Path
@@ -52,16 +56,16 @@ class Setup:
     argv: Sequence[str] | None = None
 
     def by_a_new_driver(self) -> Setup:
-        """Return a copy with a new driver, which has not lost any item yet."""
+        """Return a copy with the identifier of a new driver."""
         return replace(self, driver=uuid.uuid4().hex[:DIGITS])
 
     def access(self) -> DataAccess:
-        """Return the sources of data that are available in this process."""
+        """Return the data sources for this process, from this setup and the environment."""
         return DataAccess.from_environment(self.data_dir, self.options.offline)
 
 
 class LoadingSettings(Strict):
-    """The settings of a grid that load an encoder."""
+    """Settings of a grid that control how an encoder is loaded."""
 
     prompt: str | None = None
     revision: str | None = None
@@ -69,20 +73,22 @@ class LoadingSettings(Strict):
 
 
 OPTIONS = tuple(LoadingSettings.model_fields)
+"""Names of the loading options that a grid may set."""
 
 
 def loading_of(options: EncoderOptions) -> list[Any]:
-    """Return the options that a grid may set."""
+    """Return the values of the loading options that a grid may set."""
     return [getattr(options, name) for name in OPTIONS]
 
 
 @dataclass(frozen=True)
 class GridContext:
-    """Where and how the settings of a grid are resolved.
+    """Context in which the settings of a grid are resolved.
 
     Attributes:
-        folder: Folder of the grid's file, to which paths are relative.
-        tasks: All known tasks.
+        setup: Folders and loading options.
+        folder: Folder of the grid's file. Paths in the grid are relative to this folder.
+        tasks: All known tasks, by name.
     """
 
     setup: Setup
@@ -90,10 +96,14 @@ class GridContext:
     tasks: Mapping[str, TaskSpec]
 
     def task_names(self, key: str, **chosen: Any) -> list[str]:
-        """Return the canonical names of tasks that a setting chooses, see `choose_tasks`.
+        """Return the canonical names of the tasks that a setting selects.
+
+        Args:
+            key: Name of the setting, for errors.
+            **chosen: Arguments for `choose_tasks`.
 
         Raises:
-            InputError: If a task or a suite is unknown; names the setting.
+            InputError: If a task or a suite is unknown; the message names the setting.
         """
         try:
             return [spec.name for spec in choose_tasks(self.tasks, **chosen)]
@@ -101,7 +111,7 @@ class GridContext:
             raise InputError(f"`{key}`: {error}") from error
 
     def pop_options(self, given: dict[str, Any]) -> EncoderOptions:
-        """Remove the options of loading the model from the settings, and return them.
+        """Remove the loading options from the settings, and return the resulting options.
 
         Raises:
             InputError: If an option has the wrong type.
@@ -116,8 +126,11 @@ class Evaluation:
     """Evaluation of an encoder without training.
 
     Attributes:
+        model: Name or folder of the encoder.
+        options: Options for loading the encoder.
+        tasks: Names of the tasks.
         protocols: Settings of the tasks' protocols.
-        given: The protocol settings that the grid contains.
+        given: Protocol settings as written in the grid.
     """
 
     model: str
@@ -132,7 +145,7 @@ class Evaluation:
 
     @property
     def name(self) -> str:
-        """The encoder, with its prompt and its protocol settings."""
+        """Name of the item: the encoder, its prompt and the protocol settings."""
         prompt = "" if self.options.prompt is None else f", prompt {self.options.prompt!r}"
         protocols = "".join(f", {key} {value}" for key, value in self.given.items())
         return f"{self.model} as it is{prompt}{protocols}"
@@ -145,7 +158,7 @@ class Evaluation:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """The settings in the grid."""
+        """Settings of the evaluation as written in the grid."""
         return {"model": self.model, **self.given}
 
 
@@ -154,12 +167,12 @@ class Training:
     """A training run, followed by the evaluation of the trained encoder.
 
     Attributes:
-        job: How to train, and the folder of the run.
-        tasks: Tasks of the evaluation.
-        name: The settings that distinguish the run from the others in the grid.
-        settings: The settings in the grid.
+        job: Recipe, task and base of the training, and the folder of the run.
+        tasks: Names of the tasks on which the trained encoder is evaluated.
+        name: Settings that distinguish the run from the other training runs in the grid.
+        settings: Settings of the run as written in the grid.
         digest: Digest of everything that determines the results.
-        base: The evaluation of its base.
+        base: Evaluation of the base encoder.
     """
 
     job: Job
@@ -173,22 +186,22 @@ class Training:
 
     @property
     def model(self) -> str:
-        """The base."""
+        """Name or folder of the base encoder."""
         return self.job.model
 
     @property
     def options(self) -> EncoderOptions:
-        """How to load the base."""
+        """Options for loading the base encoder."""
         return self.job.options
 
     @property
     def task(self) -> str:
-        """The task that the run trains on."""
+        """Name of the task that the run trains on."""
         return self.job.task
 
     @property
     def after(self) -> str | None:
-        """The digest of the item that must be made first: the evaluation of the base."""
+        """Digest of the item that must be run first: the evaluation of the base."""
         return None if self.base is None else self.base.digest
 
 
@@ -197,12 +210,13 @@ class CrossValidation:
     """Cross-validation of classifiers on an encoder and the rows of a task.
 
     Attributes:
-        method: How the classifiers are trained.
-        protocol: The training rows and test rows of each fold.
-        task: A transfer or polarity task, which provides the rows.
-        options: How to load the encoder.
-        name: The settings that distinguish the cross-validation from the others in the grid.
-        settings: The settings in the grid, with those of the protocol.
+        method: Method that trains the classifiers.
+        protocol: Division of the rows into training rows and test rows of each fold.
+        task: Name of the transfer or polarity task that provides the rows.
+        model: Name or folder of the encoder.
+        options: Options for loading the encoder.
+        name: Settings that distinguish the cross-validation from the others in the grid.
+        settings: Settings as written in the grid, together with those of the protocol.
     """
 
     method: Method
@@ -225,7 +239,7 @@ class CrossValidation:
 
     @property
     def tasks(self) -> Sequence[str]:
-        """The task, as a list."""
+        """Name of the task, as a list with one element."""
         return [self.task]
 
     def data(self, setup: Setup) -> LabelledTexts:
@@ -233,7 +247,7 @@ class CrossValidation:
         return LabelledTexts.of(self.task, setup.access(), setup.task_dir)
 
     def experiment(self, data: LabelledTexts) -> Experiment:
-        """Return the experiment on these rows, as the command `fewshot` runs it."""
+        """Return the experiment on the rows of the task, as the command `fewshot` runs it."""
         return Experiment(self.method, data, self.protocol, self.model, self.options)
 
 

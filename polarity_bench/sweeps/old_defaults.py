@@ -1,12 +1,12 @@
-"""Defaults of training runs, as they were when plans did not store them.
+"""Defaults of recipes and losses at the time when plans did not store them.
 
-Plans (`sweep.json`) now store the resolved settings of each training run. Older plans store only
-the settings in the grid, and these values complete them. Do not change these values when the
-default of a recipe changes: they document how old sweeps were trained.
+Plans (`sweep.json`) store all settings of each training run. Older plans store only the settings in
+the grid, and this module adds the defaults that were used. Do not change these values when the
+default of a recipe changes, because they document how old sweeps were trained.
 
-All published plans of that age train with the recipes `margins` and `axis`. Every other recipe
-still has the defaults that it had then, so `with_defaults` completes plans with those. Before such
-a default changes, record its old value here.
+All published older plans use the recipes `margins` and `axis`. The defaults of the other recipes
+have not changed since then, so `with_defaults` completes their plans. Before you change such a
+default, record its old value here.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _LOSSES: Mapping[str, Mapping[str, Any]] = {
 
 
 def completed(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Complete the settings of a training run by the old defaults of its recipe and its loss."""
+    """Add the old defaults of the recipe and the loss to the settings of a training run."""
     old = _RECIPES.get(settings.get("recipe", ""))
     if old is None:
         return with_defaults(settings)

@@ -1,4 +1,4 @@
-"""Plan of a sweep: its items, stored in the sweep's folder for progress reports and tables."""
+"""Plan of a sweep: the list of items, stored on disk for progress reports and tables."""
 
 from __future__ import annotations
 
@@ -21,24 +21,27 @@ if TYPE_CHECKING:
     from polarity_bench.sweeps.grid import Grid
 
 FILE = "sweep.json"
-"""Name of the plan's file in the folder of a sweep."""
+"""Name of the plan's file in a sweep's folder."""
 
 
 @dataclass(frozen=True)
 class PlanItem:
-    """An item as stored in the plan, for progress reports and tables.
+    """Item of a sweep, as stored in the plan.
 
     Attributes:
-        effort: Approximate number of texts through the encoder, for estimates of the time left.
-        settings: The settings in the grid.
-        resolved: For a training run, the settings with the defaults of its recipe and its loss, as
-            they were when the plan was written. Empty in older plans, see `old_defaults`.
+        digest: Digest of the item.
+        kind: Kind of the item: `evaluation`, `training` or `cross-validation`.
+        name: Name of the item.
+        effort: Approximate number of texts that the encoder processes, to estimate the time left.
+        settings: Settings of the item as written in the grid.
         encoder: Name of the encoder in results; for a training run, the name of its folder in
             `runs`.
-        task: The task of a training run or a cross-validation; '' for an evaluation.
-        after: Digest of the item that is made first: for a training run, the evaluation of its
+        task: Name of the task of a training run or a cross-validation; '' for an evaluation.
+        after: Digest of the item that must be run first: for a training run, the evaluation of its
             base.
-        encoder_digest: Digest of the encoder; '' if a training run makes the encoder.
+        encoder_digest: Digest of the encoder; '' for a training run, which creates its encoder.
+        resolved: For a training run, the settings with the defaults of the recipe and the loss at
+            the time of the plan. Empty in older plans, see `old_defaults`.
     """
 
     digest: str
@@ -60,10 +63,12 @@ class SweepPlan:
     """Plan of a sweep.
 
     Attributes:
+        title: Title of the grid.
+        items: All items of the sweep.
         grid: Path of the grid's file.
-        made_from: Digests of all inputs that the sweep uses or used, by name: bases, data and
-            further inputs of recipes.
-        command: The last command that began or resumed the sweep; '' if unknown.
+        made_from: Digests, by name, of all inputs that the sweep has used: bases, data and other
+            inputs of recipes.
+        command: Last command that started or resumed the sweep; '' if unknown.
     """
 
     title: str
@@ -82,9 +87,9 @@ def plan_of(
 
     Args:
         grid: The grid.
-        setup: Folders, and how encoders are loaded.
+        setup: Folders and loading options.
         known: Sizes of the data sets.
-        encoders: Encoders of evaluations and cross-validations, by item.
+        encoders: Encoders of evaluations and cross-validations, by the digest of the item.
         file: Path of the grid's file.
     """
     weights = efforts(grid.items, known, setup.access())
@@ -113,7 +118,7 @@ def plan_of(
 
 
 def with_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Complete the settings of a training run by today's defaults of its recipe and its loss."""
+    """Add the current defaults of the recipe and the loss to the settings of a training run."""
     defaults: dict[str, Any] = {}
 
     def add(cls: type[Parameters] | None) -> None:
@@ -130,38 +135,38 @@ def with_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _made_from(grid: Grid, known: Sizes, encoders: Mapping[str, EncoderId]) -> dict[str, str]:
-    """Return the digests of all bases, data and further inputs of recipes, by name."""
+    """Return the digests, by name, of all bases, data and other inputs of recipes."""
     digests = {f"the data of {task}": digest for task, digest in known.digests.items()}
     for item in grid.items:
         if not isinstance(item, Training):
             digests[_encoder_key(item.model, item.options)] = encoders[item.digest].digest
             continue
-        beside = item.job.recipe.beside(item.job)
-        digests |= {name: digest() for name, digest in beside.items() if name not in digests}
+        inputs = item.job.recipe.beside(item.job)
+        digests |= {name: digest() for name, digest in inputs.items() if name not in digests}
     return digests
 
 
 def _encoder_key(model: str, options: EncoderOptions) -> str:
-    """Return the name of an encoder in `made_from`."""
+    """Return the key of an encoder in `made_from`."""
     how = loading_of(options)
     ending = f", loaded with {how}" if any(how) else ""
     return f"the encoder {model}{ending}"
 
 
 def check_encoder(folder: Path, model: str, options: EncoderOptions, encoder: EncoderId) -> None:
-    """Raise an error if an encoder differs from the one that a sweep began with.
+    """Check that an encoder is still the encoder with which the sweep was started.
 
-    The driver checks all encoders once. A worker checks each again when it loads it, since the
-    files of an encoder may be replaced while the sweep runs.
+    The driver checks all encoders once. Workers check an encoder again when they load it, because
+    its files may be replaced while the sweep runs.
 
     Args:
         folder: Folder of the sweep.
-        model: The name by which the encoder was loaded.
-        options: The options with which it was loaded.
-        encoder: The loaded encoder.
+        model: Name or folder from which the encoder was loaded.
+        options: Options with which the encoder was loaded.
+        encoder: Identity of the loaded encoder.
 
     Raises:
-        InputError: If the digests differ; names both.
+        InputError: If the digest of the encoder has changed; the message contains both digests.
     """
     file = folder / FILE
     digests = read_json(file).get("made_from", {}) if file.is_file() else {}
@@ -174,24 +179,29 @@ def check_encoder(folder: Path, model: str, options: EncoderOptions, encoder: En
 
 
 def going_on(before: SweepPlan, now: SweepPlan, folder: Path) -> SweepPlan:
-    """Return the plan of a resumed sweep, which also keeps the earlier inputs of the sweep.
+    """Return the new plan of a resumed sweep, with the inputs of both plans.
 
-    Inputs that the present grid does not use are kept, since a later grid may use them again.
+    Inputs that the current grid does not use are kept, because a later grid may use them again.
+
+    Args:
+        before: Plan that the sweep had so far.
+        now: Plan of the current grid.
+        folder: Folder of the sweep, for errors.
 
     Raises:
-        InputError: If a base, data or another input has changed; names it.
+        InputError: If a base, data or another input has changed; the message names the input.
     """
     for name, digest in now.made_from.items():
         if before.made_from.get(name, digest) != digest:
             raise InputError(
                 f"`output` {folder}: {name} has changed since the sweep began, from "
-                f"{before.made_from[name]} to {digest}; restore it, or use another folder"
+                f"{before.made_from[name]} to {digest}; restore the input, or use another folder"
             )
     return replace(now, made_from={**before.made_from, **now.made_from})
 
 
 def write_plan(plan: SweepPlan, folder: Path) -> None:
-    """Write a plan into the folder of its sweep."""
+    """Write a plan to the folder of its sweep."""
     content = vars(plan) | {"items": [vars(item) for item in plan.items]}
     write_atomically(folder / FILE, json_bytes(content))
 
@@ -200,12 +210,12 @@ def read_plan(folder: Path) -> SweepPlan:
     """Read the plan of a sweep.
 
     Raises:
-        InputError: If there is no sweep in the folder, or its plan was not written by a sweep.
+        InputError: If the folder has no plan, or the plan was not written by a sweep.
     """
     file = folder / FILE
     if not file.is_file():
-        raise InputError(f"{folder}: not the folder of a sweep, since it has no {FILE}")
+        raise InputError(f"{folder}: not the folder of a sweep, because the file {FILE} is missing")
     try:
         return validated(SweepPlan, read_json(file))
     except InputError as error:
-        raise InputError(f"{file}: not written by a sweep ({error})") from error
+        raise InputError(f"{file}: not written by a sweep ({error}); use another folder") from error

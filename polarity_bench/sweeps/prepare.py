@@ -1,4 +1,4 @@
-"""Preparation of a sweep: check its inputs, and find which items are done and which are left."""
+"""Preparation of a sweep: checks of all inputs, and a list of the remaining items."""
 
 from __future__ import annotations
 
@@ -32,17 +32,23 @@ from polarity_bench.training.run_folder import run_folder
 from polarity_bench.training.train import open_bench
 
 _COUNTED = 5_000
-"""Number of training rows up to which examples are counted in advance, in seconds on a CPU."""
+"""Maximum number of training rows for which examples are counted in advance.
+
+On a CPU, counting the examples of a pool of this size takes seconds.
+"""
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """A sweep, before its remaining items are made.
+    """A checked sweep whose remaining items can be run.
 
     Attributes:
-        encoders: Encoders of evaluations and cross-validations, by item.
+        grid: Grid of the sweep.
+        setup: Folders and loading options.
+        plan: Plan of the sweep.
+        encoders: Encoders of evaluations and cross-validations, by the digest of the item.
         sizes: Sizes of the data sets.
-        retry_failed: Whether to make failed items again.
+        retry_failed: Whether to run failed items again.
     """
 
     grid: Grid
@@ -54,21 +60,21 @@ class Sweep:
 
     @property
     def state(self) -> SweepState:
-        """State of the sweep on disk."""
+        """State of the items, stored on disk."""
         return SweepState(self.setup.output)
 
     @cached_property
     def outcomes(self) -> Mapping[str, ItemOutcome]:
-        """Outcomes of the items that have ended, by digest."""
+        """Stored outcomes of items that have ended, by digest."""
         return self.state.outcomes(item.digest for item in self.grid.items)
 
     @cached_property
     def lost(self) -> set[str]:
-        """Digests of items that have ended and must be made again.
+        """Digests of ended items whose outcome no longer counts.
 
-        These are failed items, if they are to be retried, and done items with missing files or,
-        from older versions, without recorded files. Existing results of done items are then treated
-        like results made elsewhere.
+        With `retry_failed`, failed items are among them. So are done items whose files are missing,
+        or not recorded because an older version ran the item. If results of such an item exist,
+        they are treated like results from elsewhere.
         """
 
         def is_lost(outcome: ItemOutcome) -> bool:
@@ -80,20 +86,20 @@ class Sweep:
 
     @cached_property
     def elsewhere(self) -> Elsewhere:
-        """Results made elsewhere of items that are not done here."""
+        """Existing results from elsewhere, for items that are not done here."""
         done = {digest for digest, each in self.outcomes.items() if each.state == "done"}
-        others = (item for item in self.grid.items if item.digest not in done - self.lost)
-        return find_elsewhere(others, self.setup, self.encoders)
+        remaining = (item for item in self.grid.items if item.digest not in done - self.lost)
+        return find_elsewhere(remaining, self.setup, self.encoders)
 
     @cached_property
     def left(self) -> list[Item]:
-        """The items that are left to make."""
+        """Items that still have to be run."""
         ended = self.outcomes.keys() - self.lost | self.elsewhere.made.keys()
         return [item for item in self.grid.items if item.digest not in ended]
 
     @property
     def others(self) -> Sequence[str]:
-        """Reasons why existing results of the remaining items do not count, one for each item."""
+        """Reasons why existing results of remaining items do not count, one for each such item."""
         of = self.elsewhere.others
         return [of[item.digest] for item in self.left if item.digest in of]
 
@@ -104,10 +110,13 @@ class Sweep:
         return sorted(paths_by_encoder(self.setup.output / "results").keys() - named)
 
     def take_up(self) -> None:
-        """Write the plan and update the state; other drivers may be at work in the folder."""
+        """Write the plan, forget lost outcomes, and record results from elsewhere as done items.
+
+        Other drivers may be running items in the same folder.
+        """
         write_plan(replace(self.plan, command=command_line()), self.setup.output)
         for digest in self.lost - self.elsewhere.made.keys():
-            with self.state.claimed(digest) as free:  # else another driver is making it
+            with self.state.claimed(digest) as free:  # not free: another driver is running the item
                 if free and self.state.outcome(digest) == self.outcomes[digest]:
                     self.state.forget(digest)
         for digest, outcome in self.elsewhere.made.items():
@@ -117,44 +126,45 @@ class Sweep:
 def find_sweep(
     grid: Grid, setup: Setup, file: Path, *, named: bool = False, retry_failed: bool = False
 ) -> Sweep:
-    """Check everything that can be checked before anything is made, and return the sweep.
+    """Check everything that can be checked before any item is run, and return the sweep.
 
     Args:
         grid: The grid of the sweep.
-        setup: Folders, and how encoders are loaded.
+        setup: Folders and loading options.
         file: Path of the grid's file.
-        named: Whether the folder was named after the grid.
-        retry_failed: Whether to make failed items again.
+        named: Whether the folder of the sweep is named after the grid.
+        retry_failed: Whether to run failed items again.
 
     Raises:
-        InputError: If an input is not available, cannot be trained on, or has changed since the
-            sweep in the folder began; if that sweep is of another grid with the same name; or if a
-            training run needs more examples than there are.
+        InputError: If an input is not available, is not suitable for training, or has changed since
+            the sweep began; if the folder has a sweep of another grid with the same name; or if a
+            training run needs more examples than its neighbours allow.
     """
     before = read_plan(setup.output) if (setup.output / FILE).is_file() else None
     if before is not None and named and _is_another(Path(before.grid), file):
         raise InputError(
-            f"`output`: {setup.output} holds the sweep of another grid, {before.grid}; name "
+            f"`output`: {setup.output} contains the sweep of another grid, {before.grid}; use "
             "another folder"
         )
     encoders = check(grid.items, setup)
-    known = sizes(grid.items, setup)
-    plan = plan_of(grid, setup, known, encoders, file)
+    data_sizes = sizes(grid.items, setup)
+    plan = plan_of(grid, setup, data_sizes, encoders, file)
     plan = plan if before is None else going_on(before, plan, setup.output)
-    sweep = Sweep(grid, setup, plan, encoders, known, retry_failed)
+    sweep = Sweep(grid, setup, plan, encoders, data_sizes, retry_failed)
     _check_examples(sweep)
     return sweep
 
 
 def _check_examples(sweep: Sweep) -> None:
-    """Raise an error if a training run needs more examples than its neighbours provide.
+    """Check that the neighbours allow the number of examples that each training run needs.
 
-    To count the examples, the pool is embedded, once for each base. The embeddings are stored for
-    the training runs. This takes too long if a pool may be large; then each training run checks by
-    itself.
+    To count the examples, the pool is embedded once for each base. The embeddings are cached for
+    the training runs. Large pools are not checked here because embedding them takes too long; their
+    training runs make the same check.
 
     Raises:
-        InputError: If a training run needs too many examples; names the line of the grid.
+        InputError: If a training run needs too many examples; the message names the line of the
+            grid.
     """
     neighbours: dict[str, Neighbours] = {}
     with single_threaded(), warnings.catch_warnings(action="ignore", category=ParameterWarning):
@@ -165,21 +175,21 @@ def _check_examples(sweep: Sweep) -> None:
             if not isinstance(recipe, Margins) or recipe.examples_from or not recipe.examples:
                 continue
             with sweep.grid.locating[item.job.digest]():
-                mined = [recipe.mining, recipe.neighbours, recipe.threshold]
+                mining = [recipe.mining, recipe.neighbours, recipe.threshold]
                 pool = [item.after, item.job.task, recipe.hold_out, recipe.example_encoder]
-                if (key := repr([pool, mined])) not in neighbours:
+                if (key := repr([pool, mining])) not in neighbours:
                     neighbours[key] = _neighbours(item.job, recipe)
                 kind = recipe.loss.examples
                 check_count(recipe.examples, count_candidates(neighbours[key], kind), kind)
 
 
 def _neighbours(job: Job, recipe: Margins) -> Neighbours:
-    """Return the neighbours of a training run's pool, computed as the training run does."""
+    """Return the neighbours of a training run's pool, as the training run computes them."""
     with open_bench(job, run_folder(job.model, job.output), no_bar) as bench:
         guide = recipe.load(bench).examples.guide or bench.base
         return pool_neighbours(bench.data.pool, guide, recipe, bench.embedder)
 
 
 def _is_another(before: Path, file: Path) -> bool:
-    """Return whether the grid that a sweep began with still exists and has another content."""
+    """Return whether an earlier grid still exists and differs from the current grid."""
     return before.is_file() and before.read_bytes() != file.read_bytes()

@@ -1,4 +1,4 @@
-"""Reuse of results without their encoders, such as the results of a published board."""
+"""Reuse of results whose encoders are not available, such as those of a published board."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from polarity_bench.tasks.types.base import Settings, Task
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """Results of training runs that were not made here.
+    """Existing results of training runs that were not run in this sweep.
 
     Attributes:
-        made: Outcomes of complete items, by digest.
-        others: Reasons why existing results of other items do not count, by digest.
+        made: Outcomes of the items with complete results, by digest.
+        others: Reasons why the results of other items do not count, by digest.
     """
 
     made: Mapping[str, ItemOutcome]
@@ -34,15 +34,16 @@ class Elsewhere:
 def find_elsewhere(
     items: Iterable[Item], setup: Setup, encoders: Mapping[str, EncoderId]
 ) -> Elsewhere:
-    """Find the training runs whose results all exist, wherever they were made.
+    """Find training runs whose results already exist, whether or not this sweep ran them.
 
-    Results count if this version would produce them from the same encoder today: they have the same
-    tasks, data, protocols and base, and come from one encoder, loaded like its base.
+    Results count if this version would compute the same results from the same encoder: tasks, data,
+    protocols and base must be equal. All results of a training run must be from one encoder, which
+    was loaded with the same options as its base.
 
     Args:
-        items: The items that are not known to be done.
-        setup: Folder of the sweep, and how encoders are loaded.
-        encoders: The current bases, by the digests of their evaluations.
+        items: Items that are not done.
+        setup: Folders and loading options.
+        encoders: Current base encoders, by the digest of their evaluation.
     """
     results = paths_by_encoder(setup.output / "results")
     tasks: dict[tuple[str, ...], list[Task]] = {}
@@ -68,7 +69,11 @@ def find_elsewhere(
 def _read(
     item: Training, tasks: Sequence[Task], base: EncoderId, paths: Sequence[Path]
 ) -> tuple[Sequence[Stored], str]:
-    """Return an encoder's results on all tasks, or the reason why existing results do not count."""
+    """Return a training run's results on all tasks, or the reason why its results do not count.
+
+    Returns:
+        The results, empty if they do not count, and the reason; '' if there are no results.
+    """
     by_encoder: dict[str, dict[str, Stored]] = {}
     why = ""
     for task in tasks:
@@ -77,7 +82,7 @@ def _read(
             try:
                 result = read_result(path)
             except InputError:
-                why = why or "cannot be read: broken, or of another version"
+                why = why or "damaged or written by another version"
                 continue
             if differs := _difference(result, task, item, base):
                 why = why or differs
@@ -91,25 +96,25 @@ def _read(
 
 
 def _difference(result: Result, task: Task, item: Training, base: EncoderId) -> str:
-    """Return how a result differs from today's result of the training run; '' if it does not."""
+    """Return why a result does not count for a training run, or '' if the result counts."""
     key, encoder = result.key, result.key.encoder
     if encoder.name != item.job.output.name:
-        return "of another encoder"
+        return "for another encoder"
     loaded = (encoder.dtype, encoder.prompt, encoder.max_tokens)
     strengths = (None, getattr(item.job.recipe, "strength", None))
     if loaded != (base.dtype, base.prompt, base.max_tokens) or encoder.strength not in strengths:
-        return "of an encoder that was loaded differently from its base"
+        return "for an encoder that was loaded differently from its base"
     if result.limit is not None:
-        return "of a part of the task"
+        return "for a part of the task"
     other = task.uses_reference and encoder.digest != base.digest
     now = result_key(task, encoder, base if other else None)
     if key.digest == now.digest:
         return ""
     if key.task != now.task:
-        return "of another version of the task"
+        return "for another version of the task"
     if key.data != now.data:
-        return "of other data"
+        return "for other data"
     if key.reference is not None and other and key.reference.digest != base.digest:
-        theirs = f"{key.reference.label} of digest {key.reference.digest}"
-        return f"measured with {theirs}; the base is {base.label} of digest {base.digest}"
-    return "by another protocol"
+        measured_with = f"{key.reference.label} (digest {key.reference.digest})"
+        return f"measured with {measured_with}, but the base is {base.label} (digest {base.digest})"
+    return "with another protocol"

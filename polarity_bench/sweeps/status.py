@@ -1,4 +1,4 @@
-"""Progress of a sweep, read from its folder."""
+"""Progress of a sweep, read from the sweep's folder."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ STATES = ("done", "running", "left", "failed")
 
 @dataclass(frozen=True)
 class Best:
-    """The best training run on a task so far, or the best cross-validation with one protocol.
+    """Best training run so far on a task, or best cross-validation so far with a protocol.
 
     Attributes:
-        task: The task; for a cross-validation, also how its rows are divided.
+        task: Name of the task; for a cross-validation, also the division of its rows.
         name: Name of the item.
-        score: The task's main score, or the mean over folds as tables show it, a fraction.
+        score: Main score of the task or, for a cross-validation, the mean over folds as tables
+            show it; a fraction.
         measure: Name of the score; '' if the result cannot be read.
-        interval: 95 % interval of the score; None if there is none.
-        base: The same score of the base; None if there is none.
-        base_interval: 95 % interval of the base's score.
-        beats: Whether any training run on the task scores above its own base.
+        interval: 95 % confidence interval of the score; None if there is none.
+        base: The same score for the base; None if there is none.
+        base_interval: 95 % confidence interval of the base's score; None if there is none.
+        beats: Whether any training run on the task scores above its base.
     """
 
     task: str
@@ -44,26 +45,28 @@ class Best:
 
     @property
     def words(self) -> str:
-        """The score, its value, the name of the item and a comparison with the base, as text."""
+        """Sentence with the score, the name of the item and a comparison with the base."""
         by = f" by {self.measure}" if self.measure else ""
         score = _percent(self.score, self.interval)
         return f"best on {self.task}{by}: {score}, {self.name}{self._beside_base}"
 
     @property
     def _beside_base(self) -> str:
+        """Comparison with the base, as the end of the sentence; '' if there is no base."""
         if self.base is None:
             return ""
         text = f"; its base: {_percent(self.base, self.base_interval)}"
         if not self.beats:
-            return f"{text}; no training scores above its base"
+            return f"{text}; no training run scores above its base"
         if self.score <= self.base:
-            return f"{text}, which is not below it"
+            return f"{text}, which scores at least as high"
         if self.interval and self.base_interval and self.interval[0] <= self.base_interval[1]:
-            return f"{text}; their intervals overlap, so the difference may be chance"
+            return f"{text}; the intervals overlap, so the difference may be due to chance"
         return text
 
 
 def _percent(score: float, interval: tuple[float, float] | None) -> str:
+    """Return a score in percent, with its interval, as text."""
     ends = ""
     if interval:
         ends = f" (95 % interval {100 * interval[0]:.2f} to {100 * interval[1]:.2f})"
@@ -72,15 +75,14 @@ def _percent(score: float, interval: tuple[float, float] | None) -> str:
 
 @dataclass(frozen=True)
 class SweepProgress:
-    """Progress of a sweep at one time.
+    """Progress of a sweep at a point in time.
 
     Attributes:
-        states: States of the items, in the order of the plan.
-        running: The process that makes each running item, by digest.
-        seconds_left: Approximate time left; None if unknown, because no item is done yet or none is
-            running.
-        best: The best item for each task trained on, and for each task and protocol of
-            cross-validations.
+        states: State of each item, in the order of the plan.
+        running: Description of the process that runs each running item, by digest.
+        seconds_left: Approximate time left, in seconds. None means unknown: no item is done, or
+            no item is running.
+        best: Best training run for each task, and best cross-validation for each task and protocol.
     """
 
     states: Sequence[str]
@@ -96,31 +98,34 @@ class SweepProgress:
 
 @dataclass
 class Watch:
-    """Reader of a sweep's progress. It reads the outcome of each ended item once."""
+    """Reader of a sweep's progress, which reads the outcome of each done item only once."""
 
     plan: SweepPlan
     state: SweepState
     outcomes: dict[str, ItemOutcome] = field(default_factory=dict)
 
     def look(self) -> SweepProgress:
-        """Return the present progress."""
+        """Return the current progress of the sweep."""
         ended = self.state.ended()
         done = {d: o for d, o in self.outcomes.items() if d in ended and o.state == "done"}
-        read = self.state.outcomes(ended - done.keys())  # others may retry a failed item
+        read = self.state.outcomes(ended - done.keys())  # another driver may retry a failed item
         self.outcomes = done | {d: o for d, o in read.items() if not self.state.is_gone(o)}
         running = self.state.running() if self.state.files.is_dir() else {}
-        known = dict[str, str].fromkeys(running, "running")
-        known |= {digest: outcome.state for digest, outcome in self.outcomes.items()}
-        states = [known.get(item.digest, "left") for item in self.plan.items]
+        state_of = dict[str, str].fromkeys(running, "running")
+        state_of |= {digest: outcome.state for digest, outcome in self.outcomes.items()}
+        states = [state_of.get(item.digest, "left") for item in self.plan.items]
         return SweepProgress(states, running, self._seconds_left(states), self._best())
 
     def _seconds_left(self, states: Sequence[str]) -> float | None:
-        """Estimate the time left from the speed of done items and the number of running ones."""
+        """Estimate the time left, in seconds, from the speed of done items and the running items.
+
+        Running items count as half done.
+        """
         effort = dict.fromkeys(STATES, 0.0)
         seconds = 0.0
         for item, state in zip(self.plan.items, states, strict=True):
             took = self.outcomes[item.digest].seconds if state == "done" else 0.0
-            if took or state != "done":  # 0 s: made elsewhere, not at this machine's speed
+            if took or state != "done":  # 0 s means results from elsewhere
                 effort[state] += item.effort
                 seconds += took
         left, at_work = effort["left"] + effort["running"] / 2, states.count("running")
@@ -131,7 +136,7 @@ class Watch:
         return seconds / effort["done"] * left / at_work
 
     def _best(self) -> list[Best]:
-        """Return the best item of each group of comparable items, with its base."""
+        """Return the best item of each group of comparable items, compared with its base."""
         contests: dict[str, list[tuple[float, float | None, PlanItem]]] = {}
         for item in self.plan.items:
             score, base = (self._score(each, item.task) for each in (item.digest, item.after))
@@ -148,27 +153,29 @@ class Watch:
         return bests
 
     def _score(self, digest: str | None, task: str) -> float | None:
+        """Return the main score of an item on a task; None if there is none."""
         outcome = self.outcomes.get(digest or "")
         return outcome.scores.get(task) if outcome else None
 
     def _result(self, digest: str | None, task: str) -> Result | None:
-        """Read an item's result on a task; return None if it has none that can be read."""
+        """Read an item's result on a task; return None if no result can be read."""
         outcome = self.outcomes.get(digest or "")
         for name in outcome.files if outcome else ():
             if name.endswith(".json") and not name.endswith(PROVENANCE):
-                with suppress(InputError):  # broken or missing; the tables report it
+                with suppress(InputError):  # damaged or missing files, which tables report
                     result = read_result(self.state.folder / name)
                     if result.task == task:
                         return result
         return None
 
     def _interval(self, digest: str | None, task: str) -> tuple[float, float] | None:
+        """Return the 95 % confidence interval of an item's score; None if there is none."""
         result = self._result(digest, task)
         ends = result.main.ci95 if result else (math.nan, math.nan)
         return ends if all(map(math.isfinite, ends)) else None
 
     def _measure(self, item: PlanItem) -> str:
-        """Return the name of an item's score, with its k and weighting if it has any."""
+        """Return the name of an item's score, with k and the weighting if the score has them."""
         if item.kind == CrossValidation.kind:
             return "accuracy" if item.settings["rows"] is None else "macro F1"
         result = self._result(item.digest, item.task)
@@ -180,7 +187,10 @@ class Watch:
 
 
 def _contest(item: PlanItem) -> str:
-    """Return the task, and for cross-validations the folds, on which scores can be compared."""
+    """Return the name of the group of items with which an item can be compared.
+
+    The name is the task and, for cross-validations, the division of its rows.
+    """
     if item.kind != CrossValidation.kind:
         return item.task
     rows, folds, sample, seeds = (item.settings[key] for key in DIVISION)

@@ -1,23 +1,23 @@
-"""The scores of a sweep as a table of records, with the published numbers to compare them with.
+"""Scores of a sweep and published numbers, as a table of records.
 
 The table has the columns of `results.frame` and these:
 
 | column | meaning |
 |---|---|
-| item | number of the training, base or published number that a row belongs to |
+| item | number of the training run, base or published number that the record belongs to |
 | kind | `training`, `evaluation` of an untrained base, or `published` |
-| state | `done`, `failed`, or `left`; without a result, values are NaN |
-| base | the model that was trained, as in the grid |
-| twins | items to compare with: the bases of a training, the twins of a published number |
-| given | names of the settings in the grid; for a base, of those that tell it from others |
-| settings.NAME | settings, with the defaults of the recipe; NaN if there is no such setting |
-| date, made_by | of a result: when and with which versions it was made |
-| footnote, paper | of a published number: number of its footnote, citation without tables |
+| state | `done`, `failed` or `left`; values are NaN if there is no result |
+| base | base encoder of the training run, as written in the grid |
+| twins | items to compare with: bases of a training run, twins of a published number |
+| given | names of the settings in the grid; for a base, settings that distinguish it from others |
+| settings.NAME | settings, including the recipe's defaults; NaN if the item has no such setting |
+| date, made_by | for a result: its date, and the versions that produced it |
+| footnote, paper | for a published number: number of the footnote, citation without tables |
 
-`published.csv` in a sweep's folder has the format of `results.published`. `model` and `task` are
-those in the grid, and `twin` holds settings of trainings (`loss=triplet,margin=0.1`), or
-`reference` for the base. A number without `model` is a mean over all trainings with one number of
-examples, and its `twin` says which (`examples=500`).
+The file `published.csv` in a sweep's folder has the format of `results.published`. Its columns
+`model` and `task` have the names in the grid. `twin` contains settings of training runs
+(`loss=triplet,margin=0.1`), or `reference` for the base. A number without `model` is a mean over
+all training runs with the number of examples in `twin` (`examples=500`).
 """
 
 from __future__ import annotations
@@ -45,20 +45,32 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 TOLD_BY = ("prompt", "max_tokens", "revision")
-"""The options that distinguish bases with the same name."""
+"""Loading options that distinguish bases with the same name."""
 METRICS = {"polarity": ("Polarity", "P"), "similarity": ("Semantic similarity", "S")}
-_USUAL = ("", "reference")  # how experiments with the task's defaults begin
+"""Metrics of the table, with their long and short titles."""
+_USUAL = ("", "reference")  # first words of experiments with the task's defaults
 _SETTING = "settings."
 _REFERENCE = "reference"
 _OLD_SIZES = "published-sizes.csv"
 _FURTHER = {"twins": frozenset[int](), "footnote": 0, "paper": "", "date": math.nan, "made_by": {}}
 
 _Results = Mapping[tuple[str, str], Sequence[Stored]]
-"""Results by the name of the encoder and the task."""
+"""Results, by the names of the encoder and the task."""
 
 
 class _Item(NamedTuple):
-    """A training or a base on one task, with its result and the digest of its base's item."""
+    """Training run or base on one task.
+
+    Attributes:
+        kind: `training` or `evaluation`.
+        encoder: Name of the encoder in results.
+        task: Name of the task.
+        given: Names of the settings in the grid.
+        settings: All settings.
+        stored: The result with its path; None if there is no result.
+        state: `done`, `failed` or `left`.
+        base: Digest of the evaluation of the base; None if unknown.
+    """
 
     kind: str
     encoder: str
@@ -71,14 +83,17 @@ class _Item(NamedTuple):
 
     @property
     def column(self) -> tuple[str, str]:
+        """Base and task, which identify a column of tables."""
         return self.settings["model"], self.task
 
     @property
     def measured_with(self) -> str:
+        """Digest of the reference encoder of the result; '' if there is no result."""
         key = self.stored[1].key if self.stored else None
         return (key.reference or key.encoder).digest if key else ""
 
     def is_trained_from(self, base: _Item) -> bool:
+        """Return whether this item is a training run of a base."""
         is_own = base.column == self.column and base.base in (None, self.base)
         return self.kind == "training" and is_own
 
@@ -86,17 +101,20 @@ class _Item(NamedTuple):
 def read_frame(
     folder: Path, plan: SweepPlan, weighting: Weighting, models: Sequence[str] = ()
 ) -> DataFrame:
-    """Read the scores of a sweep on the tasks trained on: bases, then trainings, then published.
+    """Return the scores of a sweep on the tasks that its training runs train on.
 
     Args:
         folder: Folder of the sweep.
-        plan: Its plan.
+        plan: Plan of the sweep.
         weighting: Weighting of the ranks.
-        models: Further bases that numbers may be published of.
+        models: Further bases that may have published numbers.
+
+    Returns:
+        The records of the bases, then of the training runs, then of the published numbers.
 
     Raises:
-        InputError: If the sweep trains nothing or has no results, two results cannot be compared,
-            or a published number is wrong; names the files and the line.
+        InputError: If the sweep has no training runs or no results, if two results cannot be
+            compared, or if a published number is wrong. The message names the files and the line.
     """
     planned = [item for item in plan.items if item.kind == "training"]
     if not planned:
@@ -113,16 +131,16 @@ def read_frame(
     bases = [base for c in columns for base in _bases(c, trainings, evaluations, results)]
     records = []
     for number, item in enumerate([*bases, *trainings]):
-        theirs = (i for i, base in enumerate(bases) if item.is_trained_from(base))
-        records += _item_records(number, item, frozenset(theirs), weighting)
+        base_numbers = (i for i, base in enumerate(bases) if item.is_trained_from(base))
+        records += _item_records(number, item, frozenset(base_numbers), weighting)
     published = _published_records(folder, frame.to_frame(records), [*columns], models)
-    of_board = {"weighting": weighting}  # published numbers are by the weighting of the board
+    of_board = {"weighting": weighting}  # published numbers use the weighting of the board
     return frame.to_frame([*records, *(record | of_board for record in published)])
 
 
 def _read_results(folder: Path, encoders: Iterable[str], tasks: set[str]) -> _Results:
-    """Read the results of these encoders on these tasks that use the task's default settings."""
-    task_of: dict[str, str] = {}  # by the name of its files, once one was read
+    """Read the results with the tasks' default settings, for some encoders and tasks."""
+    task_of: dict[str, str] = {}  # tasks, by the stem of their result files
     first = next(iter(tasks))
     results: dict[tuple[str, str], list[Stored]] = {}
     paths = paths_by_encoder(folder)
@@ -144,9 +162,12 @@ def _is_usual(result: Result) -> bool:
 
 
 def check_versions(results: Iterable[Stored]) -> None:
-    """Raise an error if results by the tasks' default settings are of different versions.
+    """Check that all results with the tasks' default settings have the same version.
 
-    Boards do the same. Only one result of each version is compared, which is enough.
+    Boards make the same check. To save time, only one result of each version is compared.
+
+    Raises:
+        InputError: If two results have different versions of a task, its data or its protocol.
     """
     versions: dict[tuple[str, ...], Stored] = {}
     for path, result in results:
@@ -158,6 +179,7 @@ def check_versions(results: Iterable[Stored]) -> None:
 
 
 def _training(item: PlanItem, results: _Results, states: SweepState) -> _Item:
+    """Return a planned training run with its result and its state."""
     stored = _single(results.get((item.encoder, item.task), ()))
     outcome = None if stored else states.outcome(item.digest)
     state = "done" if stored else "failed" if outcome and outcome.state == "failed" else "left"
@@ -167,9 +189,12 @@ def _training(item: PlanItem, results: _Results, states: SweepState) -> _Item:
 
 
 def _check_references(trainings: Sequence[_Item], evaluations: Sequence[PlanItem]) -> None:
-    """Raise an error if training runs of one base were measured with different encoders.
+    """Check that all training runs of a base were measured with the same reference encoder.
 
-    If the plan names the encoder of the base, they must be measured with that encoder.
+    If the plan contains the digest of the base, the reference encoder must have that digest.
+
+    Raises:
+        InputError: If a training run was measured with another encoder.
     """
     planned = {item.digest: item.encoder_digest for item in evaluations if item.encoder_digest}
     first_of_base: dict[tuple[Any, ...], tuple[str, str]] = {}
@@ -183,14 +208,20 @@ def _check_references(trainings: Sequence[_Item], evaluations: Sequence[PlanItem
             source, expected = "the plan", planned[item.base]
         if measured_with != expected:
             raise InputError(
-                f"{path}: measured with the encoder {measured_with}, but the base is {expected} by "
-                f"{source}; delete the result with the wrong base and its encoder in `runs`, then "
-                "run the sweep again"
+                f"{path}: measured with the encoder {measured_with}, but the base is {expected} "
+                f"according to {source}; delete the result with the wrong base and its encoder in "
+                "`runs`, then run the sweep again"
             )
 
 
 def _single(several: Sequence[Stored]) -> Stored | None:
-    """Return the single result of a cell; one whose reference was available takes precedence."""
+    """Return the result of a cell; None if there is none.
+
+    Results whose reference was available take precedence.
+
+    Raises:
+        InputError: If several results remain.
+    """
     complete = [each for each in several if not each[1].lacks_reference] or several
     if len(complete) > 1:
         (first, result), (second, _) = complete[:2]
@@ -207,50 +238,57 @@ def _bases(
     evaluations: Sequence[PlanItem],
     results: _Results,
 ) -> list[_Item]:
-    """Return the bases of a column; several if one model was loaded in several ways.
+    """Return the bases of a column; several if the model was loaded with different options.
 
-    They are the evaluations that the plan puts before the trainings. If it names none, they are the
-    results of the model, of several those that the trainings were measured with.
+    The bases are the evaluations that the plan links to the training runs. Without such links, the
+    bases are the results of the model, preferably those of the encoders that the training runs were
+    measured with.
     """
     model, task = column
     runs = [item for item in trainings if item.column == column]
     first = {item.base for item in runs}
     candidates: list[tuple[str, str | None, Stored | None]] = []
     for item in (item for item in evaluations if item.digest in first):
-        several = results.get((item.encoder, task), ())
-        alike = [s for s in several if s[1].key.encoder.digest == item.encoder_digest]
-        candidates.append((item.encoder, item.digest, _single(alike)))
+        stored_results = results.get((item.encoder, task), ())
+        matching = [s for s in stored_results if s[1].key.encoder.digest == item.encoder_digest]
+        candidates.append((item.encoder, item.digest, _single(matching)))
     if not candidates:
         names = dict.fromkeys(e.encoder for e in evaluations if e.settings.get("model") == model)
         measured_with = {item.measured_with for item in runs}
-        several = [stored for name in names for stored in results.get((name, task), ())]
-        several = [s for s in several if s[1].key.encoder.digest in measured_with] or several
+        stored_results = [stored for name in names for stored in results.get((name, task), ())]
+        stored_results = [
+            s for s in stored_results if s[1].key.encoder.digest in measured_with
+        ] or stored_results
         by_options: dict[str, list[Stored]] = {}
-        for stored in several:
+        for stored in stored_results:
             by_options.setdefault(str(_options(stored)), []).append(stored)
         name = next(iter(names), model)
-        candidates = [(name, None, _single(alike)) for alike in by_options.values() or [[]]]
+        candidates = [(name, None, _single(matching)) for matching in by_options.values() or [[]]]
     options = [_options(stored) for *_, stored in candidates]
     differ = [name for name in TOLD_BY if len({each.get(name) for each in options}) > 1]
     bases = []
     for (name, digest, base), loaded in zip(candidates, options, strict=True):
         distinct = {option: loaded[option] for option in differ if loaded.get(option) is not None}
         settings, state = {"model": model, **distinct}, "done" if base else "left"
-        given = tuple(settings)
-        bases.append(_Item("evaluation", name, task, given, settings, base, state, digest))
+        names_given = tuple(settings)
+        bases.append(_Item("evaluation", name, task, names_given, settings, base, state, digest))
     return bases
 
 
 def _options(stored: Stored | None) -> dict[str, Any]:
+    """Return the loading options of a result's encoder; empty if there is no result."""
     return {name: getattr(stored[1].key.encoder, name) for name in TOLD_BY} if stored else {}
 
 
 def _item_records(
     number: int, item: _Item, twins: frozenset[int], weighting: Weighting
 ) -> list[dict[str, Any]]:
-    """Return the P and S records of an item; for a base, also those of the oracle and of chance."""
+    """Return the P and S records of an item.
+
+    A base also has records for the scores of the oracle and of chance.
+    """
     settings, k = item.settings, item.stored[1].main_score.k if item.stored else None
-    made: dict[str, Any] = {
+    common: dict[str, Any] = {
         **{f"{_SETTING}{name}": value for name, value in settings.items()},
         **{name: settings.get(name) for name in ("recipe", "seed")},
         **{name: getattr(item, name) for name in ("kind", "state", "given")},
@@ -261,26 +299,26 @@ def _item_records(
     }
     records = []
     if item.stored:
-        made |= {"date": item.stored[1].date, "made_by": made_by(item.stored[1])}
+        common |= {"date": item.stored[1].date, "made_by": made_by(item.stored[1])}
         keys = [ScoreKey(metric, k, weighting) for metric in METRICS]
         if item.kind == "evaluation":
             keys += [ScoreKey(f"{metric}_oracle", k, weighting) for metric in METRICS]
             keys += [ScoreKey(f"{metric}_chance") for metric in METRICS]
-        records = frame.result_records(item.stored, keys, **made)
+        records = frame.result_records(item.stored, keys, **common)
     missing = METRICS.keys() - {record["metric"] for record in records}
-    made |= {"encoder": item.encoder, "task": item.task, "role": "measured", "k": k}
-    made["weighting"] = weighting
-    return records + [made | {"metric": m, "value": math.nan} for m in METRICS if m in missing]
+    common |= {"encoder": item.encoder, "task": item.task, "role": "measured", "k": k}
+    common["weighting"] = weighting
+    return records + [common | {"metric": m, "value": math.nan} for m in METRICS if m in missing]
 
 
 def _published_records(
     folder: Path, records: DataFrame, trained: Sequence[tuple[str, str]], models: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Return a record for each published number of a sweep, with the items it is compared with.
+    """Return a record for each published number of a sweep, with the items to compare it with.
 
     Raises:
-        InputError: If a line is wrong or has no training run to compare with, or one of `models`
-            is neither trained nor published.
+        InputError: If a line is wrong or no training run corresponds to it, or if one of `models`
+            has neither training runs nor published numbers.
     """
     if (old := folder / _OLD_SIZES).is_file():
         raise InputError(
@@ -308,65 +346,71 @@ def _published_records(
         footnote = footnotes[number.source, number.note]
         record |= {"item": place, "kind": "published", "twins": twins}
         published.append(record | {"footnote": footnote, "paper": number.paper})
-    known = {model for model, _ in trained} | {number.model for number in numbers if number.model}
+    known_models = {model for model, _ in trained} | {
+        number.model for number in numbers if number.model
+    }
     for model in models:
-        if model not in known:
+        if model not in known_models:
             raise InputError(
                 f"{folder / 'board.toml'}: 'models': no training run and no published number has "
-                f"the base {model!r}{nearest(model, known)}"
+                f"the base {model!r}{nearest(model, known_models)}"
             )
     return published
 
 
 def _check_column(number: PublishedNumber, columns: Iterable[tuple[str, str]]) -> None:
-    """Raise an error if no column fits a published number, or if its score is neither P nor S."""
+    """Check that a published number is a P or S score for a base and task of the sweep."""
     if all(number.model not in ("", m) or number.task not in ("", t) for m, t in columns):
         of = ", ".join(filter(None, [number.model, number.task]))
         near = nearest(of, {", ".join(each) for each in columns})
-        raise InputError(f"{number.where}: the sweep has no training runs of {of}{near}")
+        raise InputError(f"{number.where}: the sweep has no training runs for {of}{near}")
     if str(number.key) not in METRICS:
         near = nearest(str(number.key), METRICS)
         raise InputError(f"{number.where}: unknown score {str(number.key)!r}{near}")
 
 
 def _twins(number: PublishedNumber, records: DataFrame) -> frozenset[int]:
-    """Return the items that a published number is compared with.
+    """Return the items to compare a published number with.
 
     Raises:
-        InputError: If there are none but `twin` names some, or they differ in more than the seed.
+        InputError: If no item matches `twin`, or if the matching training runs differ in more than
+            the seed.
     """
     where, is_mean = number.where, not number.model
-    wanted: dict[str, str] = {}
+    required: dict[str, str] = {}
     for part in number.twin.split(",") if number.twin not in ("", _REFERENCE) else ():
-        key, equals, wanted[key] = part.strip().partition("=")
+        key, equals, required[key] = part.strip().partition("=")
         if not equals or f"{_SETTING}{key}" not in records:
             near = nearest(key, setting_names(records))
             raise InputError(f"{where}: `twin`: unknown setting {part.strip()!r}{near}")
-    if is_mean and "examples" not in wanted:
+    if is_mean and "examples" not in required:
         raise InputError(
-            f"{where}: `twin` gives no number of `examples`, got {number.twin!r}; add it, or name "
-            "the base in `model`"
+            f"{where}: `twin` must contain `examples`, such as examples=500, because `model` is "
+            f"empty, got {number.twin!r}; add `examples`, or name the base in `model`"
         )
     items = records[records["metric"] == next(iter(METRICS))]
     trainings = items[items["kind"] == "training"]
     if is_mean and len(group_by_settings(trainings, ["examples"])) == 1:
         raise InputError(
-            f"{where}: all training runs have one number of examples; no table shows it"
+            f"{where}: no table shows this number, because all training runs have the same number "
+            "of examples; delete the line"
         )
     twins = items[items["kind"] == "evaluation"] if number.twin == _REFERENCE else trainings
     for column, name in (("base", number.model), ("task", number.task)):
         twins = twins[twins[column] == name] if name else twins
-    for key, text in wanted.items():
+    for key, text in required.items():
         twins = _with_setting(twins, key, [text])
-    given = given_settings(twins)
-    kinds = {str(sorted({**settings, "seed": None}.items())) for settings in given}
+    settings_of_twins = given_settings(twins)
+    kinds = {str(sorted({**settings, "seed": None}.items())) for settings in settings_of_twins}
     if number.twin and not kinds:
         raise InputError(
-            f"{where}: no training run has all settings of `twin`, got {number.twin!r}"
+            f"{where}: no training run has all settings of `twin`, got {number.twin!r}; correct "
+            "`twin`"
         )
-    if wanted and not is_mean and len(kinds) > 1:
+    if required and not is_mean and len(kinds) > 1:
         raise InputError(
-            f"{where}: `twin` matches {len(kinds)} kinds of training runs; add settings"
+            f"{where}: `twin` matches training runs with {len(kinds)} different combinations of "
+            "settings; add settings to `twin`"
         )
     return frozenset(twins["item"] if number.twin else ())
 
@@ -374,22 +418,22 @@ def _twins(number: PublishedNumber, records: DataFrame) -> frozenset[int]:
 def select(
     records: DataFrame, models: Sequence[str], where: Sequence[str]
 ) -> tuple[DataFrame, list[str]]:
-    """Keep the training runs with the wanted settings, their bases and their published numbers.
+    """Select training runs by their settings, with their bases and published numbers.
 
     Args:
         records: The table of a sweep.
-        models: Bases whose columns tables show.
-        where: Settings of the training runs to keep, each as KEY=VALUE. If a key is given several
+        models: Bases that have columns in tables.
+        where: Settings of the training runs to select, each as KEY=VALUE. If a key occurs several
             times, a run may have any of its values.
 
     Returns:
-        The records, and the models that are left.
+        The selected records, and the models that still have columns.
 
     Raises:
-        InputError: If no training run has one of the settings, or all of them.
+        InputError: If no training run has a setting in `where`, or none has all of them.
     """
     trainings = records[records["kind"] == "training"]
-    wanted: dict[str, list[str]] = {}
+    required: dict[str, list[str]] = {}
     for text in where:
         key, equals, value = text.partition("=")
         if not equals:
@@ -398,20 +442,22 @@ def select(
             near = nearest(key, setting_names(records))
             raise InputError(f"`where` {text}: no training run has the setting {key!r}{near}")
         if _with_setting(trainings, key, [value]).empty:
-            known = trainings[f"{_SETTING}{key}"]
-            near = nearest(value, {word(each) for each in known if each == each})
+            values = trainings[f"{_SETTING}{key}"]
+            near = nearest(value, {word(each) for each in values if each == each})
             raise InputError(f"`where` {text}: no training run has this {key}{near}")
-        wanted.setdefault(key, []).append(value)
-    kept = trainings
-    for key, texts in wanted.items():
-        kept = _with_setting(kept, key, texts)
-    if kept.empty:
-        raise InputError(f"`where` {', '.join(where)}: no training run has all these settings")
-    trained, columns = {*columns_of(trainings)}, {*columns_of(kept)}
+        required.setdefault(key, []).append(value)
+    selected = trainings
+    for key, texts in required.items():
+        selected = _with_setting(selected, key, texts)
+    if selected.empty:
+        raise InputError(
+            f"`where` {', '.join(where)}: no training run has all these settings; leave out one"
+        )
+    trained, columns = {*columns_of(trainings)}, {*columns_of(selected)}
     tasks = {task for _, task in columns}
     models = [m for m in models if any((m, t) in columns or (m, t) not in trained for t in tasks)]
     columns |= {(model, task) for model in models for task in tasks}
-    items = {*kept["item"]}.union(*kept["twins"])
+    items = {*selected["item"]}.union(*selected["twins"])
     published = records[records["kind"] == "published"]
     is_kept = [
         (column in columns or not column[0]) and (not twins or bool(twins & items))
@@ -422,24 +468,24 @@ def select(
 
 
 def _with_setting(records: DataFrame, key: str, texts: Sequence[str]) -> DataFrame:
-    """Return the records whose setting has one of the values that texts denote."""
+    """Return the records in which a setting has one of several values, written as text."""
     values = records[f"{_SETTING}{key}"]
     return records.loc[[any(matches(value, text) for text in texts) for value in values]]
 
 
 def columns_of(records: DataFrame) -> list[tuple[str, str]]:
-    """Return the base and the task of each record, which are a column of tables."""
+    """Return the base and the task of each record, which identify its column in tables."""
     return [*zip(records["base"], records["task"], strict=True)]
 
 
 def setting_names(records: DataFrame) -> list[str]:
-    """Return the names of all settings."""
+    """Return the names of all settings in the table."""
     columns = map(str, records.columns)
     return [name.removeprefix(_SETTING) for name in columns if name.startswith(_SETTING)]
 
 
 def given_settings(records: DataFrame) -> list[dict[str, Any]]:
-    """Return the settings of each record that are in the grid."""
+    """Return the settings of each record that are written in the grid."""
     return [
         {name: row[f"{_SETTING}{name}"] for name in row["given"]}
         for row in records.to_dict("records")
@@ -449,7 +495,11 @@ def given_settings(records: DataFrame) -> list[dict[str, Any]]:
 def group_by_settings(
     records: DataFrame, names: Sequence[str]
 ) -> list[tuple[tuple[Any, ...], DataFrame]]:
-    """Group records by settings, in the order of first occurrence; a missing setting is None."""
+    """Group records by the values of settings, in order of first occurrence.
+
+    Returns:
+        The values of each group, with None for a missing setting, and the records of the group.
+    """
     if not names:
         return [((), records)]
     settings = records.reindex(columns=[f"{_SETTING}{name}" for name in names])
@@ -461,7 +511,10 @@ def group_by_settings(
 
 
 def matches(value: Any, text: str) -> bool:
-    """Return whether a text denotes a value: numbers in any format, models also by last part."""
+    """Return whether a text stands for a value of a setting.
+
+    Numbers may have any format. The last part of a path is enough, such as `model` for `org/model`.
+    """
     if isinstance(value, int | float) and not isinstance(value, bool):
         try:
             return float(text.replace(",", "")) == value
@@ -471,7 +524,7 @@ def matches(value: Any, text: str) -> bool:
 
 
 def word(value: Any) -> str:
-    """Return a value as text, as in a grid."""
+    """Return the value of a setting as text, as written in a grid."""
     if value is None:
         return "none"
     if isinstance(value, bool):

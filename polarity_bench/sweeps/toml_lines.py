@@ -1,4 +1,4 @@
-"""Line numbers in a grid's file, for error messages."""
+"""Line numbers of a grid's settings, for error messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from polarity_bench.errors import InputError
 
 @dataclass(frozen=True)
 class TomlLines:
-    """The lines of a TOML file."""
+    """Lines of a TOML file, which errors refer to."""
 
     file: Path
     text: str
@@ -24,31 +24,37 @@ class TomlLines:
     def locating(
         self, block: str = "", number: int = 0, common: Sequence[str] = ()
     ) -> Iterator[None]:
-        """Add the file to errors, and the line of the first key of a block that they quote.
+        """Add the file and, if possible, the line to errors that are raised in a `with` block.
+
+        The line is that of the first key that the message quotes and the block contains.
 
         Args:
-            block: Name of the block's table; '' means the file.
-            number: Which of the tables of that name, from 0.
-            common: Names of the tables whose settings apply to the block.
+            block: Name of the block's table; '' means the whole file.
+            number: Position among the tables with this name, from 0.
+            common: Names of the tables that contain shared settings of the block.
+
+        Raises:
+            InputError: If the `with` block raises one; the message then starts with the location.
         """
         try:
             yield
         except InputError as error:
             places = [(block, number), *((name, 0) for name in common)]
             quoted = re.findall(r"[`']([\w.-]+)[`']", str(error))
-            # `tasks.0` is an element of `tasks`
-            keys = [key for each in quoted for key in (each, each.partition(".")[0])]
-            known = [self._lines.get((*place, key)) for key in keys for place in places]
-            known += [self._lines.get((block, number, block))]
-            line = next(filter(None, known), None)
+            # `tasks.0`, an element of a list, has no line of its own, so `tasks` is tried too.
+            keys = [key for name in quoted for key in (name, name.partition(".")[0])]
+            numbers = [self._lines.get((*place, key)) for key in keys for place in places]
+            numbers += [self._lines.get((block, number, block))]
+            line = next(filter(None, numbers), None)
             where = f"{self.file}, line {line}" if line else str(self.file)
             raise InputError(f"{where}: {error}") from error
 
     @cached_property
     def _lines(self) -> dict[tuple[str, int, str], int]:
-        """The first line of each key, by its block; the key of a heading is the block's name.
+        """First line of each key, by the block's name, the block's number and the key.
 
-        The block ('', 0) is the file, with the keys of all tables.
+        The key of a block's heading is the block's name. The block ('', 0) is the whole file, with
+        the keys of all tables.
         """
         lines: dict[tuple[str, int, str], int] = {}
         block, n_blocks = ("", 0), Counter[str]()

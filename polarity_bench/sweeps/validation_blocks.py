@@ -1,16 +1,16 @@
-"""Cross-validation blocks of a grid: how they expand to items, and how the items are made.
+"""Cross-validation blocks of a grid: expansion to items, checks, and execution.
 
 ```toml
 [[cross-validate]]
-protocol = "few-shot"                     # the default; rows, folds, sample, seeds override its own
+protocol = "few-shot"                     # the default; rows, folds, sample, seeds override it
 task = ["mr", "trec"]
-loss = ["cce", "softtriple", "setfit"]    # as for the command `fewshot`
+loss = ["cce", "softtriple", "setfit"]    # as in the command `fewshot`
 rows = [20, 100]                          # or "all"
-seeds = [2, 16]                           # one item with both; [[2], [16]] makes two items
-gamma = [0.01, 0.1]                       # a parameter of softtriple only
+seeds = [2, 16]                           # one item with both seeds; [[2], [16]] makes two items
+gamma = [0.01, 0.1]                       # only softtriple has this parameter
 ```
 
-A parameter that only some of a block's losses take applies to those losses alone.
+If only some losses of a block have a parameter, the parameter applies to these losses only.
 """
 
 from __future__ import annotations
@@ -43,8 +43,9 @@ from polarity_bench.tasks.labelled import LabelledTexts, labelled_spec
 from polarity_bench.validation import Strict, validated, validated_field
 
 FOLDER = "fewshot"
-"""Folder in a sweep with the cross-validations; the command `fewshot` reports it."""
+"""Name of a sweep's folder of cross-validations, which the command `fewshot` can report."""
 _USUAL = {"loss": "cce", "model": "minilm", "protocol": "few-shot"}
+"""Default settings of a cross-validation."""
 _NAMED = (*_USUAL, "task", *DIVISION, *OPTIONS)
 
 Setting = Mapping[str, Any]
@@ -60,14 +61,14 @@ class _Names(Strict):
 def expand(settings: Sequence[Setting], context: GridContext) -> list[CrossValidation]:
     """Return the cross-validations of a block, without names.
 
-    Combinations that differ only in parameters that their loss does not take make one item.
+    Combinations that differ only in parameters that their loss does not have become one item.
 
     Args:
-        settings: Every combination of the block.
-        context: How the settings are resolved.
+        settings: All combinations of the block.
+        context: Context in which the settings are resolved.
 
     Raises:
-        InputError: If a setting is wrong, or none of the losses takes a parameter.
+        InputError: If a setting is wrong, or if no loss of the block has a parameter.
     """
     with in_words_of_grids():
         completed = [{**_USUAL, **setting} for setting in settings]
@@ -75,49 +76,59 @@ def expand(settings: Sequence[Setting], context: GridContext) -> list[CrossValid
         items = []
         seen: dict[str, Setting] = {}
         for setting in completed:
-            known = {*_NAMED, *parameters_of(setting["loss"])}
-            effective = {key: value for key, value in setting.items() if key in known}
+            names = {*_NAMED, *parameters_of(setting["loss"])}
+            effective = {key: value for key, value in setting.items() if key in names}
             other = seen.setdefault(repr(effective), setting)
-            if other is setting or other == setting:  # exact duplicates stay: the grid rejects them
+            if (
+                other is setting or other == setting
+            ):  # keeps exact duplicates, which the grid rejects
                 items.append(_made(effective, context))
         return items
 
 
 def _made(setting: Setting, context: GridContext) -> CrossValidation:
-    given = dict(setting)
-    (task,) = context.task_names("task", names=[given.pop("task")])
+    """Return the cross-validation for a combination of settings."""
+    remaining = dict(setting)
+    (task,) = context.task_names("task", names=[remaining.pop("task")])
     labelled_spec(context.tasks, task)
-    loss, model = given.pop("loss"), located(given.pop("model"), context.folder)
-    options = context.pop_options(given)
-    division = {key: given.pop(key) for key in DIVISION if key in given}
+    loss, model = remaining.pop("loss"), located(remaining.pop("model"), context.folder)
+    options = context.pop_options(remaining)
+    division = {key: remaining.pop(key) for key in DIVISION if key in remaining}
     if "seeds" in division:
         seeds = division["seeds"] if isinstance(division["seeds"], list) else [division["seeds"]]
         division["seeds"] = validated_field(tuple[StrictInt, ...], "seeds", seeds)
-    protocol = protocol_of(given.pop("protocol"), division)
+    protocol = protocol_of(remaining.pop("protocol"), division)
     resolved = {**setting, **{key: getattr(protocol, key) for key in DIVISION}}
-    return CrossValidation(make_method(loss, given), protocol, task, model, options, "", resolved)
+    return CrossValidation(
+        make_method(loss, remaining), protocol, task, model, options, "", resolved
+    )
 
 
 def _check_keys(settings: Sequence[Setting]) -> None:
-    """Raise an error if a name is not text, or if no loss takes a setting."""
+    """Raise an error if a name is not text, or if no loss of a block has a setting."""
     if "task" not in settings[0]:
-        raise InputError("`task`: name the task whose rows to divide into folds")
+        raise InputError("`task`: missing; name the task that provides the rows")
     for setting in settings:
         validated(_Names, {key: setting[key] for key in _Names.model_fields})
     losses = list(dict.fromkeys(setting["loss"] for setting in settings))
-    known = {*_NAMED}.union(*map(parameters_of, losses))
+    names = {*_NAMED}.union(*map(parameters_of, losses))
     for key in settings[0]:
-        if key not in known:
-            near = nearest(key, known)
-            raise InputError(f"`{key}`: none of {', '.join(losses)} takes this setting{near}")
+        if key not in names:
+            near = nearest(key, names)
+            raise InputError(
+                f"`{key}`: no loss in the block ({', '.join(losses)}) has this setting{near}"
+            )
 
 
 @contextmanager
 def in_words_of_grids(before: str = "") -> Iterator[None]:
-    """Replace the options of `fewshot` in errors by the settings of grids.
+    """Replace option names of the command `fewshot` by settings of grids, in error messages.
 
     Args:
-        before: Text to put before the message of an error.
+        before: Prefix of the messages.
+
+    Raises:
+        InputError: If the `with` block raises one; the message is changed.
     """
     try:
         yield
@@ -127,18 +138,20 @@ def in_words_of_grids(before: str = "") -> Iterator[None]:
 
 
 def check_validations(items: Sequence[Item], setup: Setup) -> dict[str, EncoderId]:
-    """Load every encoder and all rows once, and check that folds and methods are possible.
+    """Check that the cross-validations among the items can be run.
+
+    Every encoder and every data set is loaded once, and the rows are divided into folds.
 
     Returns:
-        The encoders, by item.
+        The encoders, by the digest of the item.
 
     Raises:
-        InputError: If an encoder or data are not available or not suitable, or two items are the
+        InputError: If an encoder or data are not available or not suitable, or if two items are the
             same experiment.
     """
     data: dict[str, LabelledTexts] = {}
     encoders: dict[str, EncoderId] = {}
-    alike: dict[str, CrossValidation] = {}
+    experiments: dict[str, CrossValidation] = {}
     by_item = {}
     for item in items:
         if isinstance(item, CrossValidation):
@@ -147,16 +160,16 @@ def check_validations(items: Sequence[Item], setup: Setup) -> dict[str, EncoderI
             method = item.method
             loading = [item.model, *loading_of(item.options)]
             shape = [type(method), method.title, method.pooling, method.layers]
-            like = repr([item.task, item.protocol, loading, shape])
-            if like not in encoders:
+            experiment_key = repr([item.task, item.protocol, loading, shape])
+            if experiment_key not in encoders:
                 with in_words_of_grids(f"{item.name}: "):
                     check_method(item.settings["loss"], method)
                     encoder, _ = checked(item.experiment(data[item.task]))
-                encoders[like] = encoder
-            encoder = by_item[item.digest] = encoders[like]
-            moving = [method.to_dict("moves"), item.protocol.spec(), encoder.digest]
-            other = alike.setdefault(repr([item.task, *moving]), item)
-            if other is not item:  # both would write the same file
+                encoders[experiment_key] = encoder
+            encoder = by_item[item.digest] = encoders[experiment_key]
+            identity = [method.to_dict("moves"), item.protocol.spec(), encoder.digest]
+            other = experiments.setdefault(repr([item.task, *identity]), item)
+            if other is not item:  # both items would write the same file
                 raise InputError(
                     f"{other.name!r} and {item.name!r}: `model` {other.model} and {item.model} are "
                     f"the same encoder, {encoder.name}; use one of these names only"
@@ -165,7 +178,7 @@ def check_validations(items: Sequence[Item], setup: Setup) -> dict[str, EncoderI
 
 
 def cross_validate(item: CrossValidation, setup: Setup) -> ItemOutcome:
-    """Run the missing folds of a cross-validation; each fold is stored in the sweep when it ends.
+    """Run the missing folds of a cross-validation, and store each fold when it ends.
 
     Returns:
         The outcome, with the mean over the folds, as in tables, and the file with the folds.

@@ -198,12 +198,12 @@ def test_no_name_becomes_a_path(tmp_path: Path) -> None:
         (("epochs = 1", "epocs = 1"), r"line 7: `epocs`: the recipe 'margins' has no such"),
         (('"axis"', '"axes"'), r"line 16: `recipe`: unknown recipe 'axes'; did you mean 'axis'\?"),
         (('head = "tuned"', 'head = "tunde"'), r"line 17: `head`: unknown value 'tunde'"),
-        (('task = "contrast"\n', ""), r"line 8: `task`: name the task to train on"),
-        (("{ loss =", "{ los ="), r"line 13: 'skip': unknown 'los'; did you mean 'loss'\?"),
+        (('task = "contrast"\n', ""), r"line 8: `task`: missing; name the task to train on"),
+        (("{ loss =", "{ los ="), r"line 13: 'skip': unknown setting 'los'; did you mean 'loss'\?"),
         (("margin = 0.1 }", "margin = [0.1, 0.5] }, {loss = 'triplet'}"), r"line 13: 'skip' excl"),
         (("{ loss = 'contrastive'".replace("'", '"'), '{ loss = "contrastiv"'),
-         r"line 13: 'skip': no value of 'loss' is 'contrastiv'; did you mean 'contrastive'"),
-        (("margin = 0.1 }", "margin = 0.2 }"), r"line 13: 'skip': no value of 'margin' is 0\.2"),
+         r"line 13: 'skip': 'contrastiv' is not a value of 'loss' in this block; did"),
+        (("margin = 0.1 }", "margin = 0.2 }"), r"line 13: 'skip': 0\.2 is not a value of 'margin'"),
         (("[[train]]", "[all.axi]\nlabels = 9\n[[train]]"), r"line 9: 'all.axi': unknown recipe"),
         (("[[train]]", "[all.scl]\nlamda_ = 9\n[[train]]"),
          r"line 10: \[all\.scl\]: unknown setting 'lamda_'; did you mean 'lambda_'"),
@@ -224,7 +224,7 @@ def test_no_name_becomes_a_path(tmp_path: Path) -> None:
         ),
         (
             ('["random", "minilm"]', '"random"\nsuite = "sts"\ntasks = ["mr"]'),
-            r"line 22: `suite`: give it or `tasks`, not both",
+            r"line 22: `suite`: give `suite` or `tasks`, not both",
         ),
         (
             ('["random", "minilm"]', '"random"\npreset = "paper"'),
@@ -252,7 +252,7 @@ def test_what_is_wrong_is_said_with_its_line(
 
 @pytest.mark.parametrize("text", ["", 'title = "x"\n[all]\ntask = "contrast"\n'])
 def test_a_grid_of_nothing_is_refused(tmp_path: Path, text: str) -> None:
-    with pytest.raises(InputError, match="the grid has no items; write a"):
+    with pytest.raises(InputError, match="the grid has no items; add a"):
         read(tmp_path, text)
 
 

@@ -169,7 +169,7 @@ def test_a_node_without_the_package_is_named_before_anything_is_made(
     said = driver.communicate()[1]
     assert driver.returncode == 2, said
     assert "error: the node " in said
-    assert "cannot take part: the package polarity_bench cannot be imported there" in said
+    assert "cannot run items: the package polarity_bench cannot be imported there" in said
     assert not SweepState(folder).ended()
 
 

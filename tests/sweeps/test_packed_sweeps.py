@@ -116,7 +116,7 @@ def test_the_same_items_are_left_before_and_after_packing(made: Made) -> None:
     before = made.left()
     assert len(before["left"]) == 2
     assert len(before["made"]) == 1
-    assert list(before["others"].values()) == ["of other data"]
+    assert list(before["others"].values()) == ["for other data"]
     assert before["unnamed"] == ["stray"]
     assert before["gone"] == [False, False]
     pack(made.folder / "results")

@@ -140,13 +140,13 @@ def test_what_was_trained_elsewhere_is_done_where_all_its_results_are(
         ({"encoder": replace(encoder, dtype="bfloat16")}, otherwise),
         ({"encoder": replace(encoder, max_tokens=8)}, otherwise),
         ({"encoder": replace(encoder, strength=2.0)}, otherwise),
-        ({"encoder": replace(encoder, name="another")}, "of another encoder"),
-        ({"reference": replace(reference, weights="0" * 16)}, "; the base is "),
-        ({"limit": 2000}, "of a part of the task"),
-        ({"format": 1}, "cannot be read"),
-        ({"task": "0" * 16}, "of another version of the task"),
-        ({"protocol": {**first.key.protocol, "version": 1}}, "by another protocol"),
-        ({"data": "0" * 16}, "of other data"),
+        ({"encoder": replace(encoder, name="another")}, "for another encoder"),
+        ({"reference": replace(reference, weights="0" * 16)}, ", but the base is "),
+        ({"limit": 2000}, "for a part of the task"),
+        ({"format": 1}, "damaged or written by another version"),
+        ({"task": "0" * 16}, "for another version of the task"),
+        ({"protocol": {**first.key.protocol, "version": 1}}, "with another protocol"),
+        ({"data": "0" * 16}, "for other data"),
     ]
     for n, (other, why) in enumerate(cases):
         (field,) = other
@@ -171,7 +171,7 @@ def test_what_was_trained_elsewhere_is_done_where_all_its_results_are(
     assert "9 in all, 7 left" in bench("sweep", wider, *there, "--dry-run").out
     dry = bench("sweep", grid, *there, "--dry-run")
     assert dry.out.startswith("Small: 5 in all, 3 left\n"), dry.err
-    assert "1 of the remaining items have results that do not count, of other data" in dry.err
+    assert "1 of the remaining items have results that do not count, for other data" in dry.err
     done = bench("sweep", grid, *there, "--workers", "2")
     assert done.code == 0, done.err
     assert "2 items were made elsewhere" in done.err
@@ -456,7 +456,7 @@ def test_two_grids_of_one_name_do_not_share_a_folder(
     other.write_text(text.replace("epochs = 1", "epochs = 2"))
     done = bench("sweep", other, "--workers", "1")
     assert done.code == 2
-    assert "holds the sweep of another grid" in done.err
+    assert "contains the sweep of another grid" in done.err
     assert bench("sweep", grid, "--workers", "1").code == 0
 
 
@@ -493,8 +493,8 @@ def test_time_left_is_weighed_by_what_is_planned(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("ends", "score", "said"),
     [
-        ((0.30, 0.35), 0.3261, "; their intervals overlap, so the difference may be chance"),
-        ((0.30, 0.35), 0.3258, "; no training scores above its base"),
+        ((0.30, 0.35), 0.3261, "; the intervals overlap, so the difference may be due to chance"),
+        ((0.30, 0.35), 0.3258, "; no training run scores above its base"),
         ((0.40, 0.45), 0.4261, ""),
     ],
 )
@@ -657,7 +657,7 @@ def test_more_examples_than_there_are_are_refused_with_their_line(
     assert done.code == 2
     line = next(n for n, said in enumerate(grid.read_text().splitlines(), 1) if "examples" in said)
     said = (
-        f"{grid}, line {line}: 385 triplets were requested, but the neighbours give {24 * 4 * 4}; "
+        f"{grid}, line {line}: the neighbours allow {24 * 4 * 4} triplets, but 385 were requested; "
     )
     assert said in done.err, done.err
     assert not list(Path("out").glob("runs/*"))

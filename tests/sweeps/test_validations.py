@@ -182,10 +182,10 @@ gamma = 0.1
     [
         (('"softtriple"', '"softripple"'), r"line 11: `loss`: unknown loss 'softripple'; did you"),
         (('"softtriple"', "3"), r"line 11: 'loss' must be text, got 3"),
-        (('"softtriple"', '"cce"'), r"line 13: `gamma`: none of cce takes this setting"),
+        (('"softtriple"', '"cce"'), r"line 13: `gamma`: no loss in the block \(cce\) has"),
         (('["cce", "softtriple"]', "[]"), r"line 11: 'loss' must not be an empty list"),
         (("gamma", "gama"),
-         r"line 13: `gama`: none of cce, softtriple takes this setting; did .*'gamma'"),
+         r"line 13: `gama`: no loss in the block \(cce, softtriple\) has .*; did .*'gamma'"),
         (("gamma = 0.1", "gamma = -1"), r"line 13: `gamma` must be above 0, got -1"),
         (("gamma = 0.1", 'gamma = "a"'), r"line 13: `gamma` must be a number, got 'a'"),
         (("rows = 6", 'rows = "six"'),
@@ -195,12 +195,12 @@ gamma = 0.1
         (("gamma = 0.1", "seeds = [1, 1]"), r"line 13: `seeds` must be different whole numbers"),
         (('"little-mr"', '"litle-mr"'), r"line 10: `task`: unknown task 'litle-mr'; .*'little-mr'"),
         (('"little-mr"', '"stsb"'), r"line 10: `task` stsb: expected a task of kind transfer or"),
-        (('task = "little-mr"\n', ""), r"line 9: `task`: name the task whose rows to div"),
+        (('task = "little-mr"\n', ""), r"line 9: `task`: missing; name the task that provides"),
         (("gamma = 0.1", 'protocol = "few"'), r"line 13: `protocol`: unknown protocol 'few'; did"),
         (("gamma = 0.1", "prompt = 3"), r"line 13: 'prompt' must be text, got 3"),
         (("[[cross-v", "[[crossv"), r"line 9: unknown key 'crossvalidate'; did .*'cross-valid"),
         (("[[cross-validate]]", "[cross-validate]"), r"line 9: 'cross-validate': must be an array"),
-        (("gamma = 0.1", 'skip = [{los = "cce"}]'), r"line 13: 'skip': unknown 'los'; did you"),
+        (("gamma = 0.1", 'skip = [{los = "cce"}]'), r"line 13: 'skip': unknown setting 'los'; d"),
         (("rows = 6", "rows = [6, 6]"),
          r"two cross-validations have the same settings: 'loss cce' and 'loss"),
         (("gamma = 0.1", '[[cross-validate]]\ntask = "little-mr"\nrows = 6'),
@@ -520,5 +520,5 @@ def test_a_sweep_whose_grid_moved_goes_on_and_one_of_another_grid_does_not(
         assert find_sweep(read_grid(second, setup), setup, second, named=True).left
         first.unlink(missing_ok=True)
     first.write_text('title = "Another"\n')
-    with pytest.raises(InputError, match="holds the sweep of another grid"):
+    with pytest.raises(InputError, match="contains the sweep of another grid"):
         find_sweep(read_grid(second, setup), setup, second, named=True)

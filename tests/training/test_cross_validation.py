@@ -364,7 +364,7 @@ def test_an_encoder_that_cuts_its_vectors_is_refused(
     cut = SentenceTransformer(str(tiny_model), device="cpu", truncate_dim=12)
     cut.save_pretrained(str(tmp_path / "cut"), create_model_card=False)
     for method in (Frozen(), FineTuning(epochs=1)):
-        with pytest.raises(InputError, match=r"its vectors are cut to 12 dimensions"):
+        with pytest.raises(InputError, match=r"the encoder truncates its vectors to 12 dimensions"):
             run_experiments([make(method, model=str(tmp_path / "cut"))], tmp_path / "out")
 
 

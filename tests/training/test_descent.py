@@ -78,7 +78,7 @@ def test_a_run_stopped_anywhere_goes_on_to_the_same_bytes(tmp_path: Path, die_at
 
 def test_a_loss_that_is_no_number_names_its_step() -> None:
     module = small()
-    with pytest.raises(InputError, match=r"step 3 of 12: the loss is nan\. Try a lower `rate`$"):
+    with pytest.raises(InputError, match=r"step 3 of 12: the loss is nan; use a lower `rate`$"):
         descend(module, lambda step: noisy_loss(module) * (1.0 if step < 2 else torch.nan), PLAN)
 
 

@@ -145,18 +145,18 @@ def test_more_than_there_are_is_refused(kind: ExampleKind) -> None:
     n_candidates = len(HAND_EXAMPLES[kind])
     with pytest.raises(
         InputError,
-        match=rf"1,234 {kind} were requested, but the neighbours give {n_candidates}; change "
+        match=rf"the neighbours allow {n_candidates} {kind}, but 1,234 were requested; change "
         r"`examples` or `dropout`, or use more `neighbours` or a lower `threshold`",
     ):
         draw(HAND, HAND_LABELS, kind, 1234, seed=0, epoch=0)
-    with pytest.raises(InputError, match=f"the neighbours give {n_candidates};"):
+    with pytest.raises(InputError, match=f"the neighbours allow {n_candidates} "):
         draw(HAND, HAND_LABELS, kind, n_candidates + 1, seed=0, epoch=0)
 
 
 def test_of_no_texts_nothing_can_be_drawn() -> None:
     nobody = Neighbours(ragged(), ragged())
     assert count_candidates(nobody, "triplets") == 0
-    with pytest.raises(InputError, match="1 pairs were requested, but the neighbours give 0"):
+    with pytest.raises(InputError, match="the neighbours allow 0 pairs, but 1 were requested"):
         draw(nobody, np.array([], dtype=np.int64), "pairs", 1, seed=0, epoch=0)
 
 

@@ -168,14 +168,14 @@ def test_the_card_says_how_examples_were_made(task_dir: Path) -> None:
     assert "# triplets of Task mini\n\n10 examples for training" in said
     facts = {
         "Task": "Task mini (mini, version 1), 24 distinct texts",
-        "Left out": "0 repeated rows, 0 rows whose text has two labels, 0 held-out rows and "
+        "Left out": "0 repeated rows, 0 rows whose text has two labels, 0 held-out rows and their "
         "relatives, 0 rows that are queries of the task",
         "Classes": "bad, good",
         "Kind": "triplets: anchor, positive, negative",
         "Neighbours": "mined as-written, 4 neighbours, cosine at least -0.5, by hash (digest "
         f"{encoder.id.digest})",
         "Candidates": f"{source.n_candidates}",
-        "Dropout": f"{1 - 10 / source.n_candidates:.6f}, solved for 10 examples",
+        "Dropout": f"{1 - 10 / source.n_candidates:.6f}, which leaves 10 examples",
         "Seed": "3, epoch 2",
     }
     for head, fact in facts.items():
@@ -207,10 +207,10 @@ def test_an_unknown_encoder_is_refused(task_dir: Path) -> None:
 
 def test_more_than_there_are_is_refused(task_dir: Path) -> None:
     with pytest.raises(
-        InputError, match="385 triplets were requested, but the neighbours give 384; change"
+        InputError, match="the neighbours allow 384 triplets, but 385 were requested; change"
     ):
         make(task_dir, spec=ExampleSpec(threshold=-1, neighbours=4, examples=385))
-    with pytest.raises(InputError, match="0 triplets were requested, but the neighbours give 384"):
+    with pytest.raises(InputError, match="the neighbours allow 384 triplets, but 0 were requested"):
         make(task_dir, spec=ExampleSpec(threshold=-1, neighbours=4, dropout=0.9999))
 
 
@@ -223,8 +223,8 @@ POOL = compass_pool(("0", 0), ("20", 0), ("30", 1), ("180", 0), ("250", 1))
 def test_a_label_without_neighbours_says_how_many_remain() -> None:
     """b's texts lie at 30 and 250 degrees, 140 apart; two texts of a have one of their own."""
     said = (
-        "no text of the label 'b' has a neighbour of its own label of cosine >= 0.5; texts "
-        "that have one: 2 of 'a', 0 of 'b'; use a lower `threshold` or more `neighbours`"
+        "no text with the label 'b' has a neighbour with its own label and cosine >= 0.5; texts "
+        "with such a neighbour: 2 of 'a', 0 of 'b'; use a lower `threshold` or more `neighbours`"
     )
     for kind in EXAMPLE_KINDS:
         with pytest.raises(InputError, match=f"^{said}$"):
@@ -233,7 +233,7 @@ def test_a_label_without_neighbours_says_how_many_remain() -> None:
 
 def test_a_label_without_neighbours_of_the_other_is_refused_where_they_are_wanted() -> None:
     pool = compass_pool(("0", 0), ("10", 0), ("180", 1), ("190", 1))
-    said = "no text of the label 'a' has a neighbour of any other label of cosine >= 0.5; texts"
+    said = "no text with the label 'a' has a neighbour with any other label and cosine >= 0.5"
     for kind in ("triplets", "labelled-pairs"):
         with pytest.raises(InputError, match=said):
             source_of(pool, CompassEncoder(), kind, ExampleSpec())
@@ -242,7 +242,7 @@ def test_a_label_without_neighbours_of_the_other_is_refused_where_they_are_wante
 
 def test_mined_as_released_no_cosine_is_named() -> None:
     with pytest.raises(
-        InputError, match=r"has a neighbour of its own label; texts that have one: 2"
+        InputError, match=r"has a neighbour with its own label; texts with such a neighbour: 2"
     ):
         source_of(
             compass_pool(("0", 0), ("1", 0), ("90", 1)),
@@ -323,10 +323,10 @@ def test_a_broken_file_is_refused(
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    said = rf"`examples_from` {tmp_path}: no file {tmp_path}/train\.parquet"
+    said = rf"`examples_from` {tmp_path}: {tmp_path}/train\.parquet does not exist"
     with pytest.raises(InputError, match=said):
         read_examples(tmp_path, "pairs")
-    with pytest.raises(InputError, match=r"no file .*mine\.parquet"):
+    with pytest.raises(InputError, match=r"mine\.parquet does not exist"):
         read_examples(tmp_path / "mine.parquet", "pairs")
 
 

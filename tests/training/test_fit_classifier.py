@@ -231,7 +231,7 @@ def test_proxies_have_a_rate_of_their_own(tiny_model: Path) -> None:
 
 
 def test_a_class_without_rows_is_named(tiny_model: Path) -> None:
-    with pytest.raises(InputError, match="the class 'middling' has no row to train on"):
+    with pytest.raises(InputError, match="the class 'middling' has no training rows"):
         fitted(tiny_model, classes=("bad", "good", "middling"))
 
 
@@ -320,7 +320,7 @@ def test_layers_are_kept_from_below(tiny_model: Path, tmp_path: Path) -> None:
 
 def test_encoders_that_cannot_be_shaped_are_refused(tiny_model: Path) -> None:
     static = SentenceTransformer(modules=[StaticEmbedding(word_tokenizer(), embedding_dim=8)])
-    with pytest.raises(InputError, match="`model` is not a transformer with pooling over"):
+    with pytest.raises(InputError, match="`model`: a classifier needs a transformer with pooling"):
         shape_encoder(static, Objective())
     with pytest.raises(InputError, match="`layers` 3: the encoder has 2"):
         shape_encoder(load(tiny_model), Objective(layers=3))

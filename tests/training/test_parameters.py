@@ -162,13 +162,13 @@ def test_a_triplet_margin_of_two_or_more_warns_that_the_hinge_never_closes(
     margin: float, tiny_model: Path, task_dir: Path, tmp_path: Path
 ) -> None:
     said = (
-        rf"margin {margin:g}: cosine distance lies in \[0, 2\]; from 2 on the hinge never closes, "
-        "so that every such margin trains the same encoder"
+        rf"margin {margin:g}: cosine distances are at most 2; from a margin of 2 on, "
+        "the hinge is always active, and all such margins train the same encoder"
     )
     recipe = Margins(loss=Triplet(margin=margin), examples=10**6)
     with (
         pytest.warns(ParameterWarning, match=said),
-        pytest.raises(InputError, match="1,000,000 triplets were requested"),
+        pytest.raises(InputError, match="triplets, but 1,000,000 were requested"),
     ):
         run(tiny_model, task_dir, tmp_path / "x", replace(recipe, threshold=-1.0))
 
@@ -176,7 +176,10 @@ def test_a_triplet_margin_of_two_or_more_warns_that_the_hinge_never_closes(
 def test_a_contrastive_margin_of_two_or_more_never_ends_the_push() -> None:
     for kind in (Contrastive, LOSSES["online-contrastive"]):
         (said,) = Margins(loss=from_flat(LOSSES, kind.name, {"margin": 2})).remarks
-        assert "margin 2: cosine distance lies in [0, 2]; from 2 on no pair is ever far" in said
+        assert (
+            "margin 2: cosine distances are at most 2; from a margin of 2 on, no pair is far"
+            in said
+        )
     assert Margins(loss=Triplet(margin=1.999)).remarks == ()
 
 

@@ -184,7 +184,9 @@ def test_an_encoder_that_cuts_its_vectors_is_refused(
 
     cut = SentenceTransformer(str(tiny_model), device="cpu", truncate_dim=12)
     cut.save_pretrained(str(tmp_path / "cut"), create_model_card=False)
-    with pytest.raises(InputError, match=r"`model`: its vectors are cut to 12 dimensions"):
+    with pytest.raises(
+        InputError, match=r"`model`: the encoder truncates its vectors to 12 dimensions"
+    ):
         run(tmp_path / "cut", task_dir, tmp_path / "x", small)
 
 
@@ -278,7 +280,7 @@ def test_a_loss_that_is_no_number_stops_with_its_step(
 ) -> None:
     original = PairObjective.forward
     monkeypatch.setattr(PairObjective, "forward", lambda *args: original(*args) * float("nan"))
-    with pytest.raises(InputError, match=r"step 1 of 12: the loss is nan\. Try a lower `rate`"):
+    with pytest.raises(InputError, match=r"step 1 of 12: the loss is nan; use a lower `rate`"):
         run(tiny_model, task_dir, tmp_path / "x", small)
 
 

@@ -157,7 +157,7 @@ def test_the_history_fits_the_terminal(
 def test_a_margin_of_two_or_more_is_remarked_once(bench: Bench, tiny_model: Path) -> None:
     done = bench("train", "--model", tiny_model, *SMALL, "--output", "x", "--margin", "5")
     assert done.code == 0
-    assert done.err.count("from 2 on the hinge never closes") == 1
+    assert done.err.count("from a margin of 2 on, the hinge is always active") == 1
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_a_margin_of_two_or_more_is_remarked_once(bench: Bench, tiny_model: Path
         (["--rate", "0"], "--rate must be above 0"),
         (["--held-out", "13"], "--held-out 13: at most half of the 24 training rows"),
         (["--examples", "4"], "4 examples are fewer than a batch of 8"),
-        (["--threshold", "0.9999"], "has a neighbour of"),
+        (["--threshold", "0.9999"], "has a neighbour with"),
         (["--model", "random"], "a baseline has nothing to train"),
         (["--task", "cr"], "cr is a transfer task"),
         (["--dropout", "0.5"], "give --examples or --dropout, not both"),
@@ -211,7 +211,7 @@ def test_examples_are_written_and_trained_on(bench: Bench, tiny_model: Path) -> 
     made = bench("examples", *words, "--output", "made")
     assert made.code == 0, made.err
     assert "32 examples" in made.out
-    assert "solved for 32 examples" in Path("made/README.md").read_text()
+    assert "which leaves 32 examples" in Path("made/README.md").read_text()
     first = Path("made/train.parquet").read_bytes()
     bench("examples", *words, "--output", "again")
     assert Path("again/train.parquet").read_bytes() == first

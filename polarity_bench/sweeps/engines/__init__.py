@@ -1,1 +1,1 @@
-"""Engines that execute the items of a sweep."""
+"""Engines that run the items of a sweep: local processes, or tasks on a Ray cluster."""

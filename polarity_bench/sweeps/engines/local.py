@@ -1,7 +1,7 @@
-"""The local engine: processes on this machine that share the remaining items of a sweep.
+"""Local engine: worker processes on this machine that share the remaining items of a sweep.
 
-No process is assigned items: each takes the next item that no process holds. So several drivers
-may work on one folder, and a later driver resumes where another one ended.
+Items are not assigned in advance. Each worker takes the next item that no other process has locked.
+Several drivers can therefore share a folder, and a later driver resumes the work of an earlier one.
 """
 
 from __future__ import annotations
@@ -23,35 +23,35 @@ from polarity_bench.sweeps.items import Item, Setup
 from polarity_bench.training.processes import end_with, usable_cores
 
 POLL = 0.2
-"""Seconds between checks for results of other processes."""
+"""Seconds between two looks at the state on disk."""
 _GRACE = 10
-"""Seconds that a process has to end by itself."""
+"""Seconds to wait for a worker process to end by itself."""
 WORKER_BYTES = 2 * 2**30
-"""Memory for a process: training all-MiniLM-L6-v2 on SST-2 took 1.9 GB."""
+"""Memory of a worker process, in bytes. Training all-MiniLM-L6-v2 on SST-2 took 1.9 GB."""
 
 
 def run_local(
     items: Sequence[Item], setup: Setup, *, workers: int, look: Callable[[], None] = lambda: None
 ) -> None:
-    """Run all unfinished items, in several processes of one thread each.
+    """Run all unfinished items in several single-threaded worker processes.
 
-    A process that is killed, for example because memory ran out, is replaced.
+    A worker that is killed, for example because memory ran out, is replaced.
 
     Args:
-        items: The items to make.
-        setup: Folders, and how encoders are loaded.
-        workers: Number of processes.
-        look: Called repeatedly while the processes run.
+        items: The items to run.
+        setup: Folders and loading options.
+        workers: Number of worker processes.
+        look: Function that is called repeatedly while the workers run.
 
     Raises:
-        InputError: If too many processes are killed in a row, without an item ended in between.
+        InputError: If too many workers are killed in a row before another item ends.
     """
     setup = setup.by_a_new_driver()
     state = SweepState(setup.output)
     state.make_folders()
     digests = {item.digest for item in items}
     context = get_context("spawn")
-    theirs, ours = context.Pipe(duplex=False)
+    receiving, sending = context.Pipe(duplex=False)
     gpus = cycle(visible_gpus(setup.options.device) or [None])
     processes: list[BaseProcess] = []
     n_told = n_lost = 0
@@ -62,29 +62,29 @@ def run_local(
             if n_lost > (GREATEST_ATTEMPTS + 1) * workers:
                 raise InputError(
                     f"`workers` {workers}: {n_lost} worker processes ended in a row without "
-                    f"completing an item, the last with exit code {processes[-1].exitcode}; see "
-                    f"{state.logs}"
+                    f"completing an item, the last with exit code {processes[-1].exitcode}; read "
+                    f"the logs in {state.logs}"
                 )
             n_told = len(ended)
             processes = [each for each in processes if each.is_alive()]
             for _ in range(min(workers, len(left)) - len(processes)):
-                arguments = (items, setup, theirs, next(gpus))
+                arguments = (items, setup, receiving, next(gpus))
                 processes.append(context.Process(target=work, args=arguments))
                 processes[-1].start()
             look()
             time.sleep(POLL)
-        for each in processes:  # they find that no item is left
+        for each in processes:  # workers end when no item is left
             each.join(_GRACE)
     finally:
-        ours.close()  # the processes end when the connection closes
+        sending.close()  # workers also end when the connection closes
         for each in processes:
             each.join()
 
 
 def visible_gpus(device: str | None) -> list[str]:
-    """Return the GPUs to distribute over processes, named as in CUDA_VISIBLE_DEVICES.
+    """Return the GPUs to distribute over workers, named as in CUDA_VISIBLE_DEVICES.
 
-    The list is empty if there is no GPU, or if the user chose a device other than `cuda`.
+    The list is empty if there is no GPU or if the user chose a device other than `cuda`.
     """
     import torch
 
@@ -96,20 +96,26 @@ def visible_gpus(device: str | None) -> list[str]:
 
 
 def usual_workers(device: str | None) -> int:
-    """Return the default number of processes: one per GPU, or per core with enough memory."""
+    """Return the default number of workers: one per GPU, else one per core if memory suffices."""
     if gpus := visible_gpus(device):
         return len(gpus)
     return max(1, min(usable_cores(), psutil.virtual_memory().available // WORKER_BYTES))
 
 
 def work(items: Sequence[Item], setup: Setup, driver: Connection, gpu: str | None) -> None:
-    """Make remaining items that no process holds, until none is left or the driver ends.
+    """Run remaining items that no process has locked, until no item is left or the driver ends.
 
-    An item that comes after another one waits for it.
+    An item that depends on another item waits until the other item has ended.
+
+    Args:
+        items: All items of the sweep.
+        setup: Folders and loading options.
+        driver: Connection to the driver; the worker ends when the connection closes.
+        gpu: GPU of this worker, named as in CUDA_VISIBLE_DEVICES; None if there are no GPUs.
     """
     end_with(driver)
     if gpu is not None:
-        os.environ["CUDA_VISIBLE_DEVICES"] = gpu  # before any code looks for GPUs
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpu  # must be set before torch looks for GPUs
     state = SweepState(setup.output)
     while left := _left(items, state):
         for item in left.values():
@@ -119,6 +125,6 @@ def work(items: Sequence[Item], setup: Setup, driver: Connection, gpu: str | Non
 
 
 def _left(items: Sequence[Item], state: SweepState) -> dict[str, Item]:
-    """Return the items that have not ended."""
+    """Return the items that have not ended, by digest."""
     ended = state.ended()
     return {item.digest: item for item in items if item.digest not in ended}

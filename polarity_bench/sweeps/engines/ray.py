@@ -1,9 +1,9 @@
-"""The Ray engine: one Ray task for each item, on a cluster or on a node started here.
+"""Ray engine: one Ray task for each item, on a cluster or on a temporary local node.
 
-Ray schedules the tasks by the core, the memory and the GPU that each task declares, and moves the
-task of a lost worker or node to another one. As with every engine, the state of the items is on
-disk: the nodes of the cluster share the folder of the sweep, and drivers on other clusters may
-share it too.
+Each task declares that it needs a core, memory and possibly a GPU, and Ray schedules the tasks
+accordingly. Ray restarts the task of a lost worker or node elsewhere. As with the local engine, the
+state of the items is on disk. All nodes must share the folder of the sweep. Drivers on other
+clusters may share the folder too.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from polarity_bench.sweeps.item_states import GREATEST_ATTEMPTS, ItemOutcome, Sw
 from polarity_bench.sweeps.items import Item, Setup
 
 _CONNECT_SECONDS = 20
-"""Timeout for the answer of a cluster."""
+"""Timeout for an answer from a cluster, in seconds."""
 
 
 def run_on_ray(
@@ -40,17 +40,17 @@ def run_on_ray(
     address: str | None = None,
     look: Callable[[], None] = lambda: None,
 ) -> None:
-    """Make all items that have not ended, each as a Ray task.
+    """Run all unfinished items, each as a Ray task.
 
     Args:
-        items: The items to make.
-        setup: Folders, and how encoders are loaded.
-        address: Address of a running cluster; None starts a temporary one on this machine.
-        look: Called repeatedly while the tasks run.
+        items: The items to run.
+        setup: Folders and loading options.
+        address: Address of a running cluster; None starts a temporary cluster on this machine.
+        look: Function that is called repeatedly while the tasks run.
 
     Raises:
-        InputError: If no cluster answers, no node has the resources of a task (such as a GPU), or
-            a node lacks the package, the folder, a base or data; names the node that lacks them.
+        InputError: If no cluster answers, if no node has the resources of a task, such as a GPU, or
+            if a node lacks the package, the folder, a base or data; the message names the node.
     """
     setup = replace(setup.by_a_new_driver(), argv=tuple(sys.argv))
     state = SweepState(setup.output)
@@ -61,34 +61,35 @@ def run_on_ray(
         task = ray.remote(**resources, max_retries=GREATEST_ATTEMPTS)(make_held)
         shared_setup = ray.put(setup)
         pending: dict[Any, Item] = {}
-        made: dict[str, Any] = {}
+        task_of: dict[str, Any] = {}
         for item in items:
-            made[item.digest] = task.remote(item, shared_setup, made.get(item.after or ""))
-            pending[made[item.digest]] = item
-        again: set[str] = set()
+            task_of[item.digest] = task.remote(item, shared_setup, task_of.get(item.after or ""))
+            pending[task_of[item.digest]] = item
+        retried: set[str] = set()
         while pending:
             ended, _ = ray.wait(list(pending), num_returns=1, timeout=POLL)
             for ref in ended:
                 item = pending.pop(ref)
                 if (why := _lost(ray, ref)) and state.outcome(item.digest) is None:
-                    if item.digest in again:
+                    if item.digest in retried:
                         state.record(item.digest, ItemOutcome("failed", item.name, why))
-                    else:  # perhaps the item before it was lost
-                        again.add(item.digest)
+                    else:  # perhaps because the task that it depends on was lost
+                        retried.add(item.digest)
                         pending[task.remote(item, shared_setup, None)] = item
             look()
 
 
 def make_held(item: Item, setup: Setup, after: None) -> None:  # noqa: ARG001
-    """Make an item. If the task of another driver makes it, wait for its end.
+    """Run an item, or wait for its end if another driver is running it.
 
     Args:
-        item: The item to make.
-        setup: Folders, and how encoders are loaded.
-        after: Return value of the task of the preceding item; makes Ray wait for that task.
+        item: The item to run.
+        setup: Folders and loading options.
+        after: Return value of the task for the item that must be run first. The value is not used,
+            but the argument makes Ray wait for that task.
     """
-    # Results store the command that made them. The worker's own command line has addresses of the
-    # cluster and would not reproduce the result.
+    # Results store the command that produced them. The worker's own command line contains addresses
+    # of the cluster and would not reproduce the results.
     if setup.argv is not None:
         sys.argv = list(setup.argv)
     state = SweepState(setup.output)
@@ -98,7 +99,7 @@ def make_held(item: Item, setup: Setup, after: None) -> None:  # noqa: ARG001
 
 
 def _lost(ray: Any, ref: Any) -> str:
-    """Return why a task was lost; '' if it ended normally."""
+    """Return why a task was lost, or '' if the task ended normally."""
     try:
         ray.get(ref)
     except ray.exceptions.RayTaskError as error:
@@ -112,9 +113,11 @@ def _lost(ray: Any, ref: Any) -> str:
 
 @contextmanager
 def _cluster(address: str | None) -> Iterator[Any]:
-    """Connect to a cluster, or start one on this machine."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray would send usage statistics
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # Ray's future default
+    """Connect to a cluster or start a temporary one, and disconnect at the end of the block."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # disables usage statistics
+    os.environ.setdefault(
+        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0"
+    )  # default of future Ray versions
     if address is not None:
         _check_answer(address)
     import ray
@@ -123,8 +126,8 @@ def _cluster(address: str | None) -> Iterator[Any]:
     try:
         ray.init(address or "local", log_to_driver=False, logging_level=logging.ERROR, **here)
     except (ConnectionError, RuntimeError, ValueError) as error:
-        where = "on this machine" if address is None else f"at {address}"
-        raise InputError(f"`address`: Ray {where}: {_last_line(str(error))}") from error
+        action = "start Ray on this machine" if address is None else f"connect to Ray at {address}"
+        raise InputError(f"`address`: cannot {action}: {_last_line(str(error))}") from error
     try:
         yield ray
     finally:
@@ -135,10 +138,10 @@ def _cluster(address: str | None) -> Iterator[Any]:
 def _check_answer(address: str) -> None:
     """Check that a cluster answers.
 
-    A separate process asks the cluster, since Ray ends the process that gets no answer.
+    The check runs in a separate process, because Ray terminates a process that gets no answer.
 
     Raises:
-        InputError: If there is no answer; gives Ray's reason.
+        InputError: If there is no answer; the message contains Ray's reason.
     """
     if address == "auto" or "://" in address:
         return
@@ -162,37 +165,43 @@ def _check_answer(address: str) -> None:
     except subprocess.TimeoutExpired:
         why = f"no answer within {_CONNECT_SECONDS} s"
     if why:
-        raise InputError(f"`address` {address}: no Ray cluster answers: {why}")
+        raise InputError(
+            f"`address` {address}: no Ray cluster answers: {why}; start the cluster or correct the "
+            "address"
+        )
 
 
 def _last_line(text: str) -> str:
+    """Return the last line of a text, or ''."""
     return (text.strip().splitlines() or [""])[-1]
 
 
 def _resources(ray: Any, device: str | None) -> dict[str, int]:
-    """Return the resources of a task, with a GPU if the cluster has GPUs and the device allows it.
+    """Return the resources of a task: a core, memory, and possibly a GPU.
+
+    A task needs a GPU if the cluster has GPUs and the user did not choose another device.
 
     Raises:
-        InputError: If no node has them. Ray would wait forever.
+        InputError: If no node has these resources, because Ray would then wait forever.
     """
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     has_gpus = any(node.get("GPU") for node in nodes)
     needs_gpu = device is not None and device.startswith("cuda")
     if needs_gpu and not has_gpus:
-        raise InputError(f"`device` {device}: no node of the cluster has a GPU")
+        raise InputError(f"`device` {device}: no node of the cluster has a GPU; use `device` cpu")
     n_gpus = int(has_gpus and (needs_gpu or device is None))
     required = {"CPU": 1, "memory": WORKER_BYTES, "GPU": n_gpus}
     if not any(all(node.get(key, 0) >= n for key, n in required.items()) for node in nodes):
         text = f"a core, {WORKER_BYTES / 2**30:.0f} GiB of memory" + (", a GPU" if n_gpus else "")
-        raise InputError(f"`address`: no node of the cluster has the resources of a task: {text}")
+        raise InputError(f"`address`: no node of the cluster has {text}; add such a node")
     return {"num_cpus": 1, "num_gpus": n_gpus, "memory": WORKER_BYTES}
 
 
 def _check_nodes(ray: Any, items: Sequence[Item], setup: Setup) -> None:
-    """Let every node check for the package, the folder, the bases and the data.
+    """Check that every node has the package, the folder of the sweep, the encoders and the data.
 
     Raises:
-        InputError: If a node lacks something; names the node.
+        InputError: If a node lacks one of them; the message names the node.
     """
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -218,26 +227,26 @@ def _check_nodes(ray: Any, items: Sequence[Item], setup: Setup) -> None:
                 node = nodes[name]
                 raise InputError(
                     f"the node {node['NodeManagerAddress']} ({node['NodeManagerHostname']}, "
-                    f"{name[:8]}) cannot take part: {lacks}"
+                    f"{name[:8]}) cannot run items: {lacks}"
                 )
     finally:
         token.unlink(missing_ok=True)
 
 
 def lacking(token: str, version: str, content: bytes) -> str:
-    """Return why the node that runs this function cannot take part; '' if it can.
+    """Return why the node that calls this function cannot run items, or '' if it can.
 
     Args:
-        token: A file that the driver has created in the folder of the sweep.
+        token: Path of a file that the driver has created in the folder of the sweep.
         version: Version of the driver's package.
-        content: The items and the setup, pickled, since another version may not read them.
+        content: The pickled items and setup. They are unpickled only if the versions are equal.
     """
     from ray import cloudpickle
 
     if polarity_bench.__version__ != version:
-        return f"it has polarity_bench {polarity_bench.__version__}, the driver has {version}"
+        return f"the node has polarity_bench {polarity_bench.__version__}, the driver has {version}"
     if not Path(token).is_file():
-        return f"the folder {Path(token).parent.parent} is not shared with it"
+        return f"the folder {Path(token).parent.parent} is not shared with the node"
     items, setup = cloudpickle.loads(content)
     try:
         sizes(items, setup)

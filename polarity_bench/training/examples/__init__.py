@@ -1,4 +1,4 @@
-"""Training examples, drawn from the neighbours of a task's training texts."""
+"""Training examples: pairs and triplets of neighbouring texts in a task's training data."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ COLUMNS: dict[ExampleKind, tuple[str, ...]] = {
     "labelled-pairs": ("sentence1", "sentence2"),
     "triplets": ("anchor", "positive", "negative"),
 }
-"""The text columns of each kind, in the order in which losses read them.
+"""Text columns of each kind of examples, in the order that the losses expect.
 
-Pairs also have a `label`, the class of both texts. The `label` of labelled pairs is 1 if both texts
-have the same class, else 0.
+Pairs also have a column `label`, the class of both texts. In labelled pairs, `label` is 1 if both
+texts have the same class, else 0.
 """
 
 Mining = Literal["as-written", "as-released"]
-"""How neighbours are found: as the margins paper describes, or as its released code does."""
+"""How to mine neighbours: as the margins paper describes, or as the paper's released code does."""
 MININGS: tuple[Mining, ...] = get_args(Mining)

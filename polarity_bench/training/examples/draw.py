@@ -1,7 +1,8 @@
-"""Draws of examples: pairs, labelled pairs and triplets from the neighbours of a pool's texts.
+"""Random draws of pairs, labelled pairs and triplets from the neighbours of a pool's texts.
 
-The candidates of a pool are counted, not listed: SST-2 has about 17 million triplets. A draw first
-takes random numbers below their count, and only then looks up the texts of these candidates.
+A candidate is any example that the neighbours allow. SST-2 has about 17 million candidate triplets,
+so candidates are numbered but never listed. A draw picks random numbers and then looks up the texts
+of the candidates with these numbers.
 
 Shapes: n texts, m examples.
 """
@@ -20,10 +21,11 @@ from polarity_bench.values import IntArray
 
 @dataclass(frozen=True)
 class Draw:
-    """Examples as positions.
+    """Drawn examples, as positions in the pool.
 
     Attributes:
-        positions: Positions in the pool, one column for each text of an example, (m, 2 or 3).
+        positions: Position of each text in the pool, one column per text of an example,
+            (m, 2 or 3).
         labels: Label of each example, (m,); None for triplets.
     """
 
@@ -32,19 +34,19 @@ class Draw:
 
 
 def count_candidates(neighbours: Neighbours, kind: ExampleKind) -> int:
-    """Return the number of examples that a pool's neighbours allow."""
+    """Return the number of candidates: examples of this kind that the neighbours allow."""
     return int(_per_anchor(neighbours, kind).sum())
 
 
 def check_count(count: int, n_candidates: int, kind: ExampleKind) -> None:
-    """Check a requested number of examples.
+    """Check that `count` examples can be drawn.
 
     Raises:
-        InputError: If it is below 1 or above the number of candidates.
+        InputError: If `count` is below 1 or above the number of candidates.
     """
     if not 1 <= count <= n_candidates:
         raise InputError(
-            f"{count:,} {kind} were requested, but the neighbours give {n_candidates:,}; change "
+            f"the neighbours allow {n_candidates:,} {kind}, but {count:,} were requested; change "
             "`examples` or `dropout`, or use more `neighbours` or a lower `threshold`"
         )
 
@@ -52,18 +54,18 @@ def check_count(count: int, n_candidates: int, kind: ExampleKind) -> None:
 def draw(
     neighbours: Neighbours, labels: IntArray, kind: ExampleKind, count: int, seed: int, epoch: int
 ) -> Draw:
-    """Draw some of the candidates in random order, none twice.
+    """Draw distinct candidates in random order.
 
-    Every candidate is left out with the same probability. This is the papers' dropout with a fixed
-    number of survivors, so the length of an epoch does not depend on the seed.
+    Every candidate has the same probability. Unlike the dropout of the papers, the draw has a fixed
+    number of examples, so the length of an epoch does not depend on the seed.
 
     Args:
         neighbours: Neighbours of the pool's texts.
         labels: Class of each text, (n,).
         kind: Kind of examples.
         count: Number of examples, m.
-        seed: Seed of the training run. Each epoch has its own draw.
-        epoch: Number of the epoch, from 0.
+        seed: Seed of the training run.
+        epoch: Number of the epoch, from 0. Each epoch has a different draw.
 
     Raises:
         InputError: If `count` is below 1 or above the number of candidates.
@@ -86,14 +88,15 @@ def draw(
         positive = _at(same, anchor, within)
         return Draw(np.stack([anchor, positive], axis=1), labels[anchor])
     n_same = same.lengths[anchor]
-    alike = within < n_same
-    other = np.empty(count, dtype=np.int64)
-    other[alike] = _at(same, anchor[alike], within[alike])
-    other[~alike] = _at(opposite, anchor[~alike], (within - n_same)[~alike])
-    return Draw(np.stack([anchor, other], axis=1), alike.astype(np.int64))
+    is_same = within < n_same
+    partner = np.empty(count, dtype=np.int64)
+    partner[is_same] = _at(same, anchor[is_same], within[is_same])
+    partner[~is_same] = _at(opposite, anchor[~is_same], (within - n_same)[~is_same])
+    return Draw(np.stack([anchor, partner], axis=1), is_same.astype(np.int64))
 
 
 def _per_anchor(neighbours: Neighbours, kind: ExampleKind) -> IntArray:
+    """Return the number of candidates with each text as the anchor, (n,)."""
     same, opposite = neighbours.same.lengths, neighbours.opposite.lengths
     if kind == "triplets":
         return same * opposite
@@ -101,5 +104,6 @@ def _per_anchor(neighbours: Neighbours, kind: ExampleKind) -> IntArray:
 
 
 def _at(ragged: RaggedRows, row: IntArray, column: IntArray) -> IntArray:
+    """Return the values at these rows and columns, (m,)."""
     positions: IntArray = ragged.values[ragged.offsets[row] + column].astype(np.int64)
     return positions

@@ -1,10 +1,10 @@
-"""Cache of neighbours on disk, next to the embeddings from which they were computed.
+"""Cache of neighbours on disk, in the same folder as the cached embeddings.
 
-There is one file for each encoder, pool and way of mining, `<encoder's digest>.<key>.npz`, which
-`polarity-bench cache prune` removes together with the encoder's embeddings. If several runs need
-the same neighbours, one computes them while the others wait. The key also covers the groups in
-which the pool is embedded, because the last bit of a vector can decide which of two texts is
-nearer.
+Each combination of encoder, pool and mining settings has one file, `<encoder's digest>.<key>.npz`.
+`polarity-bench cache prune` removes the file together with the encoder's embeddings. If several
+runs need the same neighbours, one run computes them while the others wait. The key also covers the
+groups in which the pool is embedded: grouping changes the last bits of a vector, which can decide
+which of two texts is nearer.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from polarity_bench.training.examples.spec import ExampleSpec
 from polarity_bench.values import digest_of
 
 _VERSION = 1
-"""Increased whenever the code finds different neighbours."""
+"""Version of the cached data. Increase it when a code change alters the neighbours."""
 _ARRAYS = ("same_values", "same_offsets", "opposite_values", "opposite_offsets")
 
 
@@ -44,12 +44,12 @@ def pool_neighbours(
     """Return the neighbours of a pool's texts, cached next to the embedder's embeddings.
 
     Args:
-        pool: The texts.
-        encoder: The encoder whose neighbours are used.
-        spec: How neighbours are mined.
-        embedder: How to embed the texts if the neighbours are not cached; if it has no groups, the
-            pool forms one group.
-        bar: Opens a progress bar over the texts to encode.
+        pool: The pool.
+        encoder: Encoder whose embeddings determine the neighbours.
+        spec: Mining settings.
+        embedder: Embeds the texts if the neighbours are not cached. Without groups, the pool forms
+            one group.
+        bar: Opens a progress bar that counts encoded texts.
     """
     if embedder.groups is None:
         embedder = replace(embedder, groups=Groups([pool.texts]))
@@ -67,20 +67,20 @@ def pool_neighbours(
 
     if not isinstance(embedder.store, EmbeddingStore) or not keeps_vectors(encoder):
         return find()
-    least = spec.threshold if spec.mining == "as-written" else None
-    mined = [spec.mining, spec.neighbours, least]
+    threshold = spec.threshold if spec.mining == "as-written" else None
+    mining = [spec.mining, spec.neighbours, threshold]
     groups = embedder.groups_of(encoder, pool.texts)
-    key = digest_of([_VERSION, encoder.id.digest, pool.digest, *mined, groups])
+    key = digest_of([_VERSION, encoder.id.digest, pool.digest, *mining, groups])
     folder = embedder.store.folder
     folder.mkdir(parents=True, exist_ok=True)
     return _kept(folder / f"{encoder.id.stored.digest}.{key}.npz", find)
 
 
 def _kept(file: Path, find: Callable[[], Neighbours]) -> Neighbours:
-    """Read the cached neighbours, or find and write them if missing or damaged. Locks the file."""
+    """Return the cached neighbours; find and cache them if the file is missing or damaged."""
     with FileLock(file.with_suffix(".lock")):
-        if (there := _read(file)) is not None:
-            return there
+        if (cached := _read(file)) is not None:
+            return cached
         neighbours = find()
         content = io.BytesIO()
         np.savez(
@@ -95,7 +95,7 @@ def _kept(file: Path, find: Callable[[], Neighbours]) -> Neighbours:
 
 
 def _read(file: Path) -> Neighbours | None:
-    """Read a complete file and verify its checksums; None if it is missing or damaged."""
+    """Read a file and verify its checksums; return None if the file is missing or damaged."""
     try:
         with np.load(file, allow_pickle=False) as read:
             arrays = [read[name] for name in _ARRAYS]

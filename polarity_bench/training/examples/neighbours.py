@@ -1,8 +1,8 @@
-"""Neighbours of each text of the pool, in its own class and in the other classes.
+"""Nearest neighbours of each text of a pool, in the text's own class and in the other classes.
 
-They are mined in one of two ways: as the margins paper describes, or as its released code does.
-With more than two classes, each class is compared with all others together, which the paper names
-as future work.
+Neighbours are mined either as the margins paper describes or as the paper's released code does. The
+paper has two classes and leaves more classes to future work. Here, if there are more, all classes
+other than the text's own are treated as one.
 
 Shapes: n texts, k neighbours.
 """
@@ -28,7 +28,7 @@ class RaggedRows:
 
     @property
     def lengths(self) -> IntArray:
-        """The length of each row, (n,)."""
+        """Length of each row, (n,)."""
         return np.diff(self.offsets)
 
     def __getitem__(self, row: int) -> IntArray:
@@ -36,18 +36,18 @@ class RaggedRows:
 
     @classmethod
     def of(cls, index: IntArray, kept: BoolArray) -> RaggedRows:
-        """Create the rows from the marked cells of a table, (n, k)."""
+        """Create the rows from the cells of `index` that `kept` marks, both (n, k)."""
         offsets = np.concatenate([[0], np.cumsum(kept.sum(axis=1))])
         return cls(index[kept].astype(np.int32), offsets)
 
 
 @dataclass(frozen=True)
 class Neighbours:
-    """Positions of neighbours in the pool, nearest first.
+    """Neighbours of each text, as positions in the pool, nearest first.
 
     Attributes:
-        same: Neighbours in each text's own class.
-        opposite: Neighbours in any other class.
+        same: Neighbours of the text's own class.
+        opposite: Neighbours of any other class.
     """
 
     same: RaggedRows
@@ -62,54 +62,63 @@ def find_neighbours(
     k: int = 16,
     threshold: float = 0.5,
 ) -> Neighbours:
-    """Find the neighbours of each text in its pool; a text is never its own neighbour.
+    """Find the neighbours of each text in a pool. A text is never its own neighbour.
 
-    - `as-written`: the k nearest texts of the same class and the k nearest of the other classes, if
-      their cosine is at least the threshold.
-    - `as-released`: the k nearest texts of all, divided by class. The released code computes the
-      threshold but does not apply it, and it drops the first hit, assuming that it is the text
-      itself.
+    - `as-written`: the k nearest texts of the same class and the k nearest texts of the other
+      classes, if their cosine similarity is at least the threshold.
+    - `as-released`: the k nearest texts of any class, then divided by class. The released code
+      computes the threshold but does not apply it. It also drops the first hit, assuming that this
+      hit is the text itself.
 
     Args:
         embeddings: Embeddings of the pool's distinct texts, (n, d).
         labels: Class of each text, (n,).
-        mining: Which of the two ways.
-        k: Number of neighbours.
-        threshold: Minimum cosine similarity, in [-1, 1]; not used `as-released`.
+        mining: `as-written` or `as-released`.
+        k: Number of nearest texts; if `as-written`, in the own class and in the other classes each.
+        threshold: Minimum cosine similarity, in [-1, 1]. Ignored if `as-released`.
 
     References:
-        Jørgensen and Breitung (2025), Margins in Contrastive Learning, section 3.3, and its
-        `data_generation/util.py`.
+        Jørgensen and Breitung (2025), Margins in Contrastive Learning, section 3.3, and
+        `data_generation/util.py` in the released code.
     """
     if mining == "as-released":
         everything = np.arange(len(labels))
         index, similarity = _nearest(embeddings, everything, everything, k)
         kept = np.isfinite(similarity)
-        alike = labels[index] == labels[:, None]
-        return Neighbours(RaggedRows.of(index, kept & alike), RaggedRows.of(index, kept & ~alike))
-    own = _table(len(labels), k)
-    other = _table(len(labels), k)
+        is_same_class = labels[index] == labels[:, None]
+        return Neighbours(
+            RaggedRows.of(index, kept & is_same_class), RaggedRows.of(index, kept & ~is_same_class)
+        )
+    same_class = _table(len(labels), k)
+    other_classes = _table(len(labels), k)
     for label in np.unique(labels):
         members, rest = np.flatnonzero(labels == label), np.flatnonzero(labels != label)
-        for (index, similarity), sources in ((own, members), (other, rest)):
+        for (index, similarity), sources in ((same_class, members), (other_classes, rest)):
             index[members], similarity[members] = _nearest(embeddings, members, sources, k)
-    return Neighbours(*(RaggedRows.of(index, near >= threshold) for index, near in (own, other)))
+    return Neighbours(
+        *(RaggedRows.of(index, near >= threshold) for index, near in (same_class, other_classes))
+    )
 
 
 def _table(n: int, k: int) -> tuple[IntArray, FloatArray]:
+    """Return tables of neighbours and similarities without any neighbour, (n, k) each."""
     return np.zeros((n, k), dtype=np.int64), np.full((n, k), -np.inf)
 
 
 def _nearest(
     embeddings: Embeddings, queries: IntArray, sources: IntArray, k: int
 ) -> tuple[IntArray, FloatArray]:
-    """Return the k nearest sources of each query except itself; -inf if there are fewer."""
+    """Return the k nearest sources of each query and their similarities, (n, k) each.
+
+    A query is never its own source. Cells without a source have the similarity -inf.
+    """
     index, similarity = _table(len(queries), k)
     itself = np.intersect1d(queries, sources).size > 0
     reached = min(k, len(sources) - itself)
     if reached == 0:
         return index, similarity
-    # If the queries are among the sources, both arrays hold the same positions.
+    # `find_neighbours` passes either the same positions twice or two disjoint arrays, so query i is
+    # source i or is not a source at all.
     excluded = [[i] for i in range(len(queries))] if itself else []
     retrieved = top_k(
         Embeddings(embeddings.vectors[queries], embeddings.similarity),

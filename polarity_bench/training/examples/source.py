@@ -1,4 +1,4 @@
-"""Sources of examples: drawn from a task's training rows, or read from a file and checked."""
+"""Generation of training examples from a task's training rows, and their files."""
 
 from __future__ import annotations
 
@@ -31,23 +31,24 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 _LABELS: dict[ExampleKind, str] = {
-    "pairs": "the number of a class",
-    "labelled-pairs": "1 for two texts of the same class, or 0",
+    "pairs": "a class number, 0 or higher",
+    "labelled-pairs": "1 (same class) or 0 (different classes)",
 }
 
 
 @dataclass(frozen=True)
 class ExampleSource:
-    """A pool with its neighbours, from which examples can be drawn repeatedly.
+    """A pool of training texts with its neighbours, from which examples are drawn.
 
     Attributes:
+        pool: The texts and their classes.
         neighbours: Neighbours of the pool's texts.
-        kind: Kind of the examples.
-        spec: How the neighbours were mined, and how many examples a draw has.
-        encoder: The encoder that found the neighbours.
+        kind: Kind of examples.
+        spec: Mining settings, and the number of examples of a draw.
+        encoder: Encoder whose embeddings determined the neighbours.
 
     Raises:
-        InputError: If no text of a class has a neighbour.
+        InputError: If no text of some class has a neighbour that the kind of examples needs.
     """
 
     pool: TrainingPool
@@ -65,17 +66,17 @@ class ExampleSource:
             n_with = np.bincount(self.pool.labels, neighbours.lengths > 0, minlength=len(classes))
             if n_with.all():
                 continue
-            least = f" of cosine >= {spec.threshold:g}" if spec.mining == "as-written" else ""
-            left = ", ".join(f"{n:.0f} of {c!r}" for n, c in zip(n_with, classes, strict=True))
+            limit = f" and cosine >= {spec.threshold:g}" if spec.mining == "as-written" else ""
+            counts = ", ".join(f"{n:.0f} of {c!r}" for n, c in zip(n_with, classes, strict=True))
             raise InputError(
-                f"no text of the label {classes[n_with.argmin()]!r} has a neighbour of {side} "
-                f"label{least}; texts that have one: {left}; use a lower `threshold` or more "
-                "`neighbours`"
+                f"no text with the label {classes[n_with.argmin()]!r} has a neighbour with {side} "
+                f"label{limit}; texts with such a neighbour: {counts}; use a lower `threshold` or "
+                "more `neighbours`"
             )
 
     @property
     def n_candidates(self) -> int:
-        """Number of examples that the neighbours allow."""
+        """Number of candidates: examples that the neighbours allow."""
         return count_candidates(self.neighbours, self.kind)
 
     @property
@@ -84,7 +85,11 @@ class ExampleSource:
         return self.spec.solve_count(self.n_candidates)
 
     def columns(self, seed: int, epoch: int) -> dict[str, list[Any]]:
-        """Draw examples; return the texts of each column, and the labels if the kind has labels."""
+        """Draw the examples of an epoch.
+
+        Returns:
+            The texts of each column, and the column `label` if this kind of examples has labels.
+        """
         drawn = draw(self.neighbours, self.pool.labels, self.kind, self.count, seed, epoch)
         columns: dict[str, list[Any]] = {
             name: [self.pool.texts[i] for i in positions]
@@ -94,18 +99,18 @@ class ExampleSource:
 
     @property
     def facts(self) -> dict[str, str]:
-        """What the card says about the examples, by heading."""
+        """Facts about the examples for their card, by heading."""
         pool, dropout = self.pool, 1 - self.count / self.n_candidates
         return {
             "Left out": f"{pool.n_duplicates:,} repeated rows, {pool.n_contradicting:,} rows whose "
-            f"text has two labels, {pool.n_held_out:,} held-out rows and relatives, "
+            f"text has two labels, {pool.n_held_out:,} held-out rows and their relatives, "
             f"{pool.n_tested:,} rows that are queries of the task",
             "Classes": ", ".join(pool.classes),
             "Kind": f"{self.kind}: {', '.join(COLUMNS[self.kind])}",
             "Neighbours": f"{self.spec.mined_words}, by {self.encoder.label} "
             f"(digest {self.encoder.digest})",
             "Candidates": f"{self.n_candidates:,}",
-            "Dropout": f"{dropout:.6f}, solved for {self.count:,} examples",
+            "Dropout": f"{dropout:.6f}, which leaves {self.count:,} examples",
         }
 
 
@@ -129,23 +134,24 @@ def generate_examples(
         task: Name of the task.
         kind: `pairs` (anchor, positive, label), `labelled-pairs` (sentence1, sentence2, label) or
             `triplets` (anchor, positive, negative).
-        encoder: The encoder whose neighbours are used, or its name.
-        spec: How many examples, and how neighbours are mined; by default 50,000, mined as the paper
-            describes.
-        seed: Seed of the draw: the same seed gives the same bytes.
-        epoch: Which of a run's draws.
-        held_out: Number of rows, drawn by the seed, that are in no example, as in `train`; None
-            holds out 500, or a tenth of a small data set.
-        access: Where the task's data may come from.
+        encoder: Encoder whose embeddings determine the neighbours, or its name.
+        spec: Number of examples, and mining settings; by default 50,000 examples, mined as the
+            margins paper describes.
+        seed: Seed of the draw. The same seed gives the same bytes.
+        epoch: Number of the epoch whose draw to return, from 0.
+        held_out: Number of rows to keep out of all examples, drawn with the seed as in `train`.
+            None holds out 500 rows, or a tenth of a small data set.
+        access: Sources of the task's data.
         task_dir: Folder with your own task files.
-        embedder: How to embed; by default without a store.
+        embedder: Embeds the texts; by default, without a cache.
         bar: Opens progress bars.
 
     Returns:
-        The examples in random order; `info.description` says how they were made.
+        The examples in random order. `info.description` is their card.
 
     Raises:
-        InputError: If the task, its data or the encoder is wrong, or there are too few examples.
+        InputError: If the task, its data or the encoder is not usable, or if the neighbours allow
+            too few examples.
     """
     from datasets import Dataset
 
@@ -174,15 +180,20 @@ def generate_examples(
 
 
 def write_examples(dataset: Dataset, folder: str | Path) -> Path:
-    """Write examples to `train.parquet` and their card to `README.md`; `datasets` loads the folder.
+    """Write examples and their card to a folder that `datasets` can load.
+
+    The examples are written to `train.parquet`, the card to `README.md`.
 
     Returns:
-        The parquet file.
+        Path of the parquet file.
+
+    Raises:
+        InputError: If the folder has other files or complete examples.
     """
     folder = Path(folder)
     check_examples_folder(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    content = io.BytesIO()  # written by pyarrow itself, which shows no progress bars
+    content = io.BytesIO()  # `Dataset.to_parquet` would show a progress bar
     pq.write_table(dataset.data.table.cast(dataset.features.arrow_schema), content)
     write_atomically(folder / "train.parquet", content.getvalue())
     write_atomically(folder / "README.md", dataset.info.description.encode())
@@ -190,18 +201,21 @@ def write_examples(dataset: Dataset, folder: str | Path) -> Path:
 
 
 def check_examples_folder(folder: Path) -> None:
-    """Refuse a folder that is not empty, unless an interrupted `write_examples` left its files.
+    """Check that examples can be written to a folder.
+
+    The folder may be missing, empty, or left incomplete by an interrupted `write_examples`.
 
     Raises:
-        InputError: If the folder holds anything else, including complete examples.
+        InputError: If the folder has other files or complete examples.
     """
     check_writable(folder)
-    there = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
-    killed = (".train.parquet.", ".README.md.")  # partly written files of a killed process
-    names = {name for name in there if not name.startswith(killed)}
+    entries = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
+    temporary = (".train.parquet.", ".README.md.")  # temporary files of a killed process
+    names = {name for name in entries if not name.startswith(temporary)}
     if names not in (set(), {"train.parquet"}):
         raise InputError(
-            f"`output` {folder}: the folder is not empty ({', '.join(there[:3])}); name a new one"
+            f"`output` {folder}: the folder is not empty ({', '.join(entries[:3])}); "
+            "use a new folder"
         )
 
 
@@ -209,27 +223,27 @@ def read_examples(path: Path, kind: ExampleKind) -> dict[str, list[Any]]:
     """Read examples from a folder that `write_examples` wrote, or from a parquet file.
 
     Raises:
-        InputError: If there are none, or they are of another kind.
+        InputError: If the file is missing or not readable, or has examples of another kind.
     """
     file = path / "train.parquet" if path.is_dir() else path
     if not file.is_file():
-        raise InputError(f"`examples_from` {path}: no file {file}")
+        raise InputError(f"`examples_from` {path}: {file} does not exist")
     try:
         columns: dict[str, list[Any]] = pq.read_table(file).to_pydict()
     except (OSError, ValueError) as error:
         raise InputError(f"{file}: not readable as parquet: {error}") from error
-    wanted = (*COLUMNS[kind], *(() if kind == "triplets" else ("label",)))
-    if set(columns) != set(wanted):
+    required = (*COLUMNS[kind], *(() if kind == "triplets" else ("label",)))
+    if set(columns) != set(required):
         raise InputError(
-            f"{file}: the loss takes {kind} in the columns {', '.join(wanted)}, "
+            f"{file}: the loss takes {kind} in the columns {', '.join(required)}, "
             f"got {', '.join(columns)}"
         )
-    for name in wanted:
+    for name in required:
         for row, value in enumerate(columns[name]):
             if not (_is_label(value, kind) if name == "label" else _is_text(value)):
-                what = "a text" if name != "label" else _LABELS[kind]
-                raise InputError(f"{file}, row {row}: {name} must be {what}, got {value!r}")
-    return {name: columns[name] for name in wanted}
+                expected = "a text" if name != "label" else _LABELS[kind]
+                raise InputError(f"{file}, row {row}: {name} must be {expected}, got {value!r}")
+    return {name: columns[name] for name in required}
 
 
 def _is_text(value: object) -> bool:
@@ -237,8 +251,8 @@ def _is_text(value: object) -> bool:
 
 
 def _is_label(value: object, kind: ExampleKind) -> bool:
-    whole = isinstance(value, int) and not isinstance(value, bool) and value >= 0
-    return whole and (kind == "pairs" or value in (0, 1))
+    is_class = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return is_class and (kind == "pairs" or value in (0, 1))
 
 
 def _features(kind: ExampleKind, pool: TrainingPool) -> Any:
@@ -254,13 +268,22 @@ def _features(kind: ExampleKind, pool: TrainingPool) -> Any:
 def shuffled(
     columns: Mapping[str, list[Any]], count: int, seed: int, epoch: int
 ) -> dict[str, list[Any]]:
-    """Draw some of the given examples, in random order.
+    """Draw some of the examples in random order.
+
+    Args:
+        columns: The examples, by column.
+        count: Number of examples to draw.
+        seed: Seed of the training run.
+        epoch: Number of the epoch, from 0. Each epoch has a different draw.
 
     Raises:
-        InputError: If there are fewer.
+        InputError: If there are fewer than `count` examples.
     """
     size = len(next(iter(columns.values())))
     if count > size:
-        raise InputError(f"`examples` {count:,}: only {size:,} were given; ask for fewer")
+        raise InputError(
+            f"`examples`: expected at most {size:,}, the number of examples in the file, "
+            f"got {count:,}"
+        )
     order = np.random.default_rng([seed, epoch]).permutation(size)[:count]
     return {name: [values[i] for i in order] for name, values in columns.items()}

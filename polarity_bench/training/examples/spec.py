@@ -10,37 +10,41 @@ from polarity_bench.training.examples import Mining
 from polarity_bench.training.parameters import Parameters, parameter
 
 DEFAULT_COUNT = 50_000
-"""Examples in an epoch if neither a number nor a dropout is given, as in the papers."""
+"""Number of examples in an epoch if neither `examples` nor `dropout` is set, as in the papers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExampleSpec(Parameters):
-    """Settings for generating examples from a pool.
+    """Settings for mining neighbours and drawing examples.
 
-    If neither a number nor a dropout is given, DEFAULT_COUNT of the candidates are taken, or all if
-    there are fewer.
+    If neither `examples` nor `dropout` is set, a draw has DEFAULT_COUNT examples, or all candidates
+    if there are fewer.
     """
 
     family: ClassVar[str] = "examples"
     name: ClassVar[str] = "neighbours"
 
-    mining: Mining = parameter("as-written", "mined as the paper describes or as its code does")
-    neighbours: int = parameter(16, "neighbours of each text, k in the papers", least=1)
-    threshold: float = parameter(
-        0.5, "minimum cosine of a neighbour, if mined as-written", least=-1, most=1
+    mining: Mining = parameter(
+        "as-written", "mine neighbours as the paper describes or as its code does"
     )
-    examples: int | None = parameter(None, "how many [default: 50000, or all candidates]", least=1)
+    neighbours: int = parameter(16, "number of neighbours of each text, k in the papers", least=1)
+    threshold: float = parameter(
+        0.5, "minimum cosine similarity of a neighbour, if mined as-written", least=-1, most=1
+    )
+    examples: int | None = parameter(
+        None, "number of examples [default: 50000, or all candidates]", least=1
+    )
     dropout: float | None = parameter(
-        None, "share of candidates left out, instead of a number", least=0, below=1
+        None, "share of candidates to leave out, instead of a number of examples", least=0, below=1
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.examples is not None and self.dropout is not None:
-            raise InputError("give `examples` or `dropout`, not both: one is solved from the other")
+            raise InputError("give `examples` or `dropout`, not both")
 
     def solve_count(self, n_candidates: int) -> int:
-        """Return the number of examples to draw from this number of candidates."""
+        """Return the number of examples to draw from `n_candidates` candidates."""
         if self.examples is not None:
             return self.examples
         if self.dropout is not None:
@@ -49,6 +53,6 @@ class ExampleSpec(Parameters):
 
     @property
     def mined_words(self) -> str:
-        """Description of the mining, for a card."""
-        least = f", cosine at least {self.threshold:g}" if self.mining == "as-written" else ""
-        return f"mined {self.mining}, {self.neighbours} neighbours{least}"
+        """Description of the mining settings, for cards."""
+        suffix = f", cosine at least {self.threshold:g}" if self.mining == "as-written" else ""
+        return f"mined {self.mining}, {self.neighbours} neighbours{suffix}"

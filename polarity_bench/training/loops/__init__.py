@@ -1,1 +1,1 @@
-"""Training loops."""
+"""Training loops, shared by the recipes."""

@@ -1,8 +1,8 @@
-"""Training of a classifier: an encoder, a linear layer on its vectors, and an optional metric loss.
+"""Training of a classifier: an encoder, a linear layer and, optionally, a metric loss.
 
-L = β CE(dense(z), y) + (1 − β) L_DML: cross-entropy of the pooled text z, and a metric loss. The
-metric loss reads z or, if it has proxies, the last hidden state of every token, with the label of
-the token's text.
+The loss is L = β CE(dense(z), y) + (1 − β) L_DML, where z is the pooled vector of a text and y its
+label. CE is the cross-entropy and L_DML the metric loss, which reads z. A metric loss with proxies
+reads the last hidden state of every token instead, with the label of the token's text.
 
 Shapes: n texts, c classes, d dimensions.
 """
@@ -35,13 +35,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FittedHead:
-    """The results of training, apart from the encoder.
+    """Results of the training, without the encoder.
 
     Attributes:
+        head: The trained head.
         losses: The loss of each step.
         loss: Mean loss of the last epoch.
-        n_empty: Number of batches without two texts of the same class or without two of different
-            classes: their metric loss was 0.
+        n_empty: Number of batches whose metric loss was 0 because they lacked two texts of the same
+            class or two texts of different classes.
     """
 
     head: Head
@@ -62,25 +63,28 @@ def fit_classifier(
     begin: Probe | None = None,
     also: Callable[[EncodedTexts, IntArray], Tensor] | None = None,
 ) -> FittedHead:
-    """Train an encoder with a head. The encoder is changed; the seed sets each epoch's order.
+    """Train an encoder together with a head. The encoder is changed in place.
 
     Args:
         model: The encoder, prepared by `shape_encoder`.
-        rows: The training texts.
+        rows: The tokenized training texts.
         labels: Class of each text, (n,).
         classes: Names of the classes.
         objective: Losses and settings of the training.
-        seed: Seed of the head, the proxies, the order and dropout.
+        seed: Seed of the head, the proxies, the order of the rows in each epoch, and dropout.
         steps: Where to resume from, and how to report progress.
-        begin: The initial linear layer; None draws it.
-        also: Returns a further term of a batch's loss, from its encoded texts and their positions
-            in `rows`.
+        begin: The initial weights of the linear layer. None initialises the layer at random.
+        also: Function that returns a further term of a batch's loss, from the encoded texts of the
+            batch and their positions in `rows`.
+
+    Returns:
+        The trained head, and the losses.
 
     Raises:
         InputError: If a loss is not finite, or a class has no rows.
     """
     if empty := [name for code, name in enumerate(classes) if not (labels == code).any()]:
-        raise InputError(f"the class {empty[0]!r} has no row to train on")
+        raise InputError(f"the class {empty[0]!r} has no training rows; add rows of this class")
     torch.manual_seed(seed)
     modules = ClassifierModules(model, classes, objective)
     if begin is not None:
@@ -95,14 +99,14 @@ def fit_classifier(
         order = np.random.default_rng([seed, epoch]).permutation(len(rows))
         chosen = order[batch * size : (batch + 1) * size]
         chunk = CHUNK_TEXTS if model.device.type == "cpu" else len(chosen)
-        made = encode(model, fewer, chosen, chunk_texts=chunk)
-        loss = modules.loss(made, targets[chosen])
-        return loss if also is None else loss + also(made, chosen)
+        encoded = encode(model, trimmed_rows, chosen, chunk_texts=chunk)
+        loss = modules.loss(encoded, targets[chosen])
+        return loss if also is None else loss + also(encoded, chosen)
 
     model.train()
-    weighed = _pooling_place(model) > 1  # tokens are weighted by their ids, which trimming changes
-    cut = nullcontext(rows) if weighed else trimmed(transformer_of(model), rows, plan)
-    with cut as fewer:
+    has_word_weights = _pooling_place(model) > 1  # `WordWeights` reads ids, which trimming changes
+    trimming = nullcontext(rows) if has_word_weights else trimmed(transformer_of(model), rows, plan)
+    with trimming as trimmed_rows:
         losses = descend(modules, loss_of_step, plan, steps)
     model.eval()
     last = losses[-n_batches:]
@@ -111,12 +115,12 @@ def fit_classifier(
 
 
 class ClassifierModules(nn.Module):
-    """An encoder together with the modules that are trained with it: a linear layer and a loss.
+    """Everything that a classifier's training optimises: an encoder, a linear layer and a loss.
 
     Args:
         model: The encoder.
         classes: Names of the classes.
-        objective: The losses and their weights.
+        objective: Losses and settings of the training.
     """
 
     def __init__(
@@ -131,16 +135,16 @@ class ClassifierModules(nn.Module):
         self.to(model.device)
 
     def loss(self, made: EncodedTexts, labels: Tensor) -> Tensor:
-        """Return the loss of encoded texts with these labels, (n,), a scalar."""
+        """Return the loss of encoded texts with their labels, (n,), as a scalar."""
         entropy = cross_entropy(self.dense(made.sentences).float(), labels)
         if self.metric is None:
             return entropy
         if self.objective.loss.reads == "tokens":
-            beside = self.metric(made.tokens.float(), labels[made.owners])
+            metric_loss = self.metric(made.tokens.float(), labels[made.owners])
         else:
-            beside = self.metric(made.sentences.float(), labels)
+            metric_loss = self.metric(made.sentences.float(), labels)
         share = self.objective.share
-        mixed: Tensor = share * entropy + (1 - share) * beside
+        mixed: Tensor = share * entropy + (1 - share) * metric_loss
         return mixed
 
     def head(self) -> Head:
@@ -156,7 +160,7 @@ class ClassifierModules(nn.Module):
 
 
 def _plan(objective: Objective, n_rows: int, seed: int) -> DescentPlan:
-    """Return the schedule and settings of the optimizer for this number of rows."""
+    """Return the schedule and the optimizer settings for a number of training rows."""
     return DescentPlan(
         n_steps=objective.n_steps(n_rows),
         rate=objective.rate,
@@ -171,31 +175,32 @@ def _plan(objective: Objective, n_rows: int, seed: int) -> DescentPlan:
 def shape_encoder(
     model: SentenceTransformer, objective: Objective, *, pooling_added: bool = False
 ) -> None:
-    """Reduce an encoder to what the head reads: a transformer with some of its layers, and pooling.
+    """Reduce an encoder to a transformer and its pooling, as a classifier needs.
 
-    Modules after the pooling, such as a normalisation, are removed. A module that weights tokens
-    before the pooling, as in the recipe `scl`, is kept together with the encoder's own pooling.
+    Modules after the pooling, such as a normalisation, are removed. If the encoder keeps its own
+    pooling, a module that weights tokens before the pooling, as in the recipe `scl`, is kept too.
 
     Args:
         model: The encoder, changed in place.
-        objective: Which layers and which pooling.
-        pooling_added: Whether the encoder came without pooling. Its own pooling is then that of the
-            first token, as in the papers.
+        objective: Number of layers to keep, and the pooling.
+        pooling_added: Whether the encoder was loaded from a transformer without pooling. The
+            pooling `own` then means the first token, as in the papers.
 
     Raises:
-        InputError: If the encoder is not a transformer with pooling, or has fewer layers.
+        InputError: If the encoder is not a transformer with pooling, or has fewer layers than
+            `objective.layers`.
     """
     from sentence_transformers.sentence_transformer.modules import Pooling
 
     check_encoder(model, objective)
     first: Any = model[0]
-    wanted = objective.pooling
-    if wanted == "own" and pooling_added:
-        wanted = "first"
-    if wanted == "own":
+    pooling = objective.pooling
+    if pooling == "own" and pooling_added:
+        pooling = "first"
+    if pooling == "own":
         del model[_pooling_place(model) + 1 :]
     else:
-        mode = "cls" if wanted == "first" else "mean"
+        mode = "cls" if pooling == "first" else "mean"
         del model[1:]
         model.append(Pooling(first.get_embedding_dimension(), pooling_mode=mode))
     if objective.layers is not None:
@@ -204,17 +209,18 @@ def shape_encoder(
 
 
 def check_encoder(model: SentenceTransformer, objective: Objective) -> None:
-    """Refuse an encoder that `shape_encoder` cannot shape.
+    """Check that `shape_encoder` can reduce an encoder.
 
     Raises:
-        InputError: If it is not a transformer with pooling, truncates its vectors, has fewer layers
-            than are to be kept, or does not store its layers as models like BERT do.
+        InputError: If the encoder is not a transformer with pooling, truncates its vectors, has too
+            few layers, or does not store its layers like BERT.
     """
     check_whole(model)
     first: Any = model[0]
     if not (hasattr(first, "auto_model") and _pooling_place(model)):
         raise InputError(
-            "`model` is not a transformer with pooling over its tokens, which a classifier needs"
+            "`model`: a classifier needs a transformer with pooling over its tokens; use another "
+            "encoder"
         )
     if objective.layers is None:
         return
@@ -222,36 +228,43 @@ def check_encoder(model: SentenceTransformer, objective: Objective) -> None:
     if not isinstance(stack, nn.ModuleList):
         raise InputError(
             f"`layers` {objective.layers}: {type(first.auto_model).__name__} has no list of "
-            "layers (`encoder.layer`) to cut"
+            "layers (`encoder.layer`); leave out `layers`"
         )
     if objective.layers > len(stack):
-        raise InputError(f"`layers` {objective.layers}: the encoder has {len(stack)}")
+        raise InputError(
+            f"`layers` {objective.layers}: the encoder has {len(stack)} layers; keep at most "
+            f"{len(stack)}"
+        )
 
 
 def check_whole(model: SentenceTransformer) -> None:
-    """Refuse an encoder that truncates its vectors, because losses read whole vectors.
+    """Check that an encoder does not truncate its vectors, because losses need whole vectors.
 
     Raises:
-        InputError: If it truncates them.
+        InputError: If the encoder truncates its vectors.
     """
     if model.truncate_dim is not None:
         raise InputError(
-            f"`model`: its vectors are cut to {model.truncate_dim} dimensions (truncate_dim), but "
-            "training needs whole vectors; save it without truncate_dim"
+            f"`model`: the encoder truncates its vectors to {model.truncate_dim} dimensions "
+            "(truncate_dim), but training needs whole vectors; save the encoder without "
+            "truncate_dim"
         )
 
 
 def _pooling_place(model: SentenceTransformer) -> int:
-    """Return the index of the module that pools the tokens, weighted or not; 0 if there is none."""
+    """Return the index of the pooling module; 0 if the encoder has none after its transformer.
+
+    A module that weights tokens may come between the transformer and the pooling.
+    """
     from sentence_transformers.sentence_transformer.modules import Pooling, WordWeights
 
     modules: list[Any] = list(model)
-    others = (place for place, each in enumerate(modules) if not isinstance(each, WordWeights))
-    place = next((place for place in others if place), 0)
+    places = (place for place, module in enumerate(modules) if not isinstance(module, WordWeights))
+    place = next((place for place in places if place), 0)
     return place if isinstance(modules[place], Pooling) else 0
 
 
 def transformer_of(model: SentenceTransformer) -> Any:
-    """Return the transformers model inside an encoder."""
+    """Return the `transformers` model inside an encoder."""
     first: Any = model[0]
     return first.auto_model

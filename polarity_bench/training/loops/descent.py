@@ -1,8 +1,8 @@
-"""Gradient descent by AdamW for a number of steps, which can resume from a checkpoint.
+"""Gradient descent with AdamW, which can resume from a checkpoint.
 
-Before each step, torch's generator is seeded by the run's seed and the step. So a step depends only
-on the weights, the moments and its number. These are stored in a checkpoint, and a run that was
-killed ends with the same bytes as one that was not.
+Before each step, torch's generator is seeded with the run's seed and the number of the step. A step
+therefore depends only on the weights, the optimizer's moments and the number of the step, which a
+checkpoint contains. A resumed run ends with the same bytes as a run without an interruption.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from polarity_bench.errors import InputError
 from polarity_bench.files import write_atomically
 from polarity_bench.progress import Progress
 
-_SEED_STRIDE = 1_000_003  # a prime, so that runs of two seeds do not share random numbers
+# Larger than the number of steps of any run, so runs with different seeds never share a seed.
+_SEED_STRIDE = 1_000_003
 
 
 @dataclass(frozen=True)
@@ -33,11 +34,11 @@ class DescentPlan:
     Attributes:
         n_steps: Total number of optimizer steps.
         rate: Maximum learning rate.
-        warm_up: Share of the steps in which the rate rises from 0.
-        after: What the rate does after the warm-up: fall linearly to 0 at the last step, or stay.
-        weight_decay: Weight decay of AdamW on matrices; as usual, biases and norms do not decay.
-        rates: Maximum rates of parameters that have their own, by the prefix of their names.
-        bfloat16: Whether the loss is computed under bfloat16 autocast; weights are float32.
+        warm_up: Share of the steps in which the rate rises linearly.
+        after: Schedule after the warm-up: `linear` falls towards 0, `constant` does not change.
+        weight_decay: Weight decay of AdamW. Biases and norms do not decay, as is usual.
+        rates: Maximum learning rates that replace `rate`, by the prefix of the parameters' names.
+        bfloat16: Whether the loss is computed under bfloat16 autocast; weights stay float32.
         seed: Seed of all randomness in a step, such as dropout.
     """
 
@@ -68,21 +69,26 @@ class DescentPlan:
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """Where a run stores its checkpoints, and after how many steps."""
+    """Checkpoints of a run, in a folder.
+
+    Attributes:
+        folder: Folder of the checkpoints.
+        every: Number of steps between two checkpoints.
+    """
 
     folder: Path
     every: int = 200
 
     def latest(self) -> Path | None:
-        """Return the last complete checkpoint."""
-        found = sorted(self.folder.glob("step-*.safetensors"))
-        return found[-1] if found else None
+        """Return the path of the last checkpoint; None if there is none."""
+        files = sorted(self.folder.glob("step-*.safetensors"))
+        return files[-1] if files else None
 
     @property
     def step(self) -> int:
-        """Number of steps done at the last checkpoint; 0 if there is none."""
-        found = self.latest()
-        return int(found.stem.rpartition("-")[2]) if found else 0
+        """Number of completed steps at the last checkpoint; 0 if there is none."""
+        latest = self.latest()
+        return int(latest.stem.rpartition("-")[2]) if latest else 0
 
     def write(self, step: int, tensors: Mapping[str, Tensor]) -> None:
         """Write a checkpoint, then remove the earlier ones."""
@@ -95,13 +101,14 @@ class Checkpoints:
 
 @dataclass(frozen=True)
 class Steps:
-    """The optimizer steps that a process takes.
+    """Checkpoints and progress of the optimizer steps that a process takes.
 
     Attributes:
-        checkpoints: Where to resume from and to write to; None writes no checkpoints.
-        progress: Called with the number of steps done.
-        share: Share of all steps that this process takes; the others were done before it resumed.
-        begun: When the first of them began, by `time.perf_counter`.
+        checkpoints: Checkpoints to resume from and to write; None means no checkpoints.
+        progress: Function that gets the number of newly completed steps.
+        share: Share of all steps that this process takes, in [0, 1]. Earlier processes took the
+            other steps.
+        begun: Start time of the first step of this process, from `time.perf_counter`.
     """
 
     checkpoints: Checkpoints | None = None
@@ -110,7 +117,11 @@ class Steps:
     begun: float = 0.0
 
     def speed(self, n_texts: float) -> float | None:
-        """Return the texts per second up to now if this process trained so many; None if none."""
+        """Return the training speed so far, in texts per second; None if no text was trained on.
+
+        Args:
+            n_texts: Number of texts that this process has trained on.
+        """
         return n_texts / (time.perf_counter() - self.begun) if n_texts else None
 
 
@@ -128,7 +139,7 @@ def descend(
     Args:
         module: The module, already in training mode. All parameters that require gradients are
             trained.
-        loss_of_step: Returns the scalar loss of a step, counted from 0.
+        loss_of_step: Function that returns the scalar loss of a step, counted from 0.
         plan: Schedule and settings of the optimizer.
         steps: Where to resume from, and how to report progress.
 
@@ -136,27 +147,28 @@ def descend(
         The loss of each step.
 
     Raises:
-        InputError: If a loss is not finite; names the step.
+        InputError: If a loss is not finite, or a checkpoint is damaged. The message names the step
+            or the file.
     """
-    weights = {name: each for name, each in module.named_parameters() if each.requires_grad}
+    weights = {name: weight for name, weight in module.named_parameters() if weight.requires_grad}
     optimizer = torch.optim.AdamW(_groups(weights, plan), fused=True)
-    greatest = [group["lr"] for group in optimizer.param_groups]
+    maxima = [group["lr"] for group in optimizer.param_groups]
     losses = torch.zeros(plan.n_steps, dtype=torch.float64)
-    kept = dict(module.named_buffers())
+    buffers = dict(module.named_buffers())
     done, checkpoints = 0, steps.checkpoints
     if checkpoints and (file := checkpoints.latest()):
-        done = _restore(file, weights, kept, optimizer, losses)
+        done = _restore(file, weights, buffers, optimizer, losses)
         steps.progress(done)
     device = next(iter(weights.values())).device.type
     for step in range(done, plan.n_steps):
         torch.manual_seed(plan.seed * _SEED_STRIDE + step)
-        for group, rate in zip(optimizer.param_groups, greatest, strict=True):
+        for group, rate in zip(optimizer.param_groups, maxima, strict=True):
             group["lr"] = rate * plan.factor(step)
         with torch.autocast(device, dtype=torch.bfloat16, enabled=plan.bfloat16):
             loss = loss_of_step(step)
         if not torch.isfinite(loss):
             raise InputError(
-                f"step {step + 1} of {plan.n_steps}: the loss is {loss.item()}. Try a lower `rate`"
+                f"step {step + 1} of {plan.n_steps}: the loss is {loss.item()}; use a lower `rate`"
                 f"{', or `dtype` float32' if plan.bfloat16 else ''}"
             )
         torch.autograd.backward(loss)
@@ -165,20 +177,20 @@ def descend(
         losses[step] = loss.detach()
         steps.progress(1)
         if checkpoints and (step + 1) % checkpoints.every == 0 and step + 1 < plan.n_steps:
-            checkpoints.write(step + 1, _state(step + 1, weights, kept, optimizer, losses))
+            checkpoints.write(step + 1, _state(step + 1, weights, buffers, optimizer, losses))
     return losses.tolist()
 
 
 def _groups(weights: Mapping[str, nn.Parameter], plan: DescentPlan) -> list[dict[str, object]]:
     """Group the parameters by learning rate and weight decay."""
-    found: dict[tuple[float, float], list[nn.Parameter]] = {}
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
     for name, weight in weights.items():
-        own = (rate for start, rate in plan.rates.items() if name.startswith(start))
+        own_rates = (rate for start, rate in plan.rates.items() if name.startswith(start))
         decay = plan.weight_decay if weight.ndim > 1 else 0.0
-        found.setdefault((next(own, plan.rate), decay), []).append(weight)
+        groups.setdefault((next(own_rates, plan.rate), decay), []).append(weight)
     return [
-        {"params": several, "lr": rate, "weight_decay": decay}
-        for (rate, decay), several in found.items()
+        {"params": parameters, "lr": rate, "weight_decay": decay}
+        for (rate, decay), parameters in groups.items()
     ]
 
 
@@ -189,12 +201,13 @@ def _state(
     optimizer: torch.optim.Optimizer,
     losses: Tensor,
 ) -> dict[str, Tensor]:
-    found = {"step": torch.tensor(step), "losses": losses}
+    """Return the content of a checkpoint."""
+    tensors = {"step": torch.tensor(step), "losses": losses}
     for name, weight in weights.items():
-        found[f"weight.{name}"] = weight.detach()
-        found |= {f"{key}.{name}": moment for key, moment in optimizer.state[weight].items()}
-    found |= {f"buffer.{name}": buffer for name, buffer in buffers.items()}
-    return {name: tensor.cpu().contiguous() for name, tensor in found.items()}
+        tensors[f"weight.{name}"] = weight.detach()
+        tensors |= {f"{key}.{name}": moment for key, moment in optimizer.state[weight].items()}
+    tensors |= {f"buffer.{name}": buffer for name, buffer in buffers.items()}
+    return {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
 
 
 def _restore(
@@ -204,12 +217,12 @@ def _restore(
     optimizer: torch.optim.Optimizer,
     losses: Tensor,
 ) -> int:
-    """Restore a checkpoint and return the number of steps done."""
+    """Restore the state from a checkpoint and return the number of completed steps."""
     try:
         with safe_open(file, framework="pt") as stored:
             tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
     except (OSError, SafetensorError) as error:
-        raise InputError(f"{file}: not a complete checkpoint: {error}; delete it") from error
+        raise InputError(f"{file}: not a complete checkpoint ({error}); delete the file") from error
     with torch.no_grad():
         for name, weight in weights.items():
             weight.copy_(tensors[f"weight.{name}"])

@@ -1,10 +1,10 @@
-"""Encoding of a batch sorted by length, so that little computation is spent on padding.
+"""Encoding of the texts of a batch in order of length, to reduce padding.
 
-The plain trainer pads each column of a batch to its longest text. Here all texts of the batch are
-sorted by length and encoded in a few chunks, each padded to its own longest text. The embeddings
-are then restored to their order before the loss sees them. Loss and gradients are the same except
-for float rounding and the placement of dropout masks. The batch itself does not change, as it would
-if examples were grouped by length. A static encoder, which does not pad, encodes all texts of a
+The trainer of sentence-transformers pads each column of a batch to the longest text of the column.
+Here all texts of the batch are sorted by length and encoded in chunks, each padded to its longest
+text. Before the loss is computed, the embeddings are put back into their original order. Loss and
+gradients are the same except for float rounding and dropout masks. Unlike grouping examples by
+length, this does not change the batches. Static encoders need no padding and encode all texts of a
 batch at once.
 """
 
@@ -18,16 +18,16 @@ from sentence_transformers.util import all_gather_with_grad
 from torch import Tensor, nn
 
 CHUNK_TEXTS = 16
-"""Texts in a chunk on a CPU, where few at once are as fast; a GPU is fastest with all at once."""
+"""Number of texts in a chunk on a CPU, where larger chunks are not faster."""
 
 
 class MeanLoss(nn.Module):
-    """The mean of a pure function of embeddings, as a loss module for the trainer.
+    """Loss module for the trainer: the mean of a pure function of embeddings and labels.
 
     Args:
-        model: Maps features to `sentence_embedding`.
-        function: Maps the columns' embeddings, (b, d) each, and the labels to one loss for each
-            example, (b,).
+        model: Model that adds `sentence_embedding` to features.
+        function: Function of the columns' embeddings, (b, d) each, and the labels, (b,), that
+            returns the loss of each example, (b,).
     """
 
     def __init__(self, model: Any, function: Callable[..., Tensor]) -> None:
@@ -36,25 +36,26 @@ class MeanLoss(nn.Module):
         self.function = function
 
     def forward(self, sentence_features: list[dict[str, Any]], labels: Tensor) -> Tensor:
-        """Encode the columns and return the mean loss."""
+        """Encode the columns of a batch and return the mean loss."""
         embeddings = [self.model(features)["sentence_embedding"] for features in sentence_features]
         return self.compute_loss_from_embeddings(embeddings, labels)
 
     def compute_loss_from_embeddings(self, embeddings: list[Tensor], labels: Tensor) -> Tensor:
-        """Return the mean loss of columns that are already encoded."""
+        """Return the mean loss of the columns' embeddings."""
         return self.function(*embeddings, labels).mean()
 
 
 class LengthSortedLoss(nn.Module):
-    """A loss whose texts are encoded sorted by length.
+    """Loss module that encodes the texts of a batch in order of length.
+
+    With `gather`, each process computes the loss of the joined batches of all processes. A process
+    sums the gradients of its own texts over all processes, and the trainer takes the mean over the
+    processes. The gradients therefore equal those of a single process with the joined batch.
 
     Args:
-        loss: A loss in the form of sentence-transformers with `compute_loss_from_embeddings`.
-        on_gpu: Whether the model runs on a GPU, which encodes all texts at once.
-        gather: Whether the loss is computed over the joined batches of all processes. The gradients
-            are then those of one process with all these batches joined: each process computes the
-            whole loss, its texts get the sum of all processes' gradients, and the trainer takes the
-            mean over the processes.
+        loss: A loss of sentence-transformers with `compute_loss_from_embeddings`.
+        on_gpu: Whether the model runs on a GPU, where encoding all texts at once is fastest.
+        gather: Whether to join the batches of all processes.
     """
 
     def __init__(self, loss: nn.Module, *, on_gpu: bool = False, gather: bool = False) -> None:
@@ -65,11 +66,11 @@ class LengthSortedLoss(nn.Module):
 
     @property
     def model(self) -> Any:
-        """The model that is trained."""
+        """The model in training."""
         return self.loss.model
 
     def forward(self, sentence_features: list[dict[str, Any]], labels: Tensor | None) -> Tensor:
-        """Return the loss of a batch."""
+        """Encode the columns of a batch and return the loss."""
         columns = list(sentence_features)
         loss: Any = self.loss
         if _are_bags(columns):
@@ -89,12 +90,13 @@ class LengthSortedLoss(nn.Module):
 
 
 def encode_joined(model: Any, columns: list[dict[str, Any]]) -> list[Tensor]:
-    """Encode columns of token bags, the input of static encoders, in one call.
+    """Encode columns of token bags, which static encoders take, in one call.
 
-    The table of embeddings then has one gradient of its own size instead of one for each column.
+    Each call creates a gradient as large as the embedding table, so one call for all columns saves
+    time and memory.
 
     Args:
-        model: Maps features to `sentence_embedding`.
+        model: Model that adds `sentence_embedding` to features.
         columns: The features of each column: `input_ids` of all its texts, (tokens,), and the start
             of each text, `offsets`, (b,).
 
@@ -115,14 +117,13 @@ def encode_joined(model: Any, columns: list[dict[str, Any]]) -> list[Tensor]:
 def encode_sorted(
     model: Any, columns: list[dict[str, Any]], chunk_texts: int = CHUNK_TEXTS
 ) -> list[Tensor]:
-    """Encode tokenized columns, sorted by length across all of them.
+    """Encode the texts of all columns together, in order of length.
 
     Args:
-        model: Maps features to `sentence_embedding`.
-        columns: The features of each column, tensors (b, tokens), padded on the right. Features
-            that are not tensors, such as the modality, are equal in all columns and go with every
-            chunk.
-        chunk_texts: Texts that the model encodes at once.
+        model: Model that adds `sentence_embedding` to features.
+        columns: The features of each column: tensors, (b, tokens), padded on the right. Features
+            that are not tensors, such as the modality, must be equal in all columns.
+        chunk_texts: Number of texts that the model encodes at once.
 
     Returns:
         The embeddings of each column, (b, d) each.
@@ -145,13 +146,14 @@ def encode_sorted(
 
 
 def _padded(values: Tensor, width: int) -> Tensor:
+    """Pad values with zeros on the right, (b, width)."""
     return nn.functional.pad(values, (0, width - values.shape[1]))
 
 
 def _are_alike(columns: list[dict[str, Any]]) -> bool:
-    """Return whether all columns have tensors of the same names, and equal remarks.
+    """Return whether all columns have tensors of the same names and the same other features.
 
-    Remarks are features that apply to a whole column, such as the length of its prompt.
+    Features that are not tensors apply to a whole column, such as the length of its prompt.
     """
     kinds = [
         {key: Tensor if isinstance(value, Tensor) else value for key, value in features.items()}
@@ -161,17 +163,18 @@ def _are_alike(columns: list[dict[str, Any]]) -> bool:
 
 
 def _are_bags(columns: list[dict[str, Any]]) -> bool:
-    """Return whether all columns are bags of tokens with equal remarks."""
+    """Return whether all columns are bags of tokens that can be encoded together."""
     tensors = {key for key, value in columns[0].items() if isinstance(value, Tensor)}
     return tensors == {"input_ids", "offsets"} and _are_alike(columns)
 
 
 def _can_be_sorted(columns: list[dict[str, Any]]) -> bool:
-    """Return whether all columns hold tokens padded on the right, and otherwise equal remarks."""
+    """Return whether all columns are padded on the right and can be encoded together."""
     return _are_alike(columns) and all(map(_is_right_padded, columns))
 
 
 def _is_right_padded(features: dict[str, Any]) -> bool:
+    """Return whether a column has only right padding, and no text without tokens."""
     mask = features.get("attention_mask")
     if not isinstance(mask, Tensor) or mask.ndim != 2:
         return False

@@ -1,7 +1,7 @@
-"""The trainer of sentence-transformers, extended for training runs.
+"""Trainer of the recipe `margins`, an extension of the trainer of sentence-transformers.
 
-It adds a draw of examples for each epoch, our own learning-rate schedule, checkpoints that are
-marked when complete, and a stop at the first loss that is not finite.
+The extension draws new examples for each epoch and sets the recipe's learning-rate schedule. It
+marks complete checkpoints and stops at the first loss that is not finite.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from polarity_bench.training.recipes.margins import Margins
 
 RELEASED_WARM_UP_STEPS = 10_000
+"""Warm-up steps of each epoch in the code that the margins paper released."""
 
 
 def run_epochs(
@@ -51,9 +52,19 @@ def run_epochs(
 ) -> tuple[Sequence[Row], int, float | None]:
     """Train from the start or the last complete checkpoint, and load the weights to keep.
 
+    Args:
+        recipe: The recipe.
+        bench: The base encoder and the folder of the run.
+        columns: The examples of all epochs by column, one epoch after the other.
+        judge: Scores the encoder after each epoch.
+
     Returns:
-        The history; the step that is kept (0 means the base, whose weights are not loaded again);
-        and the training texts per second, None if no step was trained.
+        The history, the step whose weights are kept, and the training speed in texts per second.
+        Step 0 means the base, whose weights are not loaded. The speed is None if this process
+        trained no step.
+
+    Raises:
+        InputError: If a loss is not finite, or a checkpoint is missing or cannot be written.
     """
     folder = bench.folder
     steps = folder.whole_steps()
@@ -72,35 +83,40 @@ def run_epochs(
             advance(steps[-1] if steps else 0)
             trainer.train(resume_from_checkpoint=str(last) if last else None)
         rows = history_rows(trainer.state.log_history)
-    chosen = kept_row(rows, judge.chosen_by) if recipe.checkpoint == "best" else rows[-1]
-    kept = int(chosen["step"] or 0)
-    if kept:
-        if kept not in folder.whole_steps():
-            raise InputError(f"{folder.checkpoint(kept)}: this checkpoint is missing")
+    chosen_row = kept_row(rows, judge.chosen_by) if recipe.checkpoint == "best" else rows[-1]
+    kept_step = int(chosen_row["step"] or 0)
+    if kept_step:
+        if kept_step not in folder.whole_steps():
+            raise InputError(
+                f"{folder.checkpoint(kept_step)}: the checkpoint to keep is missing; train again "
+                "in a new folder"
+            )
         with quiet():
-            trainer.load_weights(folder.checkpoint(kept))
-    watch = trainer.companion
+            trainer.load_weights(folder.checkpoint(kept_step))
+    companion = trainer.companion
     n_texts = sum(len(texts) for name, texts in columns.items() if name != "label")
-    n_trained = n_texts / recipe.epochs * watch.n_steps / trainer.steps_per_epoch
-    return rows, kept, n_trained / watch.seconds if watch.n_steps else None
+    n_trained = n_texts / recipe.epochs * companion.n_steps / trainer.steps_per_epoch
+    return rows, kept_step, n_trained / companion.seconds if companion.n_steps else None
 
 
 def steps_in_epoch(recipe: Margins, n_examples: int) -> int:
-    """Return the number of optimizer steps in an epoch with this number of examples."""
+    """Return the number of optimizer steps in an epoch of `n_examples` examples."""
     n_batches = math.ceil(n_examples / recipe.batch_size)
     return math.ceil(math.ceil(n_batches / n_processes()) / recipe.accumulation)
 
 
 def learning_rate_factor(recipe: Margins, steps_per_epoch: int) -> Callable[[int], float]:
-    """Return the function from a step, counted from 0, to its share of the maximum learning rate.
+    """Return the learning-rate schedule, as a function that maps a step to its factor in [0, 1].
 
-    The warm-up rises linearly from 0. Then the schedule falls to 0 at the last step, or stays, if
-    it is constant.
+    The factor is the share of the maximum learning rate, and steps are counted from 0. In the
+    warm-up, the factor rises linearly from 0. Then it falls to 0 at the end of training, or stays 1
+    if the schedule is `constant`.
 
-    `as-released` reproduces the margins paper's code, which calls `fit` again for every epoch: a
-    linear warm-up of 10,000 steps that restarts with each epoch. An epoch of 2,000 examples in
-    batches of 64 has 32 steps, in which the rate reaches only 0.3 % of the maximum. Nothing is
-    learned, which is why the first rows of the paper's Table 4 are flat.
+    The warm-up `as-released` reproduces the released code of the margins paper, which calls `fit`
+    again for every epoch. Each epoch therefore starts with a linear warm-up of 10,000 steps. An
+    epoch of 2,000 examples in batches of 64 has only 32 steps, so the rate reaches 0.3 % of the
+    maximum, and the encoder learns nothing. This explains why the first rows of the paper's Table 4
+    are flat.
 
     Example:
         >>> from polarity_bench.training.recipes.margins import Margins
@@ -130,6 +146,7 @@ def learning_rate_factor(recipe: Margins, steps_per_epoch: int) -> Callable[[int
 
 
 def _released(step: int, steps_per_epoch: int) -> float:
+    """Return the factor of the released schedule at a step of an epoch."""
     if step < RELEASED_WARM_UP_STEPS:
         return step / RELEASED_WARM_UP_STEPS
     left = steps_per_epoch - step
@@ -137,9 +154,10 @@ def _released(step: int, steps_per_epoch: int) -> float:
 
 
 class EpochRows(Sampler[int]):
-    """Rows of the current epoch's draw, in its order.
+    """Sampler of the rows of the current epoch's draw.
 
-    The data set holds the draws of all epochs one after the other, each already in random order.
+    The data set contains the draws of all epochs, one after the other. Each draw is already in
+    random order, so the sampler does not shuffle.
     """
 
     def __init__(self, per_epoch: int) -> None:
@@ -147,7 +165,7 @@ class EpochRows(Sampler[int]):
         self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Set the epoch, counted from 0; accelerate calls this."""
+        """Set the current epoch, counted from 0. `accelerate` calls this method."""
         self.epoch = epoch
 
     def __len__(self) -> int:
@@ -159,7 +177,15 @@ class EpochRows(Sampler[int]):
 
 
 class PolarityTrainer(SentenceTransformerTrainer):
-    """The trainer of a run, whose columns hold the draws of all epochs one after the other."""
+    """Trainer of a run with the recipe `margins`.
+
+    Args:
+        recipe: The recipe.
+        bench: The base encoder and the folder of the run.
+        columns: The examples of all epochs by column, one epoch after the other.
+        judge: Scores the encoder after each epoch.
+        resumed: Whether the run resumes from a checkpoint.
+    """
 
     def __init__(
         self,
@@ -200,19 +226,23 @@ class PolarityTrainer(SentenceTransformerTrainer):
         self._load_from_checkpoint(str(checkpoint))
 
     def get_batch_sampler(self, *_: Any, **__: Any) -> Any:
-        """Return the batches of each epoch's draw."""
+        """Return the batch sampler over the current epoch's draw."""
         return BatchSampler(EpochRows(self._per_epoch), self._recipe.batch_size, drop_last=False)
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:  # noqa: ARG002
-        """Create the recipe's learning-rate schedule, which knows its number of steps."""
+        """Create the learning-rate schedule of the recipe; the number of steps is ignored."""
         if self.lr_scheduler is None:
             factor = learning_rate_factor(self._recipe, self.steps_per_epoch)
-            chosen: Any = self.optimizer if optimizer is None else optimizer
-            self.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(chosen, factor)
+            scheduled: Any = self.optimizer if optimizer is None else optimizer
+            self.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(scheduled, factor)
         return self.lr_scheduler
 
     def compute_loss(self, *args: Any, **kwargs: Any) -> Any:
-        """Compute the loss; raise InputError if it is not finite."""
+        """Compute the loss of a batch.
+
+        Raises:
+            InputError: If the loss is not finite.
+        """
         computed = super().compute_loss(*args, **kwargs)
         loss = computed[0] if isinstance(computed, tuple) else computed
         if not torch.isfinite(loss):
@@ -224,11 +254,11 @@ class PolarityTrainer(SentenceTransformerTrainer):
         return computed
 
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
-        """Add no callback: a run writes its own model card at its end."""
+        """Add no model card callback, because a run writes its own card when it ends."""
 
     def _save(self, output_dir: str | None = None, *_: Any, **__: Any) -> None:
-        """Save the model of a checkpoint, without the card that the library would write into it."""
-        if is_first():  # else all processes would write the same files at once
+        """Save the model into a checkpoint, without the library's model card."""
+        if is_first():  # all processes would write the same files otherwise
             folder = str(output_dir or self.args.output_dir)
             self.model.save_pretrained(folder, create_model_card=False)
 
@@ -236,7 +266,7 @@ class PolarityTrainer(SentenceTransformerTrainer):
         step = self.state.global_step
         try:
             super()._save_checkpoint(*args, **kwargs)
-            wait()  # each process writes its part
+            wait()  # each process writes a part of the checkpoint
             if is_first():
                 self._folder.mark_whole(step)
                 best = best_row(history_rows(self.state.log_history), self._metric)["step"]
@@ -245,27 +275,28 @@ class PolarityTrainer(SentenceTransformerTrainer):
         except (OSError, RuntimeError, SafetensorError) as error:  # RuntimeError: full disk (torch)
             raise InputError(
                 f"{self._folder.checkpoint(step)} could not be written: {error}. "
-                f"{self._last_good()} Free some space and run the same command to resume from it"
+                f"{self._last_good()} Free some space, then run the same command again to resume"
             ) from error
 
     def _last_good(self) -> str:
         steps = self._folder.whole_steps()
         if not steps:
-            return "No checkpoint was written yet."
+            return "No checkpoint has been written."
         return f"The last good checkpoint is {self._folder.checkpoint(steps[-1])}."
 
 
 class _Companion(TrainerCallback):
-    """Callback that shows progress, measures the speed, writes the history, and stops early.
+    """Callback that shows progress, measures the speed, writes the history and stops early.
 
-    Whether to stop is derived from the history, because it is part of a checkpoint. The counter of
-    transformers' own early-stopping callback is not.
+    The callback decides from the history whether to stop, because checkpoints contain the history.
+    They do not contain the counter of transformers' own early-stopping callback, so with that
+    callback a resumed run could stop at another epoch.
     """
 
     def __init__(self, recipe: Margins, folder: RunFolder, metric: str) -> None:
         self._recipe, self._folder, self._metric = recipe, folder, metric
         self.progress: Progress = lambda _: None
-        self.seconds = 0.0  # in training only, without evaluation and saving
+        self.seconds = 0.0  # of training, without evaluation and saving
         self.n_steps = 0
         self._begun = 0.0
 
@@ -291,7 +322,7 @@ class _Companion(TrainerCallback):
 
 
 class _Evaluator(BaseEvaluator):
-    """An `EpochScorer` with the interface of the trainer's evaluators."""
+    """Adapter that gives an `EpochScorer` the interface of the trainer's evaluators."""
 
     def __init__(self, judge: EpochScorer) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -303,33 +334,41 @@ class _Evaluator(BaseEvaluator):
 
 
 def check_tracker(name: str) -> None:
-    """Refuse a tracker that transformers does not know, or that is not installed."""
+    """Check that an experiment tracker is available.
+
+    Raises:
+        InputError: If transformers does not support the tracker, or if it is not installed.
+    """
     if name == "none":
         return
     from transformers import integrations
 
-    known: Any = integrations
+    untyped: Any = integrations
     try:
-        for callback in known.get_reporting_integration_callbacks([name]):
+        for callback in untyped.get_reporting_integration_callbacks([name]):
             callback()
     except (ValueError, RuntimeError, ImportError) as error:
         raise InputError(f"`report_to` {name}: {' '.join(str(error).split())}") from error
 
 
 def check_device(device: str) -> None:
-    """Refuse a device other than the one that the trainer uses."""
-    taken = int(os.environ.get("LOCAL_RANK", "0"))
-    if device != "cpu" and (torch.device(device).index or 0) != taken:
+    """Check that a device is the one that the trainer uses.
+
+    Raises:
+        InputError: If the device is another GPU.
+    """
+    local_gpu = int(os.environ.get("LOCAL_RANK", "0"))
+    if device != "cpu" and (torch.device(device).index or 0) != local_gpu:
         raise InputError(
-            f"`device` {device}: this process trains on GPU {taken}; to use another GPU, make it "
-            "the first one with CUDA_VISIBLE_DEVICES"
+            f"`device` {device}: this process trains on GPU {local_gpu}; to use another GPU, list "
+            "it first in CUDA_VISIBLE_DEVICES"
         )
 
 
 def training_arguments(
     recipe: Margins, bench: TrainingContext, *, resumed: bool
 ) -> SentenceTransformerTrainingArguments:
-    """Return the trainer's arguments for a recipe; the trainer itself sets schedule and batches."""
+    """Return the trainer's arguments for a recipe, without the schedule and the batch sampler."""
     arguments = SentenceTransformerTrainingArguments(
         output_dir=str(bench.folder.checkpoints),
         num_train_epochs=recipe.epochs,
@@ -349,7 +388,9 @@ def training_arguments(
         report_to=recipe.report_to,
         disable_tqdm=True,
         dataloader_pin_memory=False,
-        ddp_broadcast_buffers=False,  # constant; processes may differ in their number of chunks
+        # Buffers are constant. Broadcasting them would block if processes have different numbers of
+        # chunks, since each forward pass would wait for one on every other process.
+        ddp_broadcast_buffers=False,
     )
-    arguments._n_gpu = min(arguments.n_gpu, 1)  # noqa: SLF001  else one process uses all GPUs
+    arguments._n_gpu = min(arguments.n_gpu, 1)  # noqa: SLF001  one process would use all GPUs
     return arguments

@@ -1,9 +1,10 @@
-"""Training of only those token embeddings whose tokens occur in the training texts.
+"""Training with only the token embeddings that occur in the training texts.
 
-Most weights of a small encoder are embeddings of tokens that a small training set does not contain:
-their gradient is zero, and AdamW only makes them decay. So the table is reduced to the tokens that
-occur while training. Afterwards the whole table is restored, and the rows that were left out decay
-by the product of all steps' decays. The result is the same except for the rounding of that product.
+In a small encoder, most weights are token embeddings, and a small training set contains few of the
+tokens. The gradients of the other embeddings are zero, so AdamW only applies weight decay to them.
+Therefore the embedding table is reduced to the tokens of the training texts during training. Then
+the full table is restored, and the decay of all steps is applied to the other rows at once. The
+result is the same except for rounding.
 """
 
 from __future__ import annotations
@@ -23,17 +24,20 @@ from polarity_bench.training.loops.descent import DescentPlan
 
 @contextmanager
 def trimmed(transformer: Any, rows: TokenRows, plan: DescentPlan) -> Iterator[TokenRows]:
-    """Reduce a transformer's token embeddings to those of some texts until the end of the block.
+    """Reduce a transformer's token embeddings to the tokens of some texts, within a `with` block.
 
     Args:
-        transformer: A model of transformers.
-        rows: The texts. The block gets them with token ids of the smaller table.
-        plan: The training in the block; sets how far the other embeddings decay.
+        transformer: A model of the library `transformers`.
+        rows: The tokenized texts.
+        plan: Plan of the training in the block, which determines the decay of the other embeddings.
+
+    Yields:
+        The texts with the token ids of the smaller table.
     """
     table = transformer.get_input_embeddings()
-    # Ids up to the padding's do not change, because RoBERTa derives positions from the padding id
-    known = np.arange(rows.padding + 1)
-    used = np.unique(np.concatenate([known, *rows.ids]))
+    # RoBERTa derives positions from the padding id, so ids up to the padding id must not change.
+    unchanged = np.arange(rows.padding + 1)
+    used = np.unique(np.concatenate([unchanged, *rows.ids]))
     places = torch.from_numpy(used).to(table.weight.device)
     small = nn.Embedding(len(used), table.embedding_dim, padding_idx=table.padding_idx)
     small.weight = nn.Parameter(table.weight.detach()[places].clone())
@@ -48,6 +52,6 @@ def trimmed(transformer: Any, rows: TokenRows, plan: DescentPlan) -> Iterator[To
 
 
 def decay(plan: DescentPlan) -> float:
-    """Return the factor that AdamW leaves of a weight without gradients by the end of a plan."""
+    """Return the factor by which AdamW shrinks a weight without gradients over a whole plan."""
     rates = (plan.rate * plan.factor(step) for step in range(plan.n_steps))
     return float(np.prod([1 - rate * plan.weight_decay for rate in rates]))

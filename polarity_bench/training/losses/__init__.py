@@ -1,1 +1,1 @@
-"""Training losses."""
+"""Losses that encoders and classifiers are trained with."""

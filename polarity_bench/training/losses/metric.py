@@ -1,11 +1,13 @@
-"""Metric losses: losses of vectors and labels, to be combined with cross-entropy.
+"""Metric losses: functions of vectors and labels that are combined with cross-entropy.
 
-Each loss is a dataclass of its parameters. It declares which vectors it reads, and builds a module.
-Proxy losses read the state of every token, with the label of the token's sentence, and learn
-proxies, vectors that represent classes. The other losses compare the sentences of a batch by the
-state of the first token. Defaults are those of pytorch-metric-learning ("the library") if it has
-the loss. The library and torch are imported only when a module is built, so the command line can
-list the losses without delay.
+Each loss is a dataclass of its parameters, which declares the vectors that the loss reads and
+builds a module. Proxy losses learn proxies, which are vectors that represent classes. They read the
+state of every token, with the label of the token's text. The other losses compare the texts of a
+batch by one vector for each text.
+
+The defaults are those of pytorch-metric-learning ("the library") if the library has the loss. The
+library and torch are imported only when a module is built, so the command line can list the losses
+without delay.
 
 Equations are numbered as in the few-shot paper (2023), *Revisiting distance metric learning for
 few-shot natural language classification*.
@@ -25,31 +27,35 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MetricLoss(Parameters):
-    """A scalar loss of vectors (m, d) and their labels (m,)."""
+    """Base class of metric losses: scalar functions of vectors, (m, d), and labels, (m,)."""
 
     family: ClassVar[str] = "loss"
     title: ClassVar[str]
     """Name of the loss in the literature."""
     reads: ClassVar[Literal["tokens", "first"]] = "first"
-    """What the loss reads: the state of every token, for proxies, or only of each first token."""
+    """Vectors that the loss reads: the states of all tokens, or one vector for each text."""
 
     def build(self, n_classes: int, size: int) -> nn.Module:
-        """Return the loss as a module; proxies are initialised by torch's global generator.
+        """Return the loss as a module, which computes in float32 or wider, even under autocast.
 
-        The module computes in float32 or wider, even under autocast. A loss that learns proxies has
-        them as `proxies` (c classes, k proxies per class, d dimensions), and has no other
-        parameters. The other losses give 0, without a gradient, for a batch without two vectors of
-        the same class or without two of different classes, and count such batches in `n_empty`.
+        The only parameters of a proxy loss are its `proxies`, (c classes, k proxies per class, d
+        dimensions). Torch's global generator initialises them.
+
+        The other losses need two vectors of the same class and two of different classes. Without
+        them, the loss of a batch is 0 with a zero gradient, and `n_empty` counts the batch.
 
         Args:
-            n_classes: Number of classes; labels are below it.
+            n_classes: Number of classes. Labels are integers from 0 to `n_classes` - 1.
             size: Dimensions of a vector.
 
         Raises:
             InputError: If there are fewer than two classes.
         """
         if n_classes < 2:
-            raise InputError(f"the loss {self.name!r} needs at least 2 classes, got {n_classes}")
+            raise InputError(
+                f"the loss {self.name!r} needs at least 2 classes, got {n_classes}; "
+                "add rows of another class"
+            )
         return self._module(n_classes, size)
 
     def _module(self, n_classes: int, size: int) -> nn.Module:
@@ -58,15 +64,17 @@ class MetricLoss(Parameters):
 
 @dataclass(frozen=True)
 class TripletMargin(MetricLoss):
-    """Triplet loss: anchors are nearer to their positives than to their negatives (equation 1).
+    """Triplet loss: pulls anchors nearer to their positives than to their negatives (equation 1).
 
-    It is computed over all triplets of the batch, from squared Euclidean distances between the
-    vectors without normalisation: the library's `TripletMarginLoss` with
-    `LpDistance(normalize_embeddings=False, p=2, power=2)`. The equation is a sum. Here the loss is
-    the mean over all triplets (`MeanReducer`), because cross-entropy and the other equations are
-    means too: a sum of cubically many terms would change the meaning of β with every batch size.
-    The library's own mean is over the triplets that violate the margin, which would give the last
-    of them as much weight as the first thousands.
+    The loss uses all triplets of the batch and squared Euclidean distances between vectors that are
+    not normalised. It is the library's `TripletMarginLoss` with
+    `LpDistance(normalize_embeddings=False, p=2, power=2)`.
+
+    The equation is a sum, but this loss is the mean over all triplets (`MeanReducer`), because
+    cross-entropy and the other equations are means too. The number of triplets grows cubically with
+    the batch size, so with a sum the meaning of β would depend on the batch size. The library's
+    default is the mean over the triplets that violate the margin. The fewer such triplets are left,
+    the more weight that mean gives to each of them.
 
     References:
         Schroff et al. (2015), FaceNet, https://arxiv.org/abs/1503.03832
@@ -90,7 +98,7 @@ class TripletMargin(MetricLoss):
 
 @dataclass(frozen=True)
 class NPairs(MetricLoss):
-    """N-pair loss: each anchor's positive stands out among its negatives.
+    """N-pair loss: makes anchors more similar to their positive than to negatives (equation 2).
 
     See `metric_formulas.n_pairs`.
     """
@@ -107,19 +115,19 @@ class NPairs(MetricLoss):
 
 @dataclass(frozen=True)
 class SupCon(MetricLoss):
-    """Supervised contrastive loss: positives stand out among all others of the batch (equation 3).
+    """Supervised contrastive loss: contrasts positives with the rest of the batch (equation 3).
 
-    The equation uses dot products. As in its sources, the vectors are normalised first, so
-    similarity is the cosine. The equation sums over the anchors. Here the loss is the mean over the
-    anchors that have a positive: the library's `SupConLoss` with `SumReducer`, divided by the
-    number of these anchors.
+    The equation uses dot products. As in the papers that introduced the loss, the vectors are
+    normalised first, so similarity is the cosine. The equation is a sum over the anchors, but this
+    loss is the mean over the anchors that have a positive. It is the library's `SupConLoss` with
+    `SumReducer`, divided by the number of these anchors.
 
     References:
         Khosla et al. (2020), Supervised Contrastive Learning, https://arxiv.org/abs/2004.11362
         Gunel et al. (2020), https://arxiv.org/abs/2011.01403
     """
 
-    temperature: float = parameter(0.1, "divisor of the cosines", above=0)
+    temperature: float = parameter(0.1, "divisor of the cosine similarities", above=0)
 
     name: ClassVar[str] = "supcon"
     title: ClassVar[str] = "SupCon"
@@ -136,12 +144,12 @@ class SupCon(MetricLoss):
 
 @dataclass(frozen=True)
 class ProxyNCA(MetricLoss):
-    """ProxyNCA: each vector is nearer to its class's proxy than to the others.
+    """ProxyNCA: pulls vectors nearer to their class's proxy than to other proxies (equation 4).
 
     See `metric_formulas.proxy_nca`.
     """
 
-    scale: float = parameter(1.0, "factor of the distances to proxies", above=0)
+    scale: float = parameter(1.0, "factor of the distances between vectors and proxies", above=0)
 
     name: ClassVar[str] = "proxynca"
     title: ClassVar[str] = "ProxyNCA"
@@ -155,10 +163,11 @@ class ProxyNCA(MetricLoss):
 
 @dataclass(frozen=True)
 class SoftTriple(MetricLoss):
-    """SoftTriple: each vector is similar to one of its class's several proxies (equations 5 and 6).
+    """SoftTriple: makes vectors similar to one of several proxies of their class (equations 5, 6).
 
-    The library's `SoftTripleLoss`, which uses the cosine, without its regulariser: δ is the margin,
-    λ the scale. TripleEntropy is this loss combined with cross-entropy.
+    The loss is the library's `SoftTripleLoss` without its regulariser. The similarity is the
+    cosine, δ is the margin and λ is the scale. TripleEntropy is this loss combined with
+    cross-entropy.
 
     References:
         Qian et al. (2019), SoftTriple Loss, https://arxiv.org/abs/1909.05235
@@ -166,8 +175,12 @@ class SoftTriple(MetricLoss):
 
     proxies_per_class: int = parameter(10, "number of proxies per class", least=1)
     gamma: float = parameter(0.1, "temperature of the softmax over a class's proxies", above=0)
-    scale: float = parameter(20.0, "factor of the similarities to classes", above=0)
-    margin: float = parameter(0.01, "subtracted from the similarity to the own class", least=0)
+    scale: float = parameter(
+        20.0, "factor of the similarities between vectors and classes", above=0
+    )
+    margin: float = parameter(
+        0.01, "margin subtracted from the similarity to a vector's class", least=0
+    )
 
     name: ClassVar[str] = "softtriple"
     title: ClassVar[str] = "SoftTriple"
@@ -192,16 +205,20 @@ class SoftTriple(MetricLoss):
 
 @dataclass(frozen=True)
 class ProxyAnchor(MetricLoss):
-    """Proxy Anchor: each proxy, as an anchor, is similar only to vectors of its class (equation 7).
+    """Proxy Anchor: makes each proxy similar to the vectors of its class only (equation 7).
 
-    The library's `ProxyAnchorLoss`: δ is the margin.
+    The loss is the library's `ProxyAnchorLoss`. δ is the margin.
 
     References:
         Kim et al. (2020), Proxy Anchor Loss, https://arxiv.org/abs/2003.13911
     """
 
-    alpha: float = parameter(32.0, "factor of the cosines of proxies and vectors", above=0)
-    margin: float = parameter(0.1, "how far a cosine must be above or below 0", least=0)
+    alpha: float = parameter(
+        32.0, "factor of the cosine similarities between proxies and vectors", above=0
+    )
+    margin: float = parameter(
+        0.1, "cosine threshold: +margin for the own class, -margin for others", least=0
+    )
 
     name: ClassVar[str] = "proxyanchor"
     title: ClassVar[str] = "ProxyAnchor"

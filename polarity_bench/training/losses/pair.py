@@ -1,8 +1,9 @@
-"""Losses on pairs and triplets; each is a dataclass that declares the examples it takes.
+"""Losses on pairs and triplets. Each is a dataclass that declares the examples it takes.
 
-All but one are sentence-transformers' own, with cosine distance, 1 - cos, in [0, 2]. Margins are in
-these units. From a margin of 2 on, the triplet hinge is always active: all such margins only add a
-constant to the loss and train the same encoder.
+All losses except `mnrl-masked` are those of sentence-transformers. Distances are cosine distances,
+1 - cos, and margins are in the same units, so distances range from 0 to 2. With a margin of 2 or
+more, the triplet hinge is always active. Such margins only add a constant to the loss and train the
+same encoder.
 
 torch is imported only when a loss is built, so the command line can list the losses without delay.
 
@@ -24,20 +25,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Loss(Parameters):
-    """A loss to train encoders with."""
+    """Base class of the losses on pairs and triplets."""
 
     family: ClassVar[str] = "loss"
     title: ClassVar[str]
     """Name of the loss in the literature."""
     examples: ClassVar[ExampleKind]
-    """The kind of examples that the loss takes."""
+    """Kind of examples that the loss takes."""
     theirs: ClassVar[str]
-    """Name of its class in sentence-transformers."""
+    """Name of the loss's class in sentence-transformers."""
     compares_batch: ClassVar[bool] = False
     """Whether the loss of an example depends on the other examples of its batch."""
 
     def build(self, model: Any) -> nn.Module:
-        """Return the loss for a model, as a module that sentence-transformers can use."""
+        """Return the loss for a model, as a module for the trainer of sentence-transformers."""
         from sentence_transformers.sentence_transformer import losses
 
         built: nn.Module = getattr(losses, self.theirs)(model, **self.arguments)
@@ -45,52 +46,59 @@ class Loss(Parameters):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Arguments of its class in sentence-transformers."""
+        """Arguments for the loss's class in sentence-transformers."""
         return {}
 
     @property
     def words(self) -> str:
-        """Title and parameters, for a card."""
+        """Title and parameters of the loss, for model cards."""
         return self.title
 
 
 @dataclass(frozen=True)
 class Contrastive(Loss):
-    """Contrastive loss: pulls similar pairs together, and pushes others apart up to a margin.
+    """Contrastive loss: pulls pairs of one class together and pushes other pairs apart to a margin.
 
     References:
         Hadsell et al. (2006), Dimensionality reduction by learning an invariant mapping.
     """
 
-    margin: float = parameter(0.5, "minimum cosine distance of different classes", above=0)
+    margin: float = parameter(
+        0.5, "minimum cosine distance between texts of different classes", above=0
+    )
 
     name: ClassVar[str] = "contrastive"
     title: ClassVar[str] = "Contrastive"
     examples: ClassVar[ExampleKind] = "labelled-pairs"
     theirs: ClassVar[str] = "ContrastiveLoss"
-    endless: ClassVar[str] = "no pair is ever far enough apart, so that the push never ends"
-    """The effect of a margin that no distance can reach."""
+    endless: ClassVar[str] = (
+        "no pair is far enough apart, and the loss pushes all pairs further apart"
+    )
+    """Effect of a margin of 2 or more, for the warning in `remarks`."""
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The margin."""
+        """The margin, as an argument for sentence-transformers."""
         return {"margin": self.margin}
 
     @property
     def words(self) -> str:
-        """Title and margin, for a card."""
+        """Title and margin of the loss, for model cards."""
         return f"{self.title}, margin {self.margin:g} in cosine distance"
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """A warning if the margin is 2 or more, because cosine distance lies in [0, 2]."""
-        remark = f"margin {self.margin:g}: cosine distance lies in [0, 2]; from 2 on {self.endless}"
+        """A warning if the margin is 2 or more, because cosine distances are at most 2."""
+        remark = (
+            f"margin {self.margin:g}: cosine distances are at most 2; from a margin of 2 on, "
+            f"{self.endless}; use a smaller margin"
+        )
         return (remark,) if self.margin >= 2 else ()
 
 
 @dataclass(frozen=True)
 class OnlineContrastive(Contrastive):
-    """Contrastive loss, summed over the hard pairs of a batch only."""
+    """Contrastive loss, summed over only the hard pairs of a batch."""
 
     name: ClassVar[str] = "online-contrastive"
     title: ClassVar[str] = "OnlineContrastive"
@@ -100,7 +108,7 @@ class OnlineContrastive(Contrastive):
 
 @dataclass(frozen=True)
 class Triplet(Contrastive):
-    """Triplet loss: the anchor is nearer to its positive than to its negative, by a margin.
+    """Triplet loss: pulls the anchor nearer to its positive than to its negative, by a margin.
 
     References:
         Schroff et al. (2015), FaceNet, https://arxiv.org/abs/1503.03832
@@ -113,12 +121,12 @@ class Triplet(Contrastive):
     examples: ClassVar[ExampleKind] = "triplets"
     theirs: ClassVar[str] = "TripletLoss"
     endless: ClassVar[str] = (
-        "the hinge never closes, so that every such margin trains the same encoder"
+        "the hinge is always active, and all such margins train the same encoder"
     )
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The margin and the distance."""
+        """The distance and the margin, as arguments for sentence-transformers."""
         from sentence_transformers.sentence_transformer.losses import TripletDistanceMetric
 
         return {
@@ -129,13 +137,13 @@ class Triplet(Contrastive):
 
 @dataclass(frozen=True)
 class Ranking(Loss):
-    """Ranking loss: each anchor's positive ranks above all other positives of the batch.
+    """Multiple negatives ranking loss: ranks each anchor's positive above all others of the batch.
 
     References:
         Henderson et al. (2017), https://arxiv.org/abs/1705.00652
     """
 
-    temperature: float = parameter(0.05, "divisor of the cosines", above=0)
+    temperature: float = parameter(0.05, "divisor of the cosine similarities", above=0)
 
     name: ClassVar[str] = "mnrl"
     title: ClassVar[str] = "Multiple negatives ranking"
@@ -145,24 +153,27 @@ class Ranking(Loss):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The factor of the cosines."""
+        """The factor of the cosine similarities, the inverse of the temperature."""
         return {"scale": 1 / self.temperature}
 
     @property
     def words(self) -> str:
-        """Title and temperature, for a card."""
+        """Title and temperature of the loss, for model cards."""
         return f"{self.title}, temperature {self.temperature:g}"
 
 
 @dataclass(frozen=True)
 class MaskedRanking(Ranking):
-    """Ranking loss that masks other positives of the anchor's class (see `masked_ranking`)."""
+    """Multiple negatives ranking loss that masks other positives of the anchor's class.
+
+    See `masked_ranking`.
+    """
 
     name: ClassVar[str] = "mnrl-masked"
     title: ClassVar[str] = "Multiple negatives ranking, contradicting pairs masked"
 
     def build(self, model: Any) -> nn.Module:
-        """Return the mean of `masked_ranking` as a module."""
+        """Return the mean of `masked_ranking` over a batch, as a module for the trainer."""
         from polarity_bench.training.loops.length_sorted import MeanLoss
 
         return MeanLoss(model, partial(masked_ranking, temperature=self.temperature))
@@ -170,7 +181,7 @@ class MaskedRanking(Ranking):
 
 @dataclass(frozen=True)
 class CosineSimilarity(Loss):
-    """Cosine loss: the cosine of a pair is 1 if both texts have the same class, else 0."""
+    """Cosine similarity loss: the target cosine of a pair is 1 for the same class, else 0."""
 
     name: ClassVar[str] = "cosine-similarity"
     title: ClassVar[str] = "Cosine similarity"
@@ -188,28 +199,30 @@ LOSSES: dict[str, type[Loss]] = {
 def masked_ranking(
     anchor: Tensor, positive: Tensor, labels: Tensor, *, temperature: float = 0.05
 ) -> Tensor:
-    """Rank each anchor's positive above the in-batch positives of other classes.
+    """Return the multiple negatives ranking loss with positives of the anchor's class masked.
 
-    Plain multiple negatives ranking treats every other positive of the batch as a negative. But
-    about half of them share the anchor's label, and some belong to the same anchor. The margins
-    paper suspects this flaw behind its results. Here such positives are not candidates. Two pairs
-    with the same anchor have the same label, so one mask excludes both cases.
+    The plain loss treats every other positive of the batch as a negative. With two classes, about
+    half of these share the anchor's label, and some belong to the same anchor. The margins paper
+    suspects that this flaw explains its results. This function excludes such positives. Two pairs
+    with the same anchor have the same label, so one mask covers both cases.
 
     Args:
         anchor: Embeddings of the anchors, of any norm, (b, d).
-        positive: Embeddings of texts of the same class as their anchor, (b, d).
+        positive: Embeddings of the positives, of any norm, (b, d).
         labels: Class of each pair, (b,).
-        temperature: Divisor of the cosines, above 0.
+        temperature: Divisor of the cosine similarities, above 0.
 
     Returns:
-        The loss of each pair, at least 0, (b,); 0 if all pairs of the batch have the same class.
+        The loss of each pair, at least 0, (b,). It is 0 if all pairs of the batch have the same
+        class.
 
     References:
         Henderson et al. (2017), https://arxiv.org/abs/1705.00652; the mask is that of Khosla et
         al. (2020), Supervised Contrastive Learning, https://arxiv.org/abs/2004.11362
 
     Example:
-        The second pair shares the first one's label and is masked; the third does not:
+        The first two pairs have the same label, so each is masked for the other. The third is not
+        masked:
 
         >>> import torch
         >>> a = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
@@ -220,8 +233,8 @@ def masked_ranking(
     from torch.nn.functional import cross_entropy, normalize
 
     similarity = normalize(anchor, dim=-1) @ normalize(positive, dim=-1).T / temperature
-    own = torch.eye(len(labels), dtype=torch.bool, device=labels.device)
-    contradicting = (labels[:, None] == labels[None, :]) & ~own
+    is_own = torch.eye(len(labels), dtype=torch.bool, device=labels.device)
+    contradicting = (labels[:, None] == labels[None, :]) & ~is_own
     similarity = similarity.masked_fill(contradicting, -torch.inf)
     targets = torch.arange(len(labels), device=labels.device)
     return cross_entropy(similarity, targets, reduction="none")

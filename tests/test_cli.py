@@ -240,7 +240,7 @@ def test_every_command_can_print_json(command: tuple[str, ...]) -> None:
         ("data fetch --tasks sst2 --offline", "sst2: polarity/sst2/train.csv"),
         ("leaderboard none", "none: no such folder of results; run `polarity-bench run` first"),
         ("leaderboard shwo", "shwo: not a command, a file or a folder; did you mean 'show'?"),
-        ("leaderboard .", "the folder . holds no results"),
+        ("leaderboard .", ".: contains no complete results"),
     ],
 )
 def test_bad_input_to_the_other_commands(bench: Bench, arguments: str, message: str) -> None:

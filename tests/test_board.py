@@ -809,7 +809,7 @@ def test_the_board_file_gives_title_and_introduction(folder: Path) -> None:
             'measures.sts = "Spearman wmaen"',
             r"sts has no column 'Spearman wmaen'; choose one of Spear",
         ),
-        ('protocols = ["paper"]', r"`protocols` paper: there is no such .*did you mean 'papers'"),
+        ('protocols = ["paper"]', r"`protocols` paper: no results .*did you mean 'papers'"),
         (
             'models = ["e5"]',
             r"unknown key 'models'; did you mean .*'encoders'",

@@ -501,5 +501,5 @@ def test_a_twin_under_two_references_has_no_one_difference(folder: Path) -> None
     (folder / "published.csv").write_text(text.format(P))
     read_board(folder)
     (folder / "published.csv").write_text(text.format(S))
-    with pytest.raises(InputError, match="line 2: the twin is measured under 2 references"):
+    with pytest.raises(InputError, match="line 2: the twin was evaluated with 2 references"):
         read_board(folder)

@@ -1,4 +1,4 @@
-"""Charts of one run: P against S, or bars for results without S."""
+"""Charts of one run: P–S planes, and bar charts for results without S."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from polarity_bench.tasks.catalogue import KINDS
 def plotted(
     stored: Sequence[Stored], weighting: Weighting, curves: Sequence[Curve] = ()
 ) -> list[Drawn]:
-    """Lay out the charts of one run, even if it was cut to a few queries.
+    """Return the charts of one run, including results that were cut by a limit.
 
     Args:
         stored: Results of the run and of reference encoders, with their files.
@@ -31,8 +31,8 @@ def plotted(
         curves: Curves over these results.
 
     Returns:
-        A plane at the main k for each task with S, and a bar chart for each task type of the other
-        tasks.
+        A plane for each task with S, at its main k, and a bar chart of the other tasks for each
+        task type.
     """
     whole = [(path, replace(result, limit=None)) for path, result in stored]
     main = {result.task: result.main_score.k for _, result in whole}
@@ -52,7 +52,10 @@ def _with_limit(plane: Plane, limit: int | None) -> Plane:
 
 
 def _bars(results: Sequence[Result], weighting: Weighting) -> Iterator[BarChart]:
-    """Lay out main scores, or P if S is undefined, with a group of bars for each task."""
+    """Yield a bar chart for each task type, with a group of bars for each task.
+
+    Bars of retrieval tasks show P. Bars of other tasks show the main score.
+    """
     for kind in dict.fromkeys(result.kind for result in results):
         own, ranks = [r for r in results if r.kind == kind], KINDS[kind].ranks
         scores: dict[str, dict[str, Score | None]] = {}
@@ -72,10 +75,10 @@ def references_of(stored: Sequence[Stored], output: Path) -> tuple[list[Stored],
 
     Args:
         stored: Results of the run, with their files.
-        output: Folder of results.
+        output: Folder in which results are searched.
 
     Returns:
-        The results of reference encoders, and the reference encoders with missing results.
+        The results of reference encoders, and the reference encoders whose results are missing.
     """
     known = {(result.key.encoder.digest, result.task) for _, result in stored}
     found: list[Stored] = []
@@ -95,7 +98,10 @@ def references_of(stored: Sequence[Stored], output: Path) -> tuple[list[Stored],
 
 
 def _is_alike(other: Result, result: Result) -> bool:
-    """Return whether a result of the reference has the same task, data, protocol and main k."""
+    """Return whether a result of the reference is comparable: same task, protocol and main k.
+
+    The reference must have been evaluated as its own reference.
+    """
     is_comparable = difference(other, result) is None
     is_own_reference = other.key.reference is None
     return is_comparable and is_own_reference and result.main_score.k in other.ks

@@ -180,7 +180,7 @@ def test_the_same_encoder_passes(bench: Bench, task_dir: Path, task: Task) -> No
     done = ran(bench, task_dir, "--fail-under", "baseline")
     assert done.code == 0
     assert "gate: random is the baseline itself\n" in done.err
-    assert "\n**gate: no fall below baseline beyond chance**\n" in done.out
+    assert "\n**gate: no significant decrease from baseline**\n" in done.out
     assert "The baseline is in baseline/random/" in done.out
     assert re.search(r"\| mini +\| joint_at_4 .*\| 0\.00 .*\| 1\.0000 .*\| holds +\|", done.out)
 
@@ -288,7 +288,7 @@ def test_a_task_that_fails_or_is_skipped_does_not_pass(
         done = ran(bench, task_dir, *words, tasks=tasks)
         assert (done.code, gate_of(done)["passed"], gate_of(done)["failed"]) == (1, False, lost)
         assert [each["task"] for each in gate_of(done)["comparisons"]] == ["mini"]
-        said = f"gate: gave no result: {', '.join(lost)}; S not compared: mini"
+        said = f"gate: no result: {', '.join(lost)}; S not compared: mini"
         assert gate_of(done)["verdict"].startswith(said)
 
 
@@ -349,8 +349,8 @@ def test_another_version_of_task_or_data_is_refused(
     bench: Bench, task_dir: Path, task: Task
 ) -> None:
     path, result = put(task, BagEncoder("ash"), "baseline", reference=BagEncoder("base"))
-    again = "; make the baseline again with `polarity-bench run` and --model ash, --tasks mini, --output "
-    again += "baseline, --reference base"
+    again = "; make the baseline again with `polarity-bench run` and --model ash, --tasks mini, "
+    again += "--output baseline, --reference base"
     write_task(task_dir, head="version = 2")
     said = refused(bench, task_dir, "--fail-under", "baseline")
     assert said.startswith(f"{path}: cannot be compared with this run: the task's digest is '")

@@ -70,11 +70,11 @@ def find_results(sources: Sequence[Path]) -> list[Stored]:
 
 
 def find_curves(sources: Sequence[Path], found: Sequence[Stored]) -> list[Curve]:
-    """Return the curves in folders whose results were all found.
+    """Return the curves in folders, except curves with missing results.
 
     Args:
         sources: Files and folders. Files contain no curves.
-        found: The results that were found.
+        found: All results from these files and folders.
 
     Warns:
         InputWarning: If a curve is skipped because its results are missing or were recomputed.

@@ -68,7 +68,7 @@ def find_board(
     tasks: Sequence[str] = (),
     models: Sequence[str] = (),
 ) -> BoardParts:
-    """Read the results and curves in a board's folder, and the files that configure the board.
+    """Read the results and curves in a board's folder, and the other files of the board.
 
     Three files are optional: `board.toml` selects and sorts the results (see `BoardFile`),
     `published.csv` contains published numbers (see `results.published`), and `statistics.json`

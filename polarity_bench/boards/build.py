@@ -1,4 +1,4 @@
-"""Rendered files of a board: writing them, and comparing them with a fresh rendering."""
+"""Rendering of a board's files, to write them or to check the existing files."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def write_changed(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
 
 
 def check(opened: OpenBoard, *, with_report: bool) -> list[Difference]:
-    """Render a board and return the files that differ from it in any byte."""
+    """Render a board and return the existing files that differ from the rendering in any byte."""
     files = rendered(opened, with_report=with_report)
     found = differences(opened.folder, files)
     if with_report:

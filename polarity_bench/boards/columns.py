@@ -323,9 +323,10 @@ class Sections:
         metric: str,
         rows: Sequence[BoardRow],
     ) -> list[Column]:
-        """Return a column of scores and, if they have intervals, one of deviations over seeds.
+        """Return a column of scores, averaged over the tasks.
 
-        With several tasks, the scores are means over the tasks.
+        If the metric has intervals and rows have several seeds, add a column of the standard
+        deviations over seeds.
         """
         places = [group.place(task) for task in tasks]
         scores = [row.mean(places, metric) for row in rows]
@@ -417,7 +418,7 @@ class Sections:
     def _rankings(
         self, group: Group, tasks: Sequence[str], rows: Sequence[BoardRow]
     ) -> list[Ranking]:
-        """Rank the encoders with scores on all tasks, separately for each comparable set."""
+        """Rank the encoders with scores on all tasks, separately for each comparable group."""
         by = self.sorted_by(tasks) if group.ranks else MAIN
         shares: dict[str, list[BoardRow]] = {}
         for row in rows:

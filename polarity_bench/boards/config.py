@@ -77,7 +77,7 @@ def protocols_of(result: Result) -> list[str]:
 
 
 def _measures(measures: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the columns that replace the main scores of task types, after checking them."""
+    """Check and return the columns that replace the main scores of task types."""
     kinds = [kind for kind, spec in KINDS.items() if not spec.ranks]
     for kind, measure in measures.items():
         if kind not in kinds:

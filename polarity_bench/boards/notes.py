@@ -56,7 +56,8 @@ def finding(sections: Sections) -> str:
         if row.role in {"encoder", "method"} and not row.opposes
         if (score := sections.score(row, tasks)) is not None and math.isfinite(score.mean)
     ]
-    groups = Counter(_group(row, by) for row, _ in scored)  # A Counter keeps the order of rows.
+    # A Counter keeps insertion order, so the group of the best row comes first.
+    groups = Counter(_group(row, by) for row, _ in scored)
     group = next((group for group, n_rows in groups.items() if n_rows > 1), None)
     if group is None:
         return ""

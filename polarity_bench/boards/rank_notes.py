@@ -18,9 +18,9 @@ from polarity_bench.results.result_files import Stored
 from polarity_bench.scores import ScoreKey
 
 _NAMED = 5
-"""Largest tie of which the note names every encoder; otherwise it names the first and the last."""
+"""Ties of up to this size are listed in full; larger ties show the first and the last encoder."""
 _LISTED = 24
-"""Largest number of ties that the note lists; otherwise only the ranks show the ties."""
+"""Maximum number of ties in a note. If there are more, only the ranks show them."""
 _NOT_HERE = "the values per query are missing"
 _NO_VALUES = "results hold no value per query of this score"
 
@@ -126,7 +126,11 @@ def rank_note(ranking: Ranking) -> str:
 
 
 def unpaired_note(smallest: Mapping[str, float]) -> str:
-    """Return a note on minimum detectable differences of unpaired scores, given by task."""
+    """Return a note on minimum detectable differences of unpaired scores.
+
+    Args:
+        smallest: Minimum detectable difference of each task, as a fraction.
+    """
     differences = [
         " ".join(filter(None, [escape(task), f"{percent(least, 1)} points"]))
         for task, least in smallest.items()

@@ -98,9 +98,9 @@ def references_of(stored: Sequence[Stored], output: Path) -> tuple[list[Stored],
 
 
 def _is_alike(other: Result, result: Result) -> bool:
-    """Return whether a result of the reference is comparable: same task, protocol and main k.
+    """Return whether a result of the reference has the same task, data, protocol and main k.
 
-    The reference must have been evaluated as its own reference.
+    In that result, the encoder must be its own reference.
     """
     is_comparable = difference(other, result) is None
     is_own_reference = other.key.reference is None

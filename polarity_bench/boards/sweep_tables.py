@@ -105,7 +105,7 @@ def read_sweep(
 ) -> Sweep:
     """Read the scores of a sweep's training runs and base encoders.
 
-    Scores are those on the tasks that were used for training.
+    Encoders are scored on the tasks on which they were trained.
 
     Args:
         folder: Folder of the sweep, with an optional `board.toml` (see `SweepFile`).
@@ -267,7 +267,7 @@ def _axes(trainings: DataFrame) -> tuple[str, list[str], list[str]]:
 
 
 def _differing(trainings: DataFrame) -> list[str]:
-    """Return the settings in the grid that have several values, other than `_PLACED`."""
+    """Return the settings in the grid that have several values, except those in `_PLACED`."""
     given = dict.fromkeys(key for keys in trainings["given"] for key in keys if key not in _PLACED)
     return [key for key in given if len(group_by_settings(trainings, [key])) > 1]
 
@@ -581,7 +581,7 @@ def _count(n: int | None) -> str:
 
 
 def _examples_of(trainings: DataFrame) -> str:
-    """Return a text on the number or origin of the examples that all training runs share."""
+    """Return a text on the examples that training runs share: their number or their origin."""
     names = ["dropout", "examples_from", "examples"]
     (dropout, source, examples), _ = group_by_settings(trainings, names)[0]
     if dropout is not None:

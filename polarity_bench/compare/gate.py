@@ -72,10 +72,10 @@ class Gate:
         """Outcome as one line of text."""
         parts = {
             f"fell below {self.named}": self.fallen,
-            "gave no result": self.failed,
+            "no result": self.failed,
             "S not compared": self.lacks_s,
         }
-        lines = [f"no fall below {self.named} beyond chance"] if self.is_open else []
+        lines = [f"no significant decrease from {self.named}"] if self.is_open else []
         lines += [f"{what}: {', '.join(tasks)}" for what, tasks in parts.items() if tasks]
         return f"gate: {'; '.join(lines)}"
 

@@ -49,8 +49,8 @@ from polarity_bench.values import FloatArray, IntArray
 _UNITS, _STRATA = "resampled_units", "resampled_strata"
 _TOLERANCE = 1e-4
 _MANY = 50
-"""Largest number of results whose correlations are resampled separately. More results are resampled
-together, with a first-order approximation of Spearman's correlation, because it saves minutes."""
+"""Maximum number of results whose correlations are resampled exactly. With more results, this takes
+minutes, so Spearman's correlation is approximated to first order."""
 _TITLES = {"polarity": "P", "similarity": "S"} | dict.fromkeys(("knn_accuracy", *RIGHT), "right")
 """Titles of values per query. Other metrics use their name as the title."""
 Arrays = Mapping[str, NDArray[Any]]

@@ -157,7 +157,7 @@ def _digest(tasks: Sequence[Sequence[Stored]], keys: Sequence[ScoreKey]) -> str:
         for of, key in zip(tasks, keys, strict=True)
     )
     if len(tasks) > 1 and any(key.metric in CLIPPED for key in keys):
-        # Old files contain standings of scores that were clipped before averaging.
+        # This text excludes the standings in old files, whose scores were clipped before averaging.
         content.append("averaged before clipping")
     return digest_of(content)
 

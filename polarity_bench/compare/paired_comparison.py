@@ -188,7 +188,7 @@ def compare_encoders(
         n_changed: Number of changed queries to return, those with the largest contributions.
 
     Returns:
-        The difference B minus A, its interval and p-value, and the changed queries.
+        The comparison, with the difference B minus A, its interval, p and the changed queries.
 
     Raises:
         InputError: If a result is missing, or the two results cannot be compared.

@@ -48,7 +48,7 @@ def find_results(sources: Sequence[Path]) -> list[Stored]:
     Raises:
         InputError: If a source does not exist or has no complete results.
     """
-    found: list[Stored] = []
+    results: list[Stored] = []
     for source in sources:
         if source.is_dir():
             stored = list(read_results(source))
@@ -65,8 +65,8 @@ def find_results(sources: Sequence[Path]) -> list[Stored]:
             remark = f"{source}: skipped {count(n_cut, 'result')} cut by a `limit`; "
             remark += "boards show complete results only"
             warnings.warn(remark, InputWarning, stacklevel=2)
-        found += complete
-    return found
+        results += complete
+    return results
 
 
 def find_curves(sources: Sequence[Path], found: Sequence[Stored]) -> list[Curve]:

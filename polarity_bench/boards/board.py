@@ -252,9 +252,9 @@ def _names(results: Sequence[Result]) -> dict[str, str]:
     An encoder with several names shows all of them. Encoders with the same display name also show
     their digests. The empty digest stands for an encoder that is its own reference.
     """
-    found: dict[str, set[str]] = {}
+    names_by_digest: dict[str, set[str]] = {}
     for result in results:
         for encoder in filter(None, (result.key.encoder, result.key.reference)):
-            found.setdefault(encoder.digest, set()).add(encoder.label)
-    labels = {digest: ", ".join(sorted(names)) for digest, names in found.items()}
+            names_by_digest.setdefault(encoder.digest, set()).add(encoder.label)
+    labels = {digest: ", ".join(sorted(names)) for digest, names in names_by_digest.items()}
     return {"": "itself"} | _distinct(labels)

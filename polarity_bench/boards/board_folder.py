@@ -96,7 +96,7 @@ def board_folders(names: list[str], root: Path = LEADERBOARDS) -> list[Path]:
         if not known:
             raise InputError(f"{root}: no folder below it contains a {FILE}; {_EMPTY}")
         return known
-    found = []
+    matches = []
     for name in names:
         folders = [folder for folder in (Path(name), root / name) if folder.is_dir()]
         folder = next((each for each in folders if (each / FILE).is_file()), None)
@@ -105,5 +105,5 @@ def board_folders(names: list[str], root: Path = LEADERBOARDS) -> list[Path]:
         if folder is None:
             near = nearest(name, [path.name for path in known])
             raise InputError(f"{name}: no folder of this name contains a {FILE}{near}")
-        found.append(folder)
-    return found
+        matches.append(folder)
+    return matches

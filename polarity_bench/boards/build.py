@@ -60,7 +60,7 @@ def rendered(opened: OpenBoard, *, with_report: bool) -> dict[str, bytes]:
         from polarity_bench.render.figures.files import figure_files
         from polarity_bench.render.html.page import page_html
 
-        files |= {f"{FIGURES}/{name}": made for name, made in figure_files(board).items()}
+        files |= {f"{FIGURES}/{name}": content for name, content in figure_files(board).items()}
         files[PAGE] = _bytes(page_html(board, hint))
     figures = _shown_figures(opened, files)
     files[README] = _bytes(render(board, figures=figures))
@@ -81,11 +81,13 @@ def _shown_figures(opened: OpenBoard, files: Mapping[str, bytes]) -> list[str]:
 
     If no figures were rendered now, the README keeps the figures of the last build.
     """
-    made = [name for name in files if name.startswith(f"{FIGURES}/")]
-    if not made:
+    figures = [name for name in files if name.startswith(f"{FIGURES}/")]
+    if not figures:
         built = (f"{stem}.svg" for stem in _built_figures(opened.folder))
         return sorted(name for name in built if (opened.folder / name).is_file())
-    return sorted(name for name in made if name.endswith(".svg") and not name.endswith("-dark.svg"))
+    return sorted(
+        name for name in figures if name.endswith(".svg") and not name.endswith("-dark.svg")
+    )
 
 
 def _built_figures(folder: Path) -> list[str]:
@@ -122,26 +124,26 @@ def write_changed(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
 def check(opened: OpenBoard, *, with_report: bool) -> list[Difference]:
     """Render a board and return the existing files that differ from the rendering in any byte."""
     files = rendered(opened, with_report=with_report)
-    found = differences(opened.folder, files)
+    differing = differences(opened.folder, files)
     if with_report:
         stray = _stray(opened.folder, files)
-        found += [
+        differing += [
             Difference(f"{FIGURES}/{path.name}", "belongs to no figure of this board")
             for path in stray
         ]
-    return found
+    return differing
 
 
 def differences(folder: Path, files: Mapping[str, bytes]) -> list[Difference]:
     """Return the files of a folder that are missing or differ from the expected contents."""
-    found = []
+    differing = []
     for name, content in files.items():
         path = folder / name
         if not path.is_file():
-            found.append(Difference(name, "is missing"))
-        elif (there := path.read_bytes()) != content:
-            found.append(Difference(name, _differs(there, content)))
-    return found
+            differing.append(Difference(name, "is missing"))
+        elif (current := path.read_bytes()) != content:
+            differing.append(Difference(name, _differs(current, content)))
+    return differing
 
 
 def _stray(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
@@ -174,11 +176,11 @@ def _cells(lines: list[str], i: int, right: str) -> str:
     if len(one) != len(other) or len(one) < 2:
         return f"expected {_short(right)!r}, got {_short(lines[i])!r}"
     titles = _titles(lines, i, len(one))
-    whose = next(cell for title, cell in zip(titles, other, strict=True) if title != "rank")
+    row_name = next(cell for title, cell in zip(titles, other, strict=True) if title != "rank")
     pairs = enumerate(zip(one, other, strict=True))
     wrong = [(place, a, b) for place, (a, b) in pairs if a != b]
     return ", ".join(
-        f"{titles[place]} of {whose}: expected {_short(b)!r}, got {_short(a)!r}"
+        f"{titles[place]} of {row_name}: expected {_short(b)!r}, got {_short(a)!r}"
         for place, a, b in wrong
     )
 

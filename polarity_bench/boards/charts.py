@@ -105,11 +105,13 @@ def phenomena(group: Group, names: Mapping[str, str]) -> Iterator[BarChart]:
         if entry.k == result.main_score.k:
             by_k.setdefault(entry.k, {})[entry.encoder] = result.scores
     for k, scores in sorted(by_k.items()):
-        whole, first = ScoreKey("polarity", k, group.weighting), next(iter(scores.values()))
+        whole_task, first = ScoreKey("polarity", k, group.weighting), next(iter(scores.values()))
         parts = [
-            key for key in sorted(first, key=str) if key.part and replace(key, part=None) == whole
+            key
+            for key in sorted(first, key=str)
+            if key.part and replace(key, part=None) == whole_task
         ]
-        order = sorted(scores, key=lambda of: (-scores[of][whole].mean, names[of]))
+        order = sorted(scores, key=lambda of: (-scores[of][whole_task].mean, names[of]))
         if parts:
             yield BarChart(
                 f"{_PHENOMENA}: P by phenomenon, k = {k}, {group.weighting} weights",
@@ -185,7 +187,7 @@ def planes(sections: Sections) -> Iterator[Plane]:
                 "show the results of one reference, or delete the published S"
             )
         for reference, k in sorted(drawn, key=lambda share: (names[share[0]], share[1])):
-            shown = {Entry("", whose, k) for whose in ({reference, ""} if alone else {reference})}
+            shown = {Entry("", digest, k) for digest in ({reference, ""} if alone else {reference})}
             curves = [
                 c for c in sections.curves if (c.task, c.reference.digest) == (task, reference)
             ]

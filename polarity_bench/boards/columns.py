@@ -279,13 +279,13 @@ class Sections:
     def _of_group(self, group: Group, rows: Sequence[BoardRow]) -> Table:
         """Return the table of one task type and protocol."""
         known = {entry.encoder for entry in group.entries}
-        own = [
+        candidates = [
             single
             for row in rows
             for single in ([row] if _is_known(row, known) else row.singles or [row])
             if single.entry.encoder in known
         ]
-        measured = list({(row.name, row.entry.encoder): row for row in own}.values())
+        measured = list({(row.name, row.entry.encoder): row for row in candidates}.values())
         measured = ordered(measured, partial(group_mean, group), self.names)
         shown = [*measured, *(r for r in self.published if r.scores.keys() & group.places)]
         columns = [
@@ -376,8 +376,8 @@ class Sections:
         heads = [head for head in self._heads(rows) if head[0] not in without]
         ranks = {entry: ends for each in rankings for entry, ends in each.ranks.items()}
         if ranks:
-            own = [ranks.get(row.entry) if row.role == "encoder" else None for row in rows]
-            heads = [("rank", [rank_text(*ends) if ends else "-" for ends in own]), *heads]
+            ends_of_rows = [ranks.get(row.entry) if row.role == "encoder" else None for row in rows]
+            heads = [("rank", [rank_text(*ends) if ends else "-" for ends in ends_of_rows]), *heads]
         footnotes = dict.fromkeys(row.footnote for row in rows if row.footnote)
         notes = [*map(rank_note, rankings), *footnotes]
         return _with_roles(Table(heading, heads, columns, notes=notes), rows)

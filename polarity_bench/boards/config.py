@@ -72,8 +72,8 @@ def select_protocols(
 
 def protocols_of(result: Result) -> list[str]:
     """Return the names by which a result is selected: those of its protocol and its preset."""
-    said = (result.key.protocol.get(key) for key in ("name", "preset"))
-    return [name for name in said if isinstance(name, str)]
+    names = (result.key.protocol.get(key) for key in ("name", "preset"))
+    return [name for name in names if isinstance(name, str)]
 
 
 def _measures(measures: Mapping[str, str]) -> Mapping[str, str]:

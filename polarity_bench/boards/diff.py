@@ -52,12 +52,12 @@ class Change:
 def changes(one: Board, other: Board) -> list[Change]:
     """Return the cells that differ, in the order of the second board; removed cells come last."""
     first, second = _cells(one), _cells(other)
-    found = []
+    differing = []
     for place in [*second, *(place for place in first if place not in second)]:
         change = Change(*place, first.get(place), second.get(place))
         if change.difference is None or abs(change.difference) > _SAME:
-            found.append(change)
-    return found
+            differing.append(change)
+    return differing
 
 
 def _cells(board: Board) -> dict[Place, float]:
@@ -65,7 +65,7 @@ def _cells(board: Board) -> dict[Place, float]:
 
     Ranks are left out of locations, because they depend on the results of other encoders.
     """
-    found: dict[Place, float] = {}
+    numbers: dict[Place, float] = {}
     for name, table in board.named_tables:
         heads = [cells for title, cells in table.heads if title != _OF_RANKS]
         for i in range(table.n_rows):
@@ -73,8 +73,8 @@ def _cells(board: Board) -> dict[Place, float]:
             for column in table.columns:
                 value = column.values[i]
                 if value is not None and not math.isnan(value):
-                    found[_base(name), row, _base(column.title)] = value
-    return found
+                    numbers[_base(name), row, _base(column.title)] = value
+    return numbers
 
 
 def _base(heading: str) -> str:

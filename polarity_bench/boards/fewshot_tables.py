@@ -91,7 +91,7 @@ def fewshot_board(frame: DataFrame, author: Heading | None = None) -> Board:
     for _, rows in compared.groupby("table", sort=False):
         tables += _tables(rows, frame)
         methods = rows[rows["role"] == "measured"].sort_index().groupby("row", sort=False)
-        details |= {str(key): _provenance(own) for key, own in methods}
+        details |= {str(key): _provenance(records) for key, records in methods}
     return Board(
         text.title or "Cross-validation",
         text.introduction,
@@ -185,8 +185,8 @@ def _baseline(record: Record, records: Sequence[Record]) -> Record:
     settings = flat(record["spec"]["method"])
 
     def likeness(other: Record) -> tuple[int, int]:
-        theirs = flat(other["spec"]["method"])
-        return sum(settings.get(key) == value for key, value in theirs.items()), -len(
+        other_settings = flat(other["spec"]["method"])
+        return sum(settings.get(key) == value for key, value in other_settings.items()), -len(
             other["method"]
         )
 
@@ -197,10 +197,12 @@ def _baseline(record: Record, records: Sequence[Record]) -> Record:
 
 def _shared_folds(one: Record, other: Record) -> tuple[FloatArray, FloatArray]:
     """Return the scores of both rows on their common folds, in the same order."""
-    theirs = other.get("folds", {})
-    ours = one["folds"]
-    shared = [fold for fold in ours if fold in theirs]
-    return np.array([ours[fold] for fold in shared]), np.array([theirs[fold] for fold in shared])
+    other_folds = other.get("folds", {})
+    folds = one["folds"]
+    shared = [fold for fold in folds if fold in other_folds]
+    return np.array([folds[fold] for fold in shared]), np.array(
+        [other_folds[fold] for fold in shared]
+    )
 
 
 def _tables(rows: DataFrame, frame: DataFrame) -> list[Table]:
@@ -230,7 +232,7 @@ def _overview(rows: DataFrame, heading: str, lead: str, notes: Sequence[str]) ->
     import pandas as pd
 
     tasks = {task: _by_method(of_task) for task, of_task in rows.groupby("task", sort=False)}
-    means = pd.DataFrame({task: own["value"] for task, own in tasks.items()}).mean(
+    means = pd.DataFrame({task: scores["value"] for task, scores in tasks.items()}).mean(
         axis=1, skipna=False
     )
     known = _by_method(rows)
@@ -240,7 +242,7 @@ def _overview(rows: DataFrame, heading: str, lead: str, notes: Sequence[str]) ->
     )
     known = known.loc[[*best_first.index, *known.index[is_guess]]]
     methods = known.index.tolist()
-    columns = [_scores(str(task), own.reindex(methods)) for task, own in tasks.items()]
+    columns = [_scores(str(task), scores.reindex(methods)) for task, scores in tasks.items()]
     return Table(
         heading,
         [("method", methods)],

@@ -226,9 +226,9 @@ def published_rows(published: Sequence[PublishedNumber], groups: Sequence[Group]
         shares.setdefault((each.name, each.key.k or 0, each.source, each.note), []).append(each)
     numbers = footnote_numbers(published)
     rows = []
-    for (name, k, source, note), own in shares.items():
+    for (name, k, source, note), members in shares.items():
         number = numbers[source, note]
-        printed = {place: each for each in own for place in _places(each, groups)}
+        printed = {place: each for each in members for place in _places(each, groups)}
         scores: dict[str, dict[str, Score]] = {}
         for (task, metric), each in printed.items():
             scores.setdefault(task, {})[metric] = each.score
@@ -353,15 +353,15 @@ def curve_rows(
 
     The scores are those at the setting with the highest mean joint. Front covers all settings.
     """
-    found = []
+    best_rows = []
     for run in dialled_runs(rows, curves, tasks):
         best = max(sorted(run.rows), key=lambda at: worth([run.rows[at]], tasks))
         point, first = run.rows[best], run.curves[0]
         name = f"{run.name} (best {first.dial} {shortest(best)})"
         entry = Entry("", first.reference.digest, point.entry.k)
         scores = scores_on_curve(run, best, weighting)
-        found.append(BoardRow(name, entry, scores, "curve", point=point))
-    return found
+        best_rows.append(BoardRow(name, entry, scores, "curve", point=point))
+    return best_rows
 
 
 def scores_on_curve(run: Run, at: float, weighting: Weighting) -> dict[str, dict[str, Score]]:

@@ -231,8 +231,8 @@ def _over_unseen(results: Sequence[Result]) -> list[Table]:
         if result.task in tasks:
             by_group.setdefault((result.kind, result.key.protocol_label), []).append(result)
     return [
-        over_unseen([("task", [result.task for result in own]), *_strengths(own)], own)
-        for own in by_group.values()
+        over_unseen([("task", [result.task for result in group]), *_strengths(group)], group)
+        for group in by_group.values()
     ]
 
 
@@ -300,8 +300,8 @@ def _pair(pair: tuple[str, str], results: Sequence[Result], weighting: Weighting
     some = both[1] | both[0]
     places = list(both[0] | both[1])
     columns = []
-    for ending, found in zip(("", ", unseen"), both, strict=True):
-        rows = [(found.get(place), place[1]) for place in places]
+    for ending, by_place in zip(("", ", unseen"), both, strict=True):
+        rows = [(by_place.get(place), place[1]) for place in places]
         for title in "PS":
             name = f"{title}{ending}"
             columns.append(_column(name, RANKED[title], weighting, rows, intervals=True))

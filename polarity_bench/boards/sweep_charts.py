@@ -41,8 +41,8 @@ def sweep_planes(
     """
     import pandas as pd
 
-    runs = pd.concat([own.assign(name=name) for name, own in configurations.items()])
-    for (model, task), own in runs.groupby(["base", "task"], sort=False):
+    runs = pd.concat([records.assign(name=name) for name, records in configurations.items()])
+    for (model, task), trained in runs.groupby(["base", "task"], sort=False):
         base, numbers = (
             each[(each["base"] == model) & (each["task"] == task)] for each in (bases, published)
         )
@@ -50,9 +50,9 @@ def sweep_planes(
         for name, role, ending_of_metric in _BASES:
             metrics = [f"{metric}{ending_of_metric}" for metric in METRICS]
             marks += _marks(base, ["item"], role, metrics, name)
-        marks += _marks(own, ["name"], "encoder", [*METRICS])
+        marks += _marks(trained, ["name"], "encoder", [*METRICS])
         marks += _marks(numbers, ["encoder", "paper"], "published", [*METRICS])
-        ks = own["k"].dropna().unique()
+        ks = trained["k"].dropna().unique()
         if len(ks) == 1 and base["item"].nunique() == 1 and len(marks) > 1:
             yield Plane(f"{task}{ending}", Path(str(model)).name, int(ks[0]), weighting, marks)
 

@@ -181,8 +181,10 @@ def sweep_board(sweep: Sweep) -> Board:
         n = f"N = {_examples_of(sizes[size])}, " if size else ""
         n_hidden = section["item"].nunique() - sizes[size]["item"].nunique()
         hidden = f" {n_hidden:,} with other numbers of examples are not shown." if n_hidden else ""
-        made, of_rows = _loss_tables(sweep, what + ending, keys, rows, shown, n=n, hidden=hidden)
-        tables += made
+        loss_tables, of_rows = _loss_tables(
+            sweep, what + ending, keys, rows, shown, n=n, hidden=hidden
+        )
+        tables += loss_tables
         details |= of_rows
         named = {
             " ".join(head for head in row.heads if head != _NOTHING): row.records
@@ -268,8 +270,8 @@ def _axes(trainings: DataFrame) -> tuple[str, list[str], list[str]]:
 
 def _differing(trainings: DataFrame) -> list[str]:
     """Return the settings in the grid that have several values, except those in `_PLACED`."""
-    given = dict.fromkeys(key for keys in trainings["given"] for key in keys if key not in _PLACED)
-    return [key for key in given if len(group_by_settings(trainings, [key])) > 1]
+    varied = dict.fromkeys(key for keys in trainings["given"] for key in keys if key not in _PLACED)
+    return [key for key in varied if len(group_by_settings(trainings, [key])) > 1]
 
 
 def _shown_size(sizes: Mapping[tuple[Any, ...], DataFrame]) -> tuple[Any, ...]:
@@ -497,11 +499,11 @@ def _detail(row: _Row, sweep: Sweep) -> Detail:
     records = row.records
     if row.role == "published":
         return Detail({}, source=", ".join(dict.fromkeys(records["source"])))
-    given = given_settings(records)
+    all_settings = given_settings(records)
     facts = {"encoder": ", ".join(dict.fromkeys(records["encoder"]))}
     done = records[records["state"] == "done"].sort_values("date")
     if row.role != "base":
-        settings = dict.fromkeys(f"{k} {word(v)}" for each in given for k, v in each.items())
+        settings = dict.fromkeys(f"{k} {word(v)}" for each in all_settings for k, v in each.items())
         facts = {"settings": ", ".join(settings), "trainings": f"{len(done)} of {len(records)}"}
     if done.empty:
         return Detail(facts)

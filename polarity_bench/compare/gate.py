@@ -138,7 +138,7 @@ def baselines(
             protocol or k, if its values per query are missing, or if it has too few queries.
         NoCommonReferenceError: If S cannot be compared.
     """
-    found = {}
+    by_task = {}
     for task in tasks:
         of_task = [each for each in stored if each[1].task == task.spec.name]
         if of_task:
@@ -146,10 +146,10 @@ def baselines(
             main = task.main_score
             key = main if main.k is None else replace(main, weighting=weighting)
             try:
-                found[task.spec.name] = _baseline(of_task, expected, key, p_alone)
+                by_task[task.spec.name] = _baseline(of_task, expected, key, p_alone)
             except InputError as error:
                 raise type(error)(f"`fail_under` {error}") from error
-    return found
+    return by_task
 
 
 def check_decidable(aligned: Alignment) -> None:
@@ -186,8 +186,12 @@ def judge(
     References:
         Holm (1979), see `significance.holm`.
     """
-    made = {result.task: (path, result) for path, result in results}
-    pairs = [_pair(baseline, made[task]) for task, baseline in found.items() if task in made]
+    new_results = {result.task: (path, result) for path, result in results}
+    pairs = [
+        _pair(baseline, new_results[task])
+        for task, baseline in found.items()
+        if task in new_results
+    ]
     compared = [compare(pair, 0, alternative="less", n_tests=len(pairs)) for pair in pairs]
     p = np.array([each.test.p for each in compared])
     corrected = p.copy()
@@ -199,7 +203,7 @@ def judge(
             for each, p in zip(compared, corrected, strict=True)
         ),
         tuple(p.tolist()),
-        (*(task for task in found if task not in made), *sorted(skipped)),
+        (*(task for task in found if task not in new_results), *sorted(skipped)),
         tuple(each.task for each in compared if _lacks_s(each.aligned)),
     )
 

@@ -531,7 +531,9 @@ def test_the_hint_after_a_quick_look_leads_somewhere(bench: Bench, task_dir: Pat
     run_mini(bench, task_dir)
     assert bench("leaderboard").code == 0
     assert bench("leaderboard", "--tasks", "mini", "--models", "random").code == 0
-    assert "--models none: there is no such" in bench("leaderboard", "--models", "none").err
+    assert (
+        "--models none: no results with this name" in bench("leaderboard", "--models", "none").err
+    )
 
 
 def test_what_was_retrieved_is_written_as_text(bench: Bench, task_dir: Path) -> None:

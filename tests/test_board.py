@@ -805,8 +805,11 @@ def test_the_board_file_gives_title_and_introduction(folder: Path) -> None:
         ("measures = 3", r"board\.toml: 'measures' must be a table, got 3"),
         ('measures.stss = "x"', r"'measures': unknown kind 'stss'; did you mean 'sts'\?"),
         ('measures.polarity = "P"', r"'measures': unknown kind 'polarity'"),
-        ('measures.sts = "Spearman wmaen"', r"sts has no 'Spearman wmaen'; it has Spear"),
-        ('protocols = ["paper"]', r"`protocols` paper: there is no such .*did you mean 'papers'"),
+        (
+            'measures.sts = "Spearman wmaen"',
+            r"sts has no column 'Spearman wmaen'; choose one of Spear",
+        ),
+        ('protocols = ["paper"]', r"`protocols` paper: no results .*did you mean 'papers'"),
         (
             'models = ["e5"]',
             r"unknown key 'models'; did you mean .*'encoders'",
@@ -868,7 +871,7 @@ def test_results_with_a_limit_stay_out(folder: Path, tmp_path: Path) -> None:
     assert render(read_board(folder)) == before
     write_result(quick, tmp_path / "quick")
     with pytest.raises(
-        InputError, match=r"quick holds no results; .*run` without a `limit`, because"
+        InputError, match=r"quick: contains no complete results; .*run` without a `limit`"
     ):
         read_board(tmp_path / "quick")
 
@@ -881,8 +884,8 @@ def test_tasks_and_models_can_be_chosen(tmp_path: Path, model: str) -> None:
     assert re.findall("^## (.+)$", text, flags=re.M) == ["Summary: irony"]
     assert encoders_of(text) == ["org/tuned"]
     for asked, message in (
-        ({"tasks": ["iron"]}, r"`tasks` iron: there is no such result; did you mean 'irony'"),
-        ({"models": ["tund"]}, r"`models` tund: there is no such result; did you mean 'tuned'"),
+        ({"tasks": ["iron"]}, r"`tasks` iron: no results with this name; did you mean 'irony'"),
+        ({"models": ["tund"]}, r"`models` tund: no results with this name; did you mean 'tuned'"),
     ):
         with pytest.raises(InputError, match=message):
             read_board(tmp_path, **asked)  # type: ignore[arg-type]

@@ -240,7 +240,7 @@ def test_every_command_can_print_json(command: tuple[str, ...]) -> None:
         ("data fetch --tasks sst2 --offline", "sst2: polarity/sst2/train.csv"),
         ("leaderboard none", "none: no such folder of results; run `polarity-bench run` first"),
         ("leaderboard shwo", "shwo: not a command, a file or a folder; did you mean 'show'?"),
-        ("leaderboard .", "the folder . holds no results"),
+        ("leaderboard .", ".: contains no complete results"),
     ],
 )
 def test_bad_input_to_the_other_commands(bench: Bench, arguments: str, message: str) -> None:
@@ -527,11 +527,13 @@ def test_the_hint_after_a_quick_look_leads_somewhere(bench: Bench, task_dir: Pat
     assert "leaderboard" not in done.err
     refused = bench("leaderboard")
     assert refused.code == 2
-    assert "`polarity-bench run` without a `limit`, because boards show complete" in refused.err
+    assert "`polarity-bench run` without a `limit`" in refused.err
     run_mini(bench, task_dir)
     assert bench("leaderboard").code == 0
     assert bench("leaderboard", "--tasks", "mini", "--models", "random").code == 0
-    assert "--models none: there is no such" in bench("leaderboard", "--models", "none").err
+    assert (
+        "--models none: no results with this name" in bench("leaderboard", "--models", "none").err
+    )
 
 
 def test_what_was_retrieved_is_written_as_text(bench: Bench, task_dir: Path) -> None:

@@ -159,7 +159,7 @@ def test_transfer_is_compared_sample_by_sample(workshop: Workshop, tmp_path: Pat
     assert n_won + n_lost > 0
     exact_p = stats.binomtest(int(n_won), int(n_won + n_lost)).pvalue
     assert compare(aligned).test.p == pytest.approx(exact_p)
-    with pytest.raises(InputError, match="`measure` macro_f1: its values per query are not"):
+    with pytest.raises(InputError, match="`measure` macro_f1: the values per query of this score"):
         measure_of(two[0][1], "macro_f1")
 
 
@@ -218,7 +218,7 @@ def test_results_of_other_questions_are_no_pairs(pair: tuple[Stored, Stored]) ->
     for other, what in (
         (of_task, f"task's digest is '{one[1].key.task}' and '{'0' * 16}'"),
         (of_data, f"data's digest is '{one[1].key.data}' and '{'1' * 16}'"),
-        (protocol, "protocol's version is 2 and 1; run one of them again"),
+        (protocol, "protocol's version is 2 and 1; evaluate one of them again"),
     ):
         said = re.escape(f"{one[0]} and {other[0]} cannot be paired: the {what}")
         with pytest.raises(InputError, match=said):
@@ -271,7 +271,7 @@ def test_arrays_must_be_there_and_of_the_result(pair: tuple[Stored, Stored]) -> 
     arrays = load_file(file)
     assert align(pair, key)
     save_file(arrays | {"polarity_at_4": np.roll(arrays["polarity_at_4"], 1) * 0.5}, file)
-    said = rf"^{re.escape(str(two[0]))}: the values per query give \S+ for polarity_at_4, but"
+    said = rf"^{re.escape(str(two[0]))}: the values per query belong to another run: exp"
     with pytest.raises(InputError, match=said):
         align(pair, key)
     save_file({name: each for name, each in arrays.items() if name != "similarity_at_4"}, file)
@@ -375,7 +375,7 @@ def test_a_name_of_several_encoders_is_refused_with_their_digests(
     other = rewritten(one, encoder=encoder)
     said = sorted([f"{digest(one)} (ash)", f"{digest(other)} (ash (prompt 'query: '))"])
     for name in ("ash", str(tmp_path / "ash")):
-        with pytest.raises(InputError, match=re.escape(f"choose a digest: {', '.join(said)}")):
+        with pytest.raises(InputError, match=re.escape(f"choose one of {', '.join(said)}")):
             contenders(tmp_path, name, "mini")
     assert contenders(tmp_path, digest(other), "mini")[0][1].key.encoder.prompt == "query: "
 
@@ -519,8 +519,11 @@ def test_a_quick_look_is_said(bench: Bench, task_dir: Path, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("mape maple -t mini", "mape: results has no results of it; did you mean 'maple'"),
-        ("ash maple -t mni", "--task mni: ash has no result for it; did you mean 'mini'?"),
+        (
+            "mape maple -t mini",
+            "mape: results has no results of this encoder; did you mean 'maple'",
+        ),
+        ("ash maple -t mni", "--task mni: no results of ash for it; did you mean 'mini'?"),
         ("ash ash -t mini", "both names refer to this result; name two encoders"),
         (
             "ash maple -t mini --measure polarty",
@@ -528,13 +531,16 @@ def test_a_quick_look_is_said(bench: Bench, task_dir: Path, tmp_path: Path) -> N
         ),
         (
             "ash maple -t mini --measure sgts",
-            "--measure sgts: its values per query are not stored",
+            "--measure sgts: the values per query of this score are not",
         ),
         ("ash maple -t mini --changed -1", "--changed must be at least 0, got -1"),
         ("ash maple -t mini --results none", "the results folder none does not exist"),
-        ("ash maple -t mini --results empty", "the folder empty has no results"),
+        ("ash maple -t mini --results empty", "empty: contains no results; run"),
         ("ash other -t mini --measure joint", "cannot be paired: the reference is 'base ("),
-        ("results/x.json maple -t mini", "x.json: not a result: its .provenance.json is missing"),
+        (
+            "results/x.json maple -t mini",
+            "x.json: not a complete result: its .provenance.json is missing",
+        ),
     ],
 )
 def test_bad_input_ends_with_one_message(

@@ -180,7 +180,7 @@ def test_the_same_encoder_passes(bench: Bench, task_dir: Path, task: Task) -> No
     done = ran(bench, task_dir, "--fail-under", "baseline")
     assert done.code == 0
     assert "gate: random is the baseline itself\n" in done.err
-    assert "\n**gate: no fall below baseline beyond chance**\n" in done.out
+    assert "\n**gate: no significant decrease from baseline**\n" in done.out
     assert "The baseline is in baseline/random/" in done.out
     assert re.search(r"\| mini +\| joint_at_4 .*\| 0\.00 .*\| 1\.0000 .*\| holds +\|", done.out)
 
@@ -288,7 +288,7 @@ def test_a_task_that_fails_or_is_skipped_does_not_pass(
         done = ran(bench, task_dir, *words, tasks=tasks)
         assert (done.code, gate_of(done)["passed"], gate_of(done)["failed"]) == (1, False, lost)
         assert [each["task"] for each in gate_of(done)["comparisons"]] == ["mini"]
-        said = f"gate: gave no result: {', '.join(lost)}; S not compared: mini"
+        said = f"gate: no result: {', '.join(lost)}; S not compared: mini"
         assert gate_of(done)["verdict"].startswith(said)
 
 
@@ -311,25 +311,25 @@ def refused(bench: Bench, task_dir: Path, *words: str | Path, tasks: str = "mini
         (
             "none",
             "mini",
-            "none: neither a result's file nor a folder with results, and the",
+            "none: neither a result file nor a folder with results, and the",
         ),
         (
             "empty",
             "mini",
-            "empty: neither a result's file nor a folder with results, and",
+            "empty: neither a result file nor a folder with results, and",
         ),
         (
             "baseline",
             "other",
-            "baseline: no task in common; the baseline has mini, the run has other",
+            "baseline: no task in common: the run has other, and the baseline has mini;",
         ),
-        ("two", "mini", "two: matches 2 encoders; choose a digest: "),
+        ("two", "mini", "two: matches 2 encoders; choose one of "),
         (
             "baseline --limit 6",
             "mini",
-            "its task is complete, the task of the run is cut to 6; use one",
+            "the baseline is complete, but the run is cut to 6 queries; use the same",
         ),
-        ("baseline --k 2", "mini", "it has no polarity_at_2; use the same --k"),
+        ("baseline --k 2", "mini", "the baseline has no polarity_at_2; use the same --k"),
         ("baseline -m tfidf", "mini", "compares one encoder with a baseline: give one --model"),
         ("baseline --strength 0,1", "mini", "give one --model, and at most one --strength"),
     ],
@@ -349,8 +349,8 @@ def test_another_version_of_task_or_data_is_refused(
     bench: Bench, task_dir: Path, task: Task
 ) -> None:
     path, result = put(task, BagEncoder("ash"), "baseline", reference=BagEncoder("base"))
-    again = "; make the baseline: `polarity-bench run` with --model ash, --tasks mini, --output "
-    again += "baseline, --reference base"
+    again = "; make the baseline again with `polarity-bench run` and --model ash, --tasks mini, "
+    again += "--output baseline, --reference base"
     write_task(task_dir, head="version = 2")
     said = refused(bench, task_dir, "--fail-under", "baseline")
     assert said.startswith(f"{path}: cannot be compared with this run: the task's digest is '")
@@ -366,7 +366,7 @@ def test_values_per_query_must_be_there(bench: Bench, task_dir: Path, task: Task
     file = path.with_suffix(".queries.safetensors")
     save_file({n: a for n, a in load_file(file).items() if n != str(P)}, file)
     said = refused(bench, task_dir, "--fail-under", path.parent, "--p-alone")
-    assert said.startswith(f"{path}: its values per query lack 'polarity_at_4'")
+    assert said.startswith(f"{path}: the values per query lack 'polarity_at_4'")
     file.write_text("version https://git-lfs.github.com/spec/v1\n")
     said = refused(bench, task_dir, "--fail-under", "baseline", "--p-alone")
     assert said.startswith(f"{file}: not a safetensors file (")
@@ -405,7 +405,7 @@ def test_a_gate_without_a_common_reference_lets_no_forgetting_through(
         there = f"measures S with ash ({ash.key.encoder.digest}), this run with "
         own = f"random ({random.key.encoder.digest}); " if not words else "tfidf ("
         assert there + own in done.err
-        assert "set one --reference for both, or compare only P with --p-alone" in done.err
+        assert "use the same --reference for both, or compare only P with --p-alone" in done.err
     alone = ran(bench, task_dir, "--fail-under", "baseline", "--p-alone")
     assert alone.code in (0, 1)
     assert "; S not compared: mini**" in alone.out

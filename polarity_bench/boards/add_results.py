@@ -1,4 +1,4 @@
-"""Add results to a board: all of them, or none if one does not fit."""
+"""Copying of results into a board's folder. Either all results are added or none."""
 
 from __future__ import annotations
 
@@ -38,15 +38,17 @@ RESULTS = "results"
 
 
 def find_results(sources: Sequence[Path]) -> list[Stored]:
-    """Find the results in files and below folders, without those that were cut by a limit.
+    """Return the complete results in files and folders.
+
+    Results that were evaluated with a `limit` are skipped.
 
     Warns:
-        InputWarning: If some results of a source were cut by a limit.
+        InputWarning: If results of a source are skipped.
 
     Raises:
-        InputError: If a source does not exist, or has no complete results.
+        InputError: If a source does not exist or has no complete results.
     """
-    found: list[Stored] = []
+    results: list[Stored] = []
     for source in sources:
         if source.is_dir():
             stored = list(read_results(source))
@@ -54,43 +56,46 @@ def find_results(sources: Sequence[Path]) -> list[Stored]:
             is_whole = is_stored(source.with_suffix(PROVENANCE))
             stored = [(source, read_result(source))] if is_whole else []
         else:
-            raise InputError(f"{source}: there is no such file or folder")
+            raise InputError(f"{source}: no such file or folder")
         complete = [each for each in stored if each[1].limit is None]
         if not complete:
-            cut = "; all were cut by a `limit`, and boards leave those out" if stored else ""
-            raise InputError(f"{source}: holds no results{cut}")
+            cut = "; all were cut by a `limit`, so evaluate without it" if stored else ""
+            raise InputError(f"{source}: contains no complete results{cut}")
         if n_cut := len(stored) - len(complete):
-            remark = f"{source}: left out {count(n_cut, 'result')} cut by a `limit`; "
+            remark = f"{source}: skipped {count(n_cut, 'result')} cut by a `limit`; "
             remark += "boards show complete results only"
             warnings.warn(remark, InputWarning, stacklevel=2)
-        found += complete
-    return found
+        results += complete
+    return results
 
 
 def find_curves(sources: Sequence[Path], found: Sequence[Stored]) -> list[Curve]:
-    """Find the curves below folders. All results of a curve must be among the given ones.
+    """Return the curves in folders, except curves with missing results.
+
+    Args:
+        sources: Files and folders. Files contain no curves.
+        found: All results from these files and folders.
 
     Warns:
-        InputWarning: If a curve was made from other results; the curve is left out.
+        InputWarning: If a curve is skipped because its results are missing or were recomputed.
     """
     results = [result for _, result in found]
     return [curve for each in sources if each.is_dir() for curve in read_curves(each, results)]
 
 
 def add(found: Sequence[Stored], folder: Path, curves: Sequence[Curve] = ()) -> list[Path]:
-    """Copy results, with all files that belong to them, and their curves into a board's folder.
+    """Copy results, their additional files and their curves into a board's folder.
 
-    A result replaces the board's result of the same encoder, task and settings. Before anything is
-    written, the new results are compared with the others. If two results cannot be compared,
-    nothing is added. The results of a sweep are then packed (see `packed_results`), and so are
-    those of a board whose results are packed already.
+    A result replaces the board's result of the same encoder, task and settings. If any two results
+    of the board cannot be compared, nothing is written. Afterwards, the results are packed if the
+    board belongs to a sweep or was already packed (see `packed_results`).
 
     Returns:
         The new paths of the results.
 
     Raises:
-        InputError: If two results cannot be compared, or the board is of a sweep that has no such
-            encoder; names the files.
+        InputError: If two results cannot be compared, an encoder is not in the plan of the board's
+            sweep, or the board contains cross-validations. The message names the files.
     """
     refuse_cross_validations(folder)
     places = {
@@ -110,7 +115,8 @@ def add(found: Sequence[Stored], folder: Path, curves: Sequence[Curve] = ()) -> 
     for target, (path, _) in places.items():
         if target == path:
             continue
-        for old in reversed(files_of(target)):  # provenance first: the rest alone is no result
+        # The provenance is deleted first: without it, the remaining files are not read as a result.
+        for old in reversed(files_of(target)):
             remove(old)
         for source, copy in zip(_copied(path), _copied(target), strict=True):
             if is_stored(source):
@@ -123,29 +129,30 @@ def add(found: Sequence[Stored], folder: Path, curves: Sequence[Curve] = ()) -> 
 
 
 def refuse_cross_validations(folder: Path) -> None:
-    """Refuse a board of cross-validations, which only `polarity-bench fewshot` extends.
+    """Raise an error for a board of cross-validations.
 
     Raises:
-        InputError: If the board holds cross-validations.
+        InputError: If the board contains cross-validations, because only `polarity-bench fewshot`
+            can add to them.
     """
     if holds_folds(folder) and kind_of(folder) == "cross-validation":
         raise InputError(
-            f"{folder}: this is a board of a cross-validation, and only `polarity-bench fewshot` "
-            "extends it; name a board of results or of a sweep"
+            f"{folder}: the board contains cross-validations, to which only `polarity-bench "
+            "fewshot` can add; choose a board of results or of a sweep"
         )
 
 
 def _check_planned(found: Sequence[Stored], folder: Path) -> None:
-    """Refuse results of encoders that are not in the sweep in a folder."""
+    """Raise InputError if the plan of the sweep does not contain the encoder of a result."""
     planned = {item.encoder for item in read_plan(folder).items}
     for path, result in found:
         if (name := result.key.encoder.name) not in planned:
             raise InputError(
-                f"{path}: no item of {folder / PLAN} trains or evaluates its encoder, got "
-                f"{name!r}; add results of this sweep"
+                f"{path}: the sweep plan {folder / PLAN} does not contain the encoder {name!r}; "
+                "add only results of this sweep"
             )
 
 
 def _copied(path: Path) -> list[Path]:
-    """Return the files that are copied with a result: its own, and the encoder's metadata."""
+    """Return the files to copy for a result: its own files and the encoder's metadata."""
     return [path.with_name(MODEL_META), *files_of(path)]

@@ -1,11 +1,12 @@
-"""Board of results: compare many encoders by their stored results.
+"""Boards of results, which compare encoders by their stored scores.
 
 The first table is a summary. Each task type has a table for each protocol, and each retrieval task
 has its own table. Every table is sorted and ranked by its own scores.
 
-Means are over the tasks that every row has, so that they can be compared. If there is no such task,
-means are over all tasks, for the rows that have them all. Scores that depend on a reference (S,
-retention, joint) compete only among rows that share a reference, which must be another encoder.
+Means are computed over the tasks for which every row has a result. If there is no such task, means
+are computed over all tasks, and only for rows with results for all of them. Scores that depend on
+a reference encoder (S, retention, joint) are ranked only among rows with the same reference, which
+must be another encoder.
 """
 
 from __future__ import annotations
@@ -40,15 +41,15 @@ FILE = "board.toml"
 
 @dataclass(frozen=True)
 class BoardParts:
-    """The parts of a board of results.
+    """Data from which a board of results is built.
 
     Attributes:
-        stored: The results, with their files.
-        config: The content of the board's `board.toml`.
-        curves: Curves over several of the results. Curves with missing results are left out.
-        published: Published numbers.
-        standings: The known ranks and ties of encoders.
-        folder: Folder of the board. If None, the board does not name the files of its rows.
+        stored: The results and their files.
+        config: The content of `board.toml`.
+        curves: Curves over several of the results. Curves with missing results are not shown.
+        published: Published numbers, shown beside the results.
+        standings: The stored ranks and ties of encoders.
+        folder: Folder of the board. If None, the details of rows do not name their result files.
     """
 
     stored: Sequence[Stored]
@@ -67,21 +68,22 @@ def find_board(
     tasks: Sequence[str] = (),
     models: Sequence[str] = (),
 ) -> BoardParts:
-    """Find the results below a folder, their curves, and the board's own files.
+    """Read the results and curves in a board's folder, and the other files of the board.
 
-    In the folder, `board.toml` says what is compared and how (see `BoardFile`), `published.csv`
-    holds published numbers (see `published`), and `statistics.json` holds ranks and ties.
+    Three files are optional: `board.toml` selects and sorts the results (see `BoardFile`),
+    `published.csv` contains published numbers (see `results.published`), and `statistics.json`
+    contains ranks and ties.
 
     Args:
         folder: Folder of the board, with the results.
-        weighting: Weighting of the ranks; overrides the file's.
-        title: Title of the board; overrides the file's.
-        tasks: The only tasks to show; overrides the file's.
-        models: The only encoders to show, by name, last part of the name or first 8 digits of the
-            digest; overrides the file's.
+        weighting: Weighting of the ranks; overrides `board.toml`.
+        title: Title of the board; overrides `board.toml`.
+        tasks: Tasks to show; overrides `board.toml`.
+        models: Encoders to show, by name, last part of the name or first 8 digits of the digest;
+            overrides `board.toml`.
 
     Raises:
-        InputError: If there are no results, or one of the files is wrong.
+        InputError: If there are no complete results, or a file has an error.
     """
     file = folder / FILE
     config = board_file(file, BoardFile)
@@ -90,8 +92,10 @@ def find_board(
     stored = list(read_results(folder))
     complete = [each for each in stored if each[1].limit is None]
     if not complete:
-        remedy = "without a `limit`, because boards show complete results" if stored else "first"
-        raise InputError(f"the folder {folder} holds no results; `polarity-bench run` {remedy}")
+        remedy = "without a `limit`" if stored else "first"
+        raise InputError(
+            f"{folder}: contains no complete results; run `polarity-bench run` {remedy}"
+        )
     chosen: Sequence[Stored] = complete
     where = "`tasks`" if tasks else f"{file}: `tasks`"
     chosen = select_named(chosen, where, tasks or config.tasks, lambda result: [result.task])
@@ -120,27 +124,31 @@ def find_board(
 
 
 def _check_methods(file: Path, config: BoardFile, names: Collection[str]) -> None:
-    """Raise an error if a method lists an unknown encoder, or two methods list the same one."""
+    """Raise InputError if a method lists an unknown encoder, or an encoder is listed twice."""
     listed: dict[str, str] = {}
     for method in config.method:
         for name in method.encoders:
             where = f"{file}: 'method' {method.name!r}"
             if name not in names:
-                raise InputError(f"{where}: no result of {name!r}{nearest(name, names)}")
+                raise InputError(f"{where}: no results of {name!r}{nearest(name, names)}")
             if name in listed:
-                raise InputError(f"{where}: {name!r} belongs to {listed[name]!r} too; list it once")
+                raise InputError(
+                    f"{where}: {name!r} is already listed by the method {listed[name]!r}; "
+                    "list each encoder once"
+                )
             listed[name] = method.name
 
 
 def board(parts: BoardParts | Iterable[Stored]) -> Board:
-    """Lay results out as a board. Results that were cut by a limit are left out.
+    """Build a board of results. Results that were evaluated with a `limit` are left out.
 
     Args:
         parts: The results, alone or with the other parts of the board.
 
     Raises:
-        InputError: If results of one task were made from different versions of the task, its data
-            or its protocol, or if two different results belong in one cell; names both files.
+        InputError: If results of a task were made with different versions of the task, its data or
+            its protocol, or if two different results belong in one cell. The message names both
+            files.
     """
     if not isinstance(parts, BoardParts):
         parts = BoardParts(list(parts))
@@ -189,45 +197,48 @@ def board(parts: BoardParts | Iterable[Stored]) -> Board:
 
 
 def _check_shown(published: Sequence[PublishedNumber], plain: Sequence[Group]) -> None:
-    """Raise an error if no table shows a published number, or if two tables show it."""
+    """Raise InputError if a published number would appear in no table, or in several tables."""
     for each in published:
         if each.key.k is not None and each.key.part is not None:
             raise InputError(
-                f"{each.where}: {each.key} is a score of a part of {each.task}, and boards show "
-                "scores of whole tasks only; delete the line"
+                f"{each.where}: {each.key} is a score over a part of {each.task}, but boards show "
+                "only scores over whole tasks; delete the line"
             )
         if each.key.k is not None:
             continue
         groups = [group for group in plain if each.task in group.tasks]
         if not groups:
             raise InputError(
-                f"{each.where}: {each.key} of {each.task} needs a k, such as {each.key}_at_16"
+                f"{each.where}: the score {each.key} of {each.task} needs a k; write, for example, "
+                f"{each.key}_at_16"
             )
         labels = [group.protocol for group in groups]
         if each.protocol and each.protocol not in labels:
             near = nearest(each.protocol, labels)
-            raise InputError(f"{each.where}: no results by `protocol` {each.protocol!r}{near}")
+            raise InputError(
+                f"{each.where}: no results with the `protocol` {each.protocol!r}{near}"
+            )
         if not each.protocol and len(groups) > 1:
             raise InputError(
-                f"{each.where}: the results of {each.task} use several protocols; choose one in "
-                f"`protocol`: {', '.join(labels)}"
+                f"{each.where}: the results of {each.task} use several protocols; set `protocol` "
+                f"to one of {', '.join(labels)}"
             )
         shown = {str(group.key(each.task, MAIN)) for group in groups}
         if str(each.key) not in shown:
             raise InputError(
-                f"{each.where}: the board shows {', '.join(sorted(shown))} of {each.task}, not "
-                f"{each.key}; see `measures` of {FILE}"
+                f"{each.where}: for {each.task} the board shows {', '.join(sorted(shown))}, got "
+                f"{each.key}; change the line, or `measures` in {FILE}"
             )
 
 
 def _is_there(curve: Curve, ranked: Group) -> bool:
-    """Return whether all results of a curve are complete and on the board."""
+    """Return whether the board shows all results of a curve, and none was cut by a limit."""
     encoders = {entry.encoder for entry in ranked.tasks.get(curve.task, {})}
     return curve.limit is None and {point.encoder for point in curve.points} <= encoders
 
 
 def _distinct(labels: Mapping[str, str]) -> dict[str, str]:
-    """Add their digests to the labels that several encoders share."""
+    """Append the digest to each label that several encoders share."""
     counts = Counter(labels.values())
     return {
         digest: f"{label} @{digest[:8]}" if counts[label] > 1 else label
@@ -236,13 +247,14 @@ def _distinct(labels: Mapping[str, str]) -> dict[str, str]:
 
 
 def _names(results: Sequence[Result]) -> dict[str, str]:
-    """Return the display name of each encoder by digest: all its names, joined.
+    """Return the display names of encoders, by digest.
 
-    Encoders that share a display name also show their digests.
+    An encoder with several names shows all of them. Encoders with the same display name also show
+    their digests. The empty digest stands for an encoder that is its own reference.
     """
-    found: dict[str, set[str]] = {}
+    names_by_digest: dict[str, set[str]] = {}
     for result in results:
         for encoder in filter(None, (result.key.encoder, result.key.reference)):
-            found.setdefault(encoder.digest, set()).add(encoder.label)
-    labels = {digest: ", ".join(sorted(names)) for digest, names in found.items()}
+            names_by_digest.setdefault(encoder.digest, set()).add(encoder.label)
+    labels = {digest: ", ".join(sorted(names)) for digest, names in names_by_digest.items()}
     return {"": "itself"} | _distinct(labels)

@@ -1,4 +1,4 @@
-"""Folders of boards: boards of results, of sweeps and of cross-validations."""
+"""Board folders, which contain results, a sweep or cross-validations."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from polarity_bench.sweeps.plan import FILE as PLAN
 
 Kind = Literal["results", "sweep", "cross-validation"]
 LEADERBOARDS = Path("leaderboards")
-_EMPTY = f"write a {FILE} into the folder of a board; it may be empty"
+_EMPTY = f"create a {FILE} in the board's folder; the file may be empty"
 
 
 @dataclass(frozen=True)
 class OpenBoard:
-    """A board, with the folder that it was read from.
+    """A board and the folder from which it was read.
 
     Attributes:
-        standings: Ranks and ties on a board of results; None for other boards.
+        standings: Ranks and ties of encoders; None unless the board is a board of results.
         weighting: Weighting of the ranks; None for cross-validations.
     """
 
@@ -38,10 +38,10 @@ class OpenBoard:
 
 
 def kind_of(folder: Path) -> Kind:
-    """Return the kind of board that a folder holds.
+    """Return the kind of board in a folder.
 
     Raises:
-        InputError: If the folder has nothing to show on a board.
+        InputError: If the folder contains no results, sweep or cross-validations.
     """
     if (folder / PLAN).is_file():
         return "sweep"
@@ -50,13 +50,13 @@ def kind_of(folder: Path) -> Kind:
     if holds_folds(folder):
         return "cross-validation"
     raise InputError(
-        f"{folder}: the board has no results; add some by `leaderboard add`, or by `polarity-bench "
-        f"run` with {folder / 'results'} as its output folder"
+        f"{folder}: the board has no results; add results with `leaderboard add`, or run "
+        f"`polarity-bench run` with the output folder {folder / 'results'}"
     )
 
 
 def holds_folds(folder: Path) -> bool:
-    """Return whether a folder has folds of a cross-validation."""
+    """Return whether a folder contains scored folds of a cross-validation."""
     return any(file.name != PACKED for file in folder.glob("*/*.jsonl"))
 
 
@@ -65,10 +65,10 @@ def open_board(folder: Path, weighting: Weighting | None = None) -> OpenBoard:
 
     Args:
         folder: Folder of the board.
-        weighting: Weighting of the ranks; overrides the board's own.
+        weighting: Weighting of the ranks; overrides `board.toml`. Cross-validations ignore it.
 
     Raises:
-        InputError: If the folder has no board, or the board has an error.
+        InputError: If the folder contains no results, or a file of the board has an error.
     """
     kind = kind_of(folder)
     if kind == "sweep":
@@ -81,29 +81,29 @@ def open_board(folder: Path, weighting: Weighting | None = None) -> OpenBoard:
 
 
 def board_folders(names: list[str], root: Path = LEADERBOARDS) -> list[Path]:
-    """Find the folders of boards.
+    """Return the folders of boards.
 
     Args:
-        names: Names of folders, or of boards below the root. An empty list selects all boards
-            below the root.
-        root: Folder with the boards.
+        names: Paths of board folders, or names of boards in the root folder. An empty list selects
+            all boards in the root folder.
+        root: Folder that contains the boards.
 
     Raises:
-        InputError: If there is no such board; suggests boards with similar names.
+        InputError: If a board is not found. The message suggests boards with similar names.
     """
     known = sorted(file.parent for file in root.glob(f"*/{FILE}"))
     if not names:
         if not known:
-            raise InputError(f"{root}: there is no board, which is a folder with {FILE}; {_EMPTY}")
+            raise InputError(f"{root}: no folder below it contains a {FILE}; {_EMPTY}")
         return known
-    found = []
+    matches = []
     for name in names:
         folders = [folder for folder in (Path(name), root / name) if folder.is_dir()]
         folder = next((each for each in folders if (each / FILE).is_file()), None)
         if folder is None and folders:
-            raise InputError(f"{folders[0]}: not a board, because it has no {FILE}; {_EMPTY}")
+            raise InputError(f"{folders[0]}: not a board: the folder has no {FILE}; {_EMPTY}")
         if folder is None:
             near = nearest(name, [path.name for path in known])
-            raise InputError(f"{name}: there is no folder with {FILE}{near}")
-        found.append(folder)
-    return found
+            raise InputError(f"{name}: no folder of this name contains a {FILE}{near}")
+        matches.append(folder)
+    return matches

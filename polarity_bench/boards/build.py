@@ -1,4 +1,4 @@
-"""Build a board: render its files, and write them or compare them with the existing files."""
+"""Rendering of a board's files, to write them or to check the existing files."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ _SHOWN = 3
 _SHOWN_FIGURE = re.compile(
     rf'srcset="({FIGURES}/[\w.-]+)-dark\.svg"><img alt="[^"]*" src="\1\.svg"></picture>'
 )
-"""A figure as `render.markdown` writes it. Images in the text of a board do not match."""
+"""Pattern of a figure in the README. Images in the board's own texts do not match."""
 _ENDINGS = (".png", ".svg", "-dark.svg")
-"""Endings of the files of one figure."""
+"""File endings of a figure."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A rendered file that differs from a fresh rendering of the results.
+    """A file of a board that is missing, superfluous or different from a fresh rendering.
 
     Attributes:
         file: Path relative to the board's folder.
-        what: What is wrong in the file, and where, as text.
+        what: Description of the difference, such as the lines or cells that differ.
     """
 
     file: str
@@ -43,12 +43,12 @@ class Difference:
 
 
 def can_report() -> bool:
-    """Return whether the extra `report` is installed, which page and figures need."""
+    """Return whether the extra `report` is installed, which the page and the figures need."""
     return all(find_spec(name) for name in _NEEDED)
 
 
 def rendered(opened: OpenBoard, *, with_report: bool) -> dict[str, bytes]:
-    """Render a board and return the contents of its files, by their paths in its folder.
+    """Render a board and return the content of each file, by its path in the board's folder.
 
     Args:
         opened: The board.
@@ -60,7 +60,7 @@ def rendered(opened: OpenBoard, *, with_report: bool) -> dict[str, bytes]:
         from polarity_bench.render.figures.files import figure_files
         from polarity_bench.render.html.page import page_html
 
-        files |= {f"{FIGURES}/{name}": made for name, made in figure_files(board).items()}
+        files |= {f"{FIGURES}/{name}": content for name, content in figure_files(board).items()}
         files[PAGE] = _bytes(page_html(board, hint))
     figures = _shown_figures(opened, files)
     files[README] = _bytes(render(board, figures=figures))
@@ -72,30 +72,35 @@ def rendered(opened: OpenBoard, *, with_report: bool) -> dict[str, bytes]:
 
 
 def _bytes(text: str) -> bytes:
-    """Encode text. A lone surrogate, which a name may contain, becomes a question mark."""
+    """Encode text as UTF-8. Names may contain lone surrogates, which become question marks."""
     return text.encode(errors="replace")
 
 
 def _shown_figures(opened: OpenBoard, files: Mapping[str, bytes]) -> list[str]:
-    """Return the figures that the README shows: the ones just rendered, or the last build's."""
-    made = [name for name in files if name.startswith(f"{FIGURES}/")]
-    if not made:
+    """Return the paths of the figures to show in the README.
+
+    If no figures were rendered now, the README keeps the figures of the last build.
+    """
+    figures = [name for name in files if name.startswith(f"{FIGURES}/")]
+    if not figures:
         built = (f"{stem}.svg" for stem in _built_figures(opened.folder))
         return sorted(name for name in built if (opened.folder / name).is_file())
-    return sorted(name for name in made if name.endswith(".svg") and not name.endswith("-dark.svg"))
+    return sorted(
+        name for name in figures if name.endswith(".svg") and not name.endswith("-dark.svg")
+    )
 
 
 def _built_figures(folder: Path) -> list[str]:
-    """Return the figures in the README of the last build, as `figures/NAME` without ending."""
+    """Return the paths of the figures in the existing README, without their file endings."""
     file = folder / README
     text = file.read_text(encoding="utf-8") if file.is_file() else ""
     return _SHOWN_FIGURE.findall(text)
 
 
 def build(opened: OpenBoard, *, with_report: bool) -> list[Path]:
-    """Write the rendered files and return the paths of those that changed.
+    """Render a board, update its files, and return the paths that changed.
 
-    Figures that the last build wrote and this build does not are removed. Other files stay.
+    Figures of the last build that are no longer rendered are deleted. All other files are kept.
     """
     files = rendered(opened, with_report=with_report)
     stray = _stray(opened.folder, files) if with_report else []
@@ -106,7 +111,7 @@ def build(opened: OpenBoard, *, with_report: bool) -> list[Path]:
 
 
 def write_changed(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
-    """Write the files of a folder whose contents changed, and return their paths."""
+    """Write only the files whose contents changed, and return their paths."""
     changed = []
     for name, content in files.items():
         path = folder / name
@@ -117,38 +122,38 @@ def write_changed(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
 
 
 def check(opened: OpenBoard, *, with_report: bool) -> list[Difference]:
-    """Render a board again, compare it with its files byte by byte, and return the differences."""
+    """Render a board and return the existing files that differ from the rendering in any byte."""
     files = rendered(opened, with_report=with_report)
-    found = differences(opened.folder, files)
+    differing = differences(opened.folder, files)
     if with_report:
         stray = _stray(opened.folder, files)
-        found += [
+        differing += [
             Difference(f"{FIGURES}/{path.name}", "belongs to no figure of this board")
             for path in stray
         ]
-    return found
+    return differing
 
 
 def differences(folder: Path, files: Mapping[str, bytes]) -> list[Difference]:
-    """Return which files of a folder are missing or differ from these contents."""
-    found = []
+    """Return the files of a folder that are missing or differ from the expected contents."""
+    differing = []
     for name, content in files.items():
         path = folder / name
         if not path.is_file():
-            found.append(Difference(name, "is missing"))
-        elif (there := path.read_bytes()) != content:
-            found.append(Difference(name, _differs(there, content)))
-    return found
+            differing.append(Difference(name, "is missing"))
+        elif (current := path.read_bytes()) != content:
+            differing.append(Difference(name, _differs(current, content)))
+    return differing
 
 
 def _stray(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
-    """Return the existing figure files of the last build that this build does not draw."""
+    """Return the existing figure files of the last build that are no longer rendered."""
     built = [f"{stem}{ending}" for stem in _built_figures(folder) for ending in _ENDINGS]
     return [folder / name for name in built if name not in files and (folder / name).is_file()]
 
 
 def _differs(now: bytes, wanted: bytes) -> str:
-    """Describe the first lines that differ; in a table, the cells."""
+    """Describe the first differences between two files, by line and, in tables, by cell."""
     try:
         lines, right = now.decode().splitlines(), wanted.decode().splitlines()
     except UnicodeDecodeError:
@@ -166,16 +171,17 @@ def _differs(now: bytes, wanted: bytes) -> str:
 
 
 def _cells(lines: list[str], i: int, right: str) -> str:
-    """Describe the cells that differ in a row of a table, by column and the row's first cell."""
+    """Describe the differing cells of a line, by their column and the first cell of the row."""
     one, other = (_split(line) for line in (lines[i], right))
     if len(one) != len(other) or len(one) < 2:
-        return f"{_short(lines[i])!r}, not {_short(right)!r}"
+        return f"expected {_short(right)!r}, got {_short(lines[i])!r}"
     titles = _titles(lines, i, len(one))
-    whose = next(cell for title, cell in zip(titles, other, strict=True) if title != "rank")
+    row_name = next(cell for title, cell in zip(titles, other, strict=True) if title != "rank")
     pairs = enumerate(zip(one, other, strict=True))
     wrong = [(place, a, b) for place, (a, b) in pairs if a != b]
     return ", ".join(
-        f"{titles[place]} of {whose} is {_short(a)!r}, not {_short(b)!r}" for place, a, b in wrong
+        f"{titles[place]} of {row_name}: expected {_short(b)!r}, got {_short(a)!r}"
+        for place, a, b in wrong
     )
 
 
@@ -184,7 +190,7 @@ def _split(line: str) -> list[str]:
 
 
 def _titles(lines: list[str], i: int, n: int) -> list[str]:
-    """Return the column titles of the table that contains a line."""
+    """Return the n column titles of the table that contains line i."""
     first = i
     while first > 0 and lines[first - 1].startswith("|"):
         first -= 1

@@ -20,29 +20,29 @@ from polarity_bench.results.score_names import RANKED
 from polarity_bench.scores import Score, ScoreKey, Weighting
 
 _PHENOMENA = "contrast"
-"""The task whose parts are phenomena."""
+"""Name of the task that is divided by linguistic phenomena."""
 
 _BY_BASE = {"run", "sweep"}
-"""Commands that use the recorded base of a trained encoder as its reference by default."""
+"""Commands whose default reference for a trained encoder is its recorded base."""
 
 
 X = TypeVar("X")
 
 
 def k_curves(group: Group, names: Mapping[str, str]) -> list[LineChart]:
-    """Lay out P and S by k, for encoders that were evaluated at several k.
+    """Return charts of P and S by k, for encoders that were evaluated at several k.
 
-    P needs no reference. S has a chart for each reference that two or more encoders share, and for
-    the only reference if all encoders have the same one. If each encoder is its own reference, as
-    in the margins paper, one chart shows S of each encoder under itself.
+    S has a chart for each reference that at least two encoders share. If all encoders have the
+    same reference, a single encoder is enough. If each encoder is its own reference, as in the
+    margins paper, one chart shows the S of all encoders.
 
     Args:
         group: The retrieval tasks.
         names: Names of encoders, by digest.
 
     Returns:
-        For each task, the lines of P and, for each reference, the lines of S. The lines are sorted
-        by their score at the largest k, best first.
+        For each task, a chart of P and one chart of S for each reference. Lines are sorted by the
+        score at the largest k, best first.
     """
     charts: list[LineChart] = []
     for task, cells in group.tasks.items():
@@ -72,7 +72,7 @@ def _by_k(
     group: Group,
     names: Mapping[str, str],
 ) -> Iterator[LineChart]:
-    """Lay out the encoders with finite scores at two or more k."""
+    """Yield a chart of the encoders with finite scores at two or more k, if there are any."""
     scores: dict[str, dict[int, Score]] = {}
     for entry in entries:
         score = group.at(task, entry).get(RANKED[y_title])
@@ -91,25 +91,27 @@ def _by_k(
 
 
 def phenomena(group: Group, names: Mapping[str, str]) -> Iterator[BarChart]:
-    """Lay out P by phenomenon at the task's main k, the encoder with the best P first.
+    """Yield bar charts of P by phenomenon at the task's main k, the best encoder first.
 
     Args:
         group: The retrieval tasks.
         names: Names of encoders, by digest.
 
     Yields:
-        A bar chart for each main k; nothing without results of the task.
+        A bar chart for each main k; nothing if there are no results of the task.
     """
     by_k: dict[int, dict[str, Mapping[ScoreKey, Score]]] = {}
     for entry, (_, result) in sorted(group.tasks.get(_PHENOMENA, {}).items()):
         if entry.k == result.main_score.k:
             by_k.setdefault(entry.k, {})[entry.encoder] = result.scores
     for k, scores in sorted(by_k.items()):
-        whole, first = ScoreKey("polarity", k, group.weighting), next(iter(scores.values()))
+        whole_task, first = ScoreKey("polarity", k, group.weighting), next(iter(scores.values()))
         parts = [
-            key for key in sorted(first, key=str) if key.part and replace(key, part=None) == whole
+            key
+            for key in sorted(first, key=str)
+            if key.part and replace(key, part=None) == whole_task
         ]
-        order = sorted(scores, key=lambda of: (-scores[of][whole].mean, names[of]))
+        order = sorted(scores, key=lambda of: (-scores[of][whole_task].mean, names[of]))
         if parts:
             yield BarChart(
                 f"{_PHENOMENA}: P by phenomenon, k = {k}, {group.weighting} weights",
@@ -123,7 +125,12 @@ def phenomena(group: Group, names: Mapping[str, str]) -> Iterator[BarChart]:
 def series_of(
     by_name: Iterable[tuple[str, Mapping[X, Score | None]]], places: Sequence[X]
 ) -> list[Series]:
-    """Lay the scores of each name at these places out as a series, with intervals if defined."""
+    """Return a series of scores for each name, with intervals where they are defined.
+
+    Args:
+        by_name: Pairs of a name and its scores, by place.
+        places: Places along the axis, such as values of k, in the order of the series.
+    """
     series = []
     for name, scores_at in by_name:
         scores = [scores_at.get(place) for place in places]
@@ -134,11 +141,11 @@ def series_of(
 
 
 def trained(group: Group) -> frozenset[Entry]:
-    """Return the entries whose encoder is known to be trained from its reference.
+    """Return the entries whose encoder is known to have been trained from its reference.
 
-    The reference of a result is either the base that the encoder records, or an encoder that the
-    user asked for. Only the command that made the result tells which: with `run` or `sweep`, if no
-    `reference` is given, the reference is the base. For all other commands, nothing is known.
+    The reference of a result is either the recorded base of the encoder or an encoder that the user
+    chose. The recorded command shows which: `run` and `sweep` without `reference` use the base. For
+    results of other commands, it is unknown.
     """
     return frozenset(
         entry
@@ -155,12 +162,12 @@ def _is_by_base(result: Result) -> bool:
 
 
 def planes(sections: Sections) -> Iterator[Plane]:
-    """Yield a plane for each task, reference and k that at least two encoders share.
+    """Yield a P–S plane for each task, reference and k that at least two encoders share.
 
-    If all rows share one reference, there is a plane even for a single encoder.
+    If all encoders have the same reference, a single encoder is enough.
 
     Raises:
-        InputError: If there are published points for a task with several references.
+        InputError: If a task has published points, and planes for several references.
     """
     names, weighting = sections.names, sections.ranked.weighting
     tuned = trained(sections.ranked)
@@ -175,11 +182,12 @@ def planes(sections: Sections) -> Iterator[Plane]:
         published = [row for row in sections.published if len(_printed(row, task)) == 2]
         if published and len(references := {reference for reference, _ in drawn}) > 1:
             raise InputError(
-                f"{_printed(published[0], task)[0].where}: published points of {task} need one "
-                f"reference, because S depends on it; the results have {len(references)}"
+                f"{_printed(published[0], task)[0].where}: published points of {task} need results "
+                f"with one reference, because S depends on it, got {len(references)} references; "
+                "show the results of one reference, or delete the published S"
             )
         for reference, k in sorted(drawn, key=lambda share: (names[share[0]], share[1])):
-            shown = {Entry("", whose, k) for whose in ({reference, ""} if alone else {reference})}
+            shown = {Entry("", digest, k) for digest in ({reference, ""} if alone else {reference})}
             curves = [
                 c for c in sections.curves if (c.task, c.reference.digest) == (task, reference)
             ]
@@ -205,7 +213,7 @@ def planes(sections: Sections) -> Iterator[Plane]:
 
 
 def _printed(row: BoardRow, task: str) -> list[PublishedNumber]:
-    """Return the published P and S of a row, if there are any."""
+    """Return the published P and S of a row on a task; missing numbers are left out."""
     places = ((task, metric) for metric in ("polarity", "similarity"))
     return [row.printed[place] for place in places if place in row.printed]
 
@@ -213,7 +221,7 @@ def _printed(row: BoardRow, task: str) -> list[PublishedNumber]:
 def _of_rows(
     task: str, reference: str, rows: Sequence[BoardRow], tuned: Collection[Entry]
 ) -> Iterator[Mark]:
-    """Yield a mark for each row with P and S."""
+    """Yield a mark of the plane for each row that has both P and S."""
     for row in rows:
         p, s = row.score(task, "polarity"), row.score(task, "similarity")
         if p and s:

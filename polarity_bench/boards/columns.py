@@ -1,7 +1,7 @@
 """Tables of a board of results: the means, each task type and each retrieval task.
 
-A row may be a method, which stands for several encoders. The encoders themselves are then in a
-folded table of the same columns, on the page and in `table.csv`.
+A row may be a method, which averages several encoders. The page and `table.csv` then also contain
+a table of the single encoders, with the same columns. The page folds this table.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ class Sections:
 
     Attributes:
         ranked: The retrieval tasks.
-        plain: The other tasks, by task type and protocol.
+        plain: The other tasks, one group for each task type and protocol.
         names: Names of encoders, by digest.
         config: The content of `board.toml`.
         rows: The rows of encoders.
         curves: Curves over several of the rows.
         published: The rows of published numbers.
         bounds: The rows of gold labels and of random retrieval.
-        methods: The name of the method that an encoder belongs to, by digest.
-        standings: The known ranks and ties of encoders.
+        methods: Names of methods, by digest of the encoder.
+        standings: Ranks and ties of encoders, computed or stored.
     """
 
     ranked: Group
@@ -68,11 +68,11 @@ class Sections:
 
     @property
     def alone(self) -> Group | None:
-        """The first group without retrieval, if no task of the board retrieves."""
+        """The first non-retrieval group; None if the board has retrieval tasks."""
         return self.plain[0] if self.plain and not self.ranked.tasks else None
 
     def sorted_by(self, tasks: Sequence[str]) -> str:
-        """Return the metric that sorts the rows of a table of retrieval tasks."""
+        """Return the metric by which a table of these tasks is sorted."""
         if self.alone:
             return MAIN
         if self.config.sort:
@@ -80,13 +80,16 @@ class Sections:
         return "polarity" if self.config.keep else self.ranked.sorted_by(tasks)
 
     def score(self, row: BoardRow, tasks: Sequence[str]) -> Score | None:
-        """Return the score that sorts a row in a table of retrieval tasks."""
+        """Return the score by which a row is sorted in a table of these tasks."""
         if self.alone:
             return group_mean(self.alone, row)
         return row.mean(tasks, self.sorted_by(tasks))
 
     def in_order(self, rows: Sequence[BoardRow], tasks: Sequence[str]) -> list[BoardRow]:
-        """Sort rows for a table of retrieval tasks; rows that keep enough S come first."""
+        """Sort rows for a table of these tasks.
+
+        If `board.toml` sets `keep`, rows with at least that retention come first.
+        """
         config = self.config
 
         def keeps(row: BoardRow) -> bool:
@@ -97,17 +100,17 @@ class Sections:
         return sorted(by_score, key=keeps, reverse=True)
 
     def singles(self, tasks: Sequence[str]) -> list[BoardRow]:
-        """Return the rows of single encoders and curves, in the order of a table of tasks."""
+        """Return the rows of single encoders and curves, sorted for a table of these tasks."""
         curves = curve_rows(self.rows, self.curves, tasks, self.config.weighting)
         return self.in_order([*self.rows, *curves], tasks)
 
     @cached_property
     def first_singles(self) -> list[BoardRow]:
-        """The rows of single encoders and curves, in the order of the first table."""
+        """The rows of single encoders and curves, sorted for the first table."""
         return self.singles(self.ranked.averaged)
 
     def together(self, tasks: Sequence[str]) -> list[BoardRow]:
-        """Return the rows of methods, published numbers and bounds, in the order of a table."""
+        """Return the rows of a table of these tasks: methods, published numbers and bounds."""
         config = self.config
         methods = method_rows(
             self.rows, self.curves, config.weighting, tasks, self.methods, config.keep
@@ -117,25 +120,28 @@ class Sections:
 
     @cached_property
     def first_rows(self) -> list[BoardRow]:
-        """The rows of the first table; published rows only if it is the table of one task."""
+        """The rows of the first table, with published rows only if it covers a single task."""
         rows = self.together(self.ranked.averaged)
         return [row for row in rows if self.is_of_one_task or row.role != "published"]
 
     @property
     def measured(self) -> list[BoardRow]:
-        """The rows of the first table without published numbers."""
+        """The rows of the first table, without rows of published numbers."""
         return [row for row in self.first_rows if row.role != "published"]
 
     @cached_property
     def has_means(self) -> bool:
-        """Whether the board shows the table of means: several groups, and a number in it."""
+        """Whether the board shows the table of means.
+
+        The table needs at least one defined mean, and retrieval tasks or several groups.
+        """
         measured = [i for i, row in enumerate(self.first_rows) if row.role in MEASURED]
         values = [c.values[i] for c in self._mean_columns(self.first_rows) for i in measured]
         has_number = any(value is not None and not math.isnan(value) for value in values)
         return has_number and (bool(self.ranked.tasks) or len(self.plain) != 1)
 
     def tables(self) -> list[Table]:
-        """Lay out all tables of the board."""
+        """Return all tables of the board, in the order in which they are shown."""
         ranked, averaged = self.ranked, self.ranked.averaged
         tables = []
         if self.has_means:
@@ -154,9 +160,10 @@ class Sections:
         return tables
 
     def _means(self, rows: Sequence[BoardRow]) -> Table:
-        """Lay out the means over the retrieval tasks and over each group of other tasks.
+        """Return the table of means over the retrieval tasks and over each other group.
 
-        A single retrieval task has all its columns here, and no further table.
+        If the means cover a single retrieval task, this table has all columns of that task, which
+        then has no separate table.
         """
         heading = self.ranked.heading if self.ranked.tasks else "Means"
         columns = self._mean_columns(rows)
@@ -176,11 +183,11 @@ class Sections:
 
     @property
     def is_of_one_task(self) -> bool:
-        """Whether the table of means is the table of the only retrieval task."""
+        """Whether the means cover a single retrieval task."""
         return len(self.ranked.averaged) == 1
 
     def _has_table(self, group: Group) -> bool:
-        """Return whether a group needs a separate table: the means lack some of its scores."""
+        """Return whether a group needs its own table, because the means lack some of its scores."""
         is_reported = any(row.scores.keys() & group.places for row in self.published)
         return len(group.tasks) > 1 or not self.has_means or is_reported
 
@@ -190,7 +197,13 @@ class Sections:
         rows: Sequence[BoardRow],
         tasks: Sequence[str],
     ) -> list[Table]:
-        """Lay out a table, and as a folded table the encoders that its methods stand for."""
+        """Return a table and, if it has methods, a folded table of their single encoders.
+
+        Args:
+            lay_out: Function that builds the table from its rows.
+            rows: Rows of the table; by default, the rows of a table of these tasks.
+            tasks: Tasks by which rows are sorted.
+        """
         rows = rows or self.together(tasks)
         table = lay_out(rows)
         entries = {single.entry for row in rows for single in row.singles}
@@ -202,14 +215,17 @@ class Sections:
         return [table, replace(folded, heading=heading, notes=(), is_folded=True)]
 
     def _of_task(self, task: str, rows: Sequence[BoardRow]) -> Table:
-        """Lay out a retrieval task."""
+        """Return the table of a retrieval task."""
         rows = [row for row in rows if row.scores.get(task)]
         columns = self._ranked_columns(rows, [task])
         rankings = self._rankings(self.ranked, [task], self.singles([task]))
         return self._table(task, columns, rows, rankings)
 
     def _of_pair(self, pair: tuple[str, str], rows: Sequence[BoardRow]) -> Table:
-        """Compare a task with its copy on unseen sources: seen shares, and changes of P and S."""
+        """Return the table that compares a task with its copy on unseen sources.
+
+        It shows the share of sources seen in training, and the changes of P and S.
+        """
         task, unseen = pair
         rows = [
             row
@@ -227,16 +243,20 @@ class Sections:
         return self._table(heading, columns, rows)
 
     def _seen_share(self, task: str, row: BoardRow) -> float | None:
-        """Return the mean share of seen sources over seeds; None if a training is unknown."""
+        """Return the share of sources seen in training, averaged over the seeds of a row.
+
+        It is None if the training data of a seed is unknown.
+        """
         cells = self.ranked.tasks[task]
         shares = [seen_share(cells[one.entry][1]) for one in row.members or [row]]
         known = [share for share in shares if share is not None]
         return fmean(known) if len(known) == len(shares) else None
 
     def _of_seen(self, group: Group) -> list[Table]:
-        """Lay out scores over all rows next to scores over the rows unseen in training.
+        """Return a table that compares scores over all rows with scores over unseen rows.
 
-        Only tasks with rows that an encoder has seen have such scores.
+        The table covers the tasks with rows that an encoder saw in training. Without such tasks,
+        the list is empty.
         """
         tasks = holding_seen(group.results)
         cells = [
@@ -257,15 +277,15 @@ class Sections:
         return [_with_roles(table, [row for _, row, _ in cells])]
 
     def _of_group(self, group: Group, rows: Sequence[BoardRow]) -> Table:
-        """Lay out the tasks of one task type and protocol."""
+        """Return the table of one task type and protocol."""
         known = {entry.encoder for entry in group.entries}
-        own = [
+        candidates = [
             single
             for row in rows
             for single in ([row] if _is_known(row, known) else row.singles or [row])
             if single.entry.encoder in known
         ]
-        measured = list({(row.name, row.entry.encoder): row for row in own}.values())
+        measured = list({(row.name, row.entry.encoder): row for row in candidates}.values())
         measured = ordered(measured, partial(group_mean, group), self.names)
         shown = [*measured, *(r for r in self.published if r.scores.keys() & group.places)]
         columns = [
@@ -280,9 +300,10 @@ class Sections:
         return self._table(group.title(), columns, shown, rankings, without={"reference", "k"})
 
     def _ranked_columns(self, rows: Sequence[BoardRow], tasks: Sequence[str]) -> list[Column]:
-        """Lay out the board's own columns, or the first of `RANKED`, with front if a row has it.
+        """Return the columns that `board.toml` lists, or the default columns.
 
-        By default, a table of a single task has one column more than a table of means.
+        The default columns are the first five of `RANKED`, or six in the table of a single task.
+        Front is left out if no row has it.
         """
         if not tasks:
             return []
@@ -302,7 +323,11 @@ class Sections:
         metric: str,
         rows: Sequence[BoardRow],
     ) -> list[Column]:
-        """Lay out the scores of one task or the means of several, and the deviation over seeds."""
+        """Return a column of scores, averaged over the tasks.
+
+        If the metric has intervals and rows have several seeds, add a column of the standard
+        deviations over seeds.
+        """
         places = [group.place(task) for task in tasks]
         scores = [row.mean(places, metric) for row in rows]
         # Only tables of a single task have published rows.
@@ -322,9 +347,9 @@ class Sections:
         return [column, Column(f"{title} std over seeds", deviations)]
 
     def _mark(self, printed: PublishedNumber | None, results: Mapping[Entry, Stored]) -> str:
-        """Return the mark of a published number: its weighting and the difference to its twin.
+        """Return the mark of a published number: its weighting and the difference from its twin.
 
-        The weighting is named only if it is not the board's.
+        The weighting is shown only if it differs from the board's weighting.
         """
         if printed is None:
             return ""
@@ -339,22 +364,22 @@ class Sections:
         rankings: Sequence[Ranking] = (),
         without: Collection[str] = (),
     ) -> Table:
-        """Lay out rows: ranks, names and columns, and notes about ranks and published rows.
+        """Build a table with leading cells, and with notes on ranks and published rows.
 
         Args:
             heading: Heading of the table.
             columns: Columns of numbers.
             rows: The rows.
-            rankings: Ranks of the encoders.
-            without: Titles of leading columns that are left out.
+            rankings: Rankings of the encoders.
+            without: Titles of leading columns to leave out.
         """
         heads = [head for head in self._heads(rows) if head[0] not in without]
         competing = {row.entry for row in rows if row.role == "encoder"}
         rankings = [each for each in rankings if competing & {row.entry for row in each.rows}]
         ranks = {entry: ends for each in rankings for entry, ends in each.ranks.items()}
         if ranks:
-            own = [ranks.get(row.entry) if row.role == "encoder" else None for row in rows]
-            heads = [("rank", [rank_text(*ends) if ends else "-" for ends in own]), *heads]
+            ends_of_rows = [ranks.get(row.entry) if row.role == "encoder" else None for row in rows]
+            heads = [("rank", [rank_text(*ends) if ends else "-" for ends in ends_of_rows]), *heads]
         footnotes = dict.fromkeys(row.footnote for row in rows if row.footnote)
         notes = [*map(rank_note, rankings), *footnotes]
         return _with_roles(Table(heading, heads, columns, notes=notes), rows)
@@ -373,18 +398,21 @@ class Sections:
 
     @cached_property
     def first_rankings(self) -> list[Ranking]:
-        """The ranks of encoders by the mean over the retrieval tasks."""
+        """Rankings of encoders by their mean over the retrieval tasks."""
         if not self.ranked.tasks:
             return []
         return self._rankings(self.ranked, self.ranked.averaged, self.first_singles)
 
     def _rankings_of(self, group: Group) -> list[Ranking]:
-        """Rank the encoders that have all tasks of the mean of a group without retrieval."""
+        """Rank the encoders of a non-retrieval group by their means."""
         rows = ordered(self._by_encoder(), partial(group_mean, group), self.names)
         return self._rankings(group, group.averaged, rows)
 
     def _by_encoder(self) -> list[BoardRow]:
-        """Return one row of each encoder: on tasks without retrieval, its rows have one score."""
+        """Return one row for each encoder.
+
+        Rows of an encoder differ only in reference and k, which non-retrieval scores ignore.
+        """
         return list(
             {row.entry.encoder: row for row in self.first_singles if row.role == "encoder"}.values()
         )
@@ -392,7 +420,7 @@ class Sections:
     def _rankings(
         self, group: Group, tasks: Sequence[str], rows: Sequence[BoardRow]
     ) -> list[Ranking]:
-        """Rank the encoders that compete with each other and have all of these tasks."""
+        """Rank the encoders with scores on all tasks, separately for each comparable group."""
         by = self.sorted_by(tasks) if group.ranks else MAIN
         shares: dict[str, list[BoardRow]] = {}
         for row in rows:
@@ -412,9 +440,9 @@ class Sections:
         return rankings
 
     def _in_kept_order(self, ranking: Ranking) -> Ranking:
-        """Return a ranking in the order of the first table, if only that order is stored.
+        """Return the ranking, reordered as the first table if only that order is stored.
 
-        Older `statistics.json` files store the standings of all tables in that order.
+        Old `statistics.json` files store the standings of all tables in the order of the first.
         """
         order = [row.entry for row in self.first_singles]
         rows = sorted(ranking.rows, key=lambda row: order.index(row.entry))
@@ -423,19 +451,22 @@ class Sections:
 
 
 def _mean_change(row: BoardRow, pair: tuple[str, str], metric: str) -> float:
-    """Return by how much a score on the second task exceeds the first, as a mean over seeds."""
+    """Return the change of a score from the first task to the second, averaged over seeds."""
     runs = row.members or [row]
     scores = [(one.score(pair[0], metric), one.score(pair[1], metric)) for one in runs]
     return fmean(second.mean - first.mean for first, second in scores if first and second)
 
 
 def _with_roles(table: Table, rows: Sequence[BoardRow]) -> Table:
-    """Add the roles of rows and the keys of their details to a table."""
+    """Return a copy of a table with the roles of its rows and the keys of their details."""
     return replace(table, roles=[row.role for row in rows], details=[row.detail for row in rows])
 
 
 def group_mean(group: Group, row: BoardRow) -> Score | None:
-    """Return the mean of a measured row over a group without retrieval, and over its seeds."""
+    """Return the mean of a row over the tasks of a non-retrieval group, and over its seeds.
+
+    Published rows have no such mean.
+    """
     if row.role == "published":
         return None
     return row.mean([group.place(task) for task in group.averaged], MAIN)
@@ -446,7 +477,7 @@ def _is_known(row: BoardRow, encoders: Collection[str]) -> bool:
 
 
 def _strength(row: BoardRow) -> str:
-    """Return the chosen strength of a dial, marked as chosen on this test set."""
+    """Return the chosen strength as text, with a remark that it was chosen on this test set."""
     if not row.dial:
         return "-"
     return f"{shortest(row.strength)} (chosen here, best of {row.n_strengths})"
@@ -457,5 +488,5 @@ def _is_defined(score: Score | None) -> bool:
 
 
 def has_front(rows: Sequence[BoardRow]) -> bool:
-    """Return whether a row has a front score."""
+    """Return whether at least one row has a front score."""
     return any("front" in scores for row in rows for scores in row.scores.values())

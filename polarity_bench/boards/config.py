@@ -1,4 +1,4 @@
-"""Configuration of a board: its `board.toml`, and which of the stored results it shows."""
+"""Configuration of boards: the content of `board.toml`, and the selection of results to show."""
 
 from __future__ import annotations
 
@@ -23,42 +23,42 @@ def select_named(
     wanted: Sequence[str],
     names: Callable[[Result], Sequence[str]],
 ) -> list[Stored]:
-    """Keep the results that have one of the wanted names; all results if no name is wanted.
+    """Return the results that have one of the wanted names.
 
     Args:
         stored: The results to choose from.
-        where: The field that holds the names, and its file, for messages.
-        wanted: The names.
-        names: Returns the names of a result.
+        where: The field with the wanted names, and its file, for messages.
+        wanted: The names; if empty, all results are returned.
+        names: Function that returns the names of a result.
 
     Raises:
-        InputError: If no result has one of the names, or no result is left.
+        InputError: If a wanted name has no result, or there are no results.
     """
     known = {name for _, result in stored for name in names(result)}
     for name in wanted:
         if name not in known:
-            raise InputError(f"{where} {name}: there is no such result{nearest(name, known)}")
+            raise InputError(f"{where} {name}: no results with this name{nearest(name, known)}")
     kept = [each for each in stored if not wanted or set(wanted).intersection(names(each[1]))]
     if not kept:
-        raise InputError(f"{where} {', '.join(wanted)}: no result fits all of the requested names")
+        raise InputError(f"{where} {', '.join(wanted)}: no results match; select fewer names")
     return kept
 
 
 def select_protocols(
     stored: Sequence[Stored], where: str, wanted: Sequence[str], complete: Sequence[Stored]
 ) -> list[Stored]:
-    """Keep only results by the wanted protocols, for each task type that has such results.
+    """Return the results with one of the wanted protocols.
 
-    All results of other task types are kept.
+    Task types without such results keep all of their results.
 
     Args:
         stored: The results to choose from.
-        where: The field that holds the names, and its file, for messages.
-        wanted: Names of protocols or of presets.
+        where: The field with the wanted names, and its file, for messages.
+        wanted: Names of protocols or presets; if empty, all results are returned.
         complete: All complete results of the board.
 
     Raises:
-        InputError: If the board has no result by one of the protocols.
+        InputError: If the board has no results with one of the protocols.
     """
     if not wanted:
         return list(stored)
@@ -71,20 +71,20 @@ def select_protocols(
 
 
 def protocols_of(result: Result) -> list[str]:
-    """Return the names that select a result's protocol: its own and that of its preset."""
-    said = (result.key.protocol.get(key) for key in ("name", "preset"))
-    return [name for name in said if isinstance(name, str)]
+    """Return the names by which a result is selected: those of its protocol and its preset."""
+    names = (result.key.protocol.get(key) for key in ("name", "preset"))
+    return [name for name in names if isinstance(name, str)]
 
 
 def _measures(measures: Mapping[str, str]) -> Mapping[str, str]:
-    """Check the columns that a board shows instead of the main scores of task types."""
+    """Check and return the columns that replace the main scores of task types."""
     kinds = [kind for kind, spec in KINDS.items() if not spec.ranks]
     for kind, measure in measures.items():
         if kind not in kinds:
             raise ValueError(f"unknown kind {kind!r}{nearest(kind, kinds)}")
         titles = [title for title, _ in KINDS[kind].columns]
         if measure not in titles:
-            raise ValueError(f"{kind} has no {measure!r}; it has {', '.join(titles)}")
+            raise ValueError(f"{kind} has no column {measure!r}; choose one of {', '.join(titles)}")
     return measures
 
 
@@ -93,21 +93,21 @@ Names = tuple[str, ...]
 
 
 class Heading(Strict):
-    """The keys that the file of every board, and of the page of all boards, may have."""
+    """Keys that the `board.toml` of every board and `front.toml` have in common."""
 
     title: Text = ""
     """Heading of the board."""
     introduction: Text = ""
-    """The question that the board answers, below the heading, in markdown."""
+    """Markdown text below the heading: the question that the board answers."""
     details: Text = ""
-    """How the results were made, below the tables, in markdown."""
+    """Markdown text below the tables: how the results were made."""
 
 
 class FrontFile(Heading):
     """Content of `front.toml`, which configures the front page of all boards."""
 
     add_encoder: Text = ""
-    """Address where readers ask for an encoder; `{board}` becomes the board's name."""
+    """URL where readers request an encoder; `{board}` is replaced by the board's name."""
 
 
 class SweepFile(Heading):
@@ -116,12 +116,12 @@ class SweepFile(Heading):
     weighting: Weighting = "linear"
     """Weighting of the ranks."""
     models: Names = ()
-    """The base encoders to show as columns, in this order. Bases that the sweep does not train show
-    published numbers only. An empty list shows the bases it trains."""
+    """Base encoders to show as columns, in this order. A base that the sweep does not train has
+    published numbers only. An empty list shows the bases that the sweep trains."""
 
 
 class Method(Strict):
-    """A method of a board: one row for several encoders, which differ in the seed."""
+    """A method: a board row that averages several encoders, which differ only in the seed."""
 
     name: Text
     """Name of the row."""
@@ -130,46 +130,45 @@ class Method(Strict):
 
 
 class BoardFile(Heading):
-    """The content of the `board.toml` of a board of results."""
+    """Content of the `board.toml` of a board of results."""
 
     weighting: Weighting = "linear"
     """Weighting of the ranks."""
     tasks: Names = ()
-    """The only tasks to show; an empty list shows all tasks with results."""
+    """Tasks to show; an empty list shows all tasks with results."""
     encoders: Names = ()
-    """Names of the only encoders to show, see `names_of`; an empty list shows all."""
+    """Encoders to show, by any of their names (see `names_of`); an empty list shows all."""
     protocols: Names = ()
-    """The only protocols to show, for each task type that has results by one of them; an empty list
-    shows all."""
+    """Protocols to show; an empty list shows all. A task type without results of these protocols
+    shows all of its results."""
     columns: tuple[Annotated[str, one_of(RANKED)], ...] = ()
     """Titles of the columns of retrieval tables; an empty list shows the default columns."""
     measures: Annotated[dict[str, str], AfterValidator(_measures)] = Field(default_factory=dict)
-    """Title of the column to show instead of the main score, by task type. Only task types without
-    retrieval have such columns."""
+    """Title of the column to show instead of the main score, by non-retrieval task type."""
     sort: Literal["", "P", "S", "retention", "joint", "kNN accuracy"] = ""
-    """Title of the column that sorts rows and ranks encoders; by default P if every encoder
-    is its own reference, else joint."""
+    """Title of the column by which rows are sorted and encoders are ranked. The default is P if
+    every encoder is its own reference, and joint otherwise."""
     group_by: Literal["", "reference", "k"] = ""
-    """What rows are grouped by before they are sorted."""
+    """Property by which rows are grouped before they are sorted."""
     keep: Annotated[float, Field(gt=0, le=1)] | None = None
-    """Sorts the rows of the first table by P, those first whose retention is at least this
-    fraction; also the strength of a dial is chosen among those that reach it."""
+    """Minimum retention, as a fraction. Rows that reach it come first, and P is the default of
+    `sort`. The strength of a dial is chosen among the strengths that reach it."""
     method: tuple[Method, ...] = ()
-    """The methods that are one row each. Encoders that are not listed keep their rows."""
+    """Methods, each shown as one row. Encoders without a listed method keep their rows."""
 
 
 F = TypeVar("F", bound=Heading)
 
 
 def board_file(file: Path, model: type[F]) -> F:
-    """Read the file of a board; without a file, return the defaults.
+    """Read the configuration of a board; if there is no file, return the defaults.
 
     Args:
-        file: Path of the `board.toml`.
-        model: What the file of this kind of board may hold.
+        file: Path of the `board.toml` or `front.toml`.
+        model: Type of the configuration.
 
     Raises:
-        InputError: If the file has another key, or an unknown column, task type or weighting.
+        InputError: If the file is not valid TOML, or has an unknown key or an invalid value.
     """
     if not file.is_file():
         return model()

@@ -1,4 +1,4 @@
-"""Differences between two boards, cell by cell."""
+"""Cell-by-cell differences between two boards."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Literal
 from polarity_bench.render.table import Board
 
 Place = tuple[str, tuple[str, ...], str]
-"""Heading of the table, leading cells of the row and title of the column."""
+"""Location of a cell: heading of the table, leading cells of the row and title of the column."""
 
 _SAME = 1e-9
+"""Largest difference between two values that are treated as equal."""
 _N_TASKS = re.compile(r", \d+( of \d+)? tasks?(?=\))")
 _OF_RANKS = "rank"
 
@@ -37,31 +38,34 @@ class Change:
 
     @property
     def what(self) -> Literal["added", "removed", "changed"]:
-        """Whether both boards have the cell, only the second (added), or only the first."""
+        """Kind of change: the cell is only in the second board, only in the first, or in both."""
         if self.before is None:
             return "added"
         return "removed" if self.after is None else "changed"
 
     @property
     def difference(self) -> float | None:
-        """The value after minus the value before; None if one of them is missing."""
+        """Second value minus first value; None if one of them is missing."""
         return None if self.before is None or self.after is None else self.after - self.before
 
 
 def changes(one: Board, other: Board) -> list[Change]:
-    """Return the cells that differ: in the order of the second board, then removed cells."""
+    """Return the cells that differ, in the order of the second board; removed cells come last."""
     first, second = _cells(one), _cells(other)
-    found = []
+    differing = []
     for place in [*second, *(place for place in first if place not in second)]:
         change = Change(*place, first.get(place), second.get(place))
         if change.difference is None or abs(change.difference) > _SAME:
-            found.append(change)
-    return found
+            differing.append(change)
+    return differing
 
 
 def _cells(board: Board) -> dict[Place, float]:
-    """Return every number by its place, without ranks, which depend on other encoders' results."""
-    found: dict[Place, float] = {}
+    """Return every number of a board, by its location.
+
+    Ranks are left out of locations, because they depend on the results of other encoders.
+    """
+    numbers: dict[Place, float] = {}
     for name, table in board.named_tables:
         heads = [cells for title, cells in table.heads if title != _OF_RANKS]
         for i in range(table.n_rows):
@@ -69,11 +73,14 @@ def _cells(board: Board) -> dict[Place, float]:
             for column in table.columns:
                 value = column.values[i]
                 if value is not None and not math.isnan(value):
-                    found[_base(name), row, _base(column.title)] = value
-    return found
+                    numbers[_base(name), row, _base(column.title)] = value
+    return numbers
 
 
 def _base(heading: str) -> str:
-    """Return a heading without the tasks of a mean, which depend on other encoders' results."""
+    """Return a heading without the tasks of a mean.
+
+    These tasks depend on the results of other encoders.
+    """
     heading = "Means" if heading.startswith(("Means over ", "Summary: ")) else heading
     return _N_TASKS.sub("", heading)

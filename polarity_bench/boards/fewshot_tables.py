@@ -1,9 +1,9 @@
-"""Tables of cross-validations: the scores of each method, and whether it beats cross-entropy.
+"""Tables of cross-validations, which compare each method with cross-entropy.
 
 A star marks a difference from cross-entropy alone (CCE) with p < 0.05 over the paired folds, as in
 the few-shot paper. A dagger marks a difference that is still significant after Holm's correction
-for all methods of its column. A score is in the first table of its heading only: the tables of a
-data set below it show differences and tests.
+for all methods of its column. The first table under a heading shows the scores. The tables below
+it, one for each data set, show differences and tests.
 """
 
 from __future__ import annotations
@@ -57,16 +57,16 @@ _LEGEND = {
 }
 
 Record = Mapping[Hashable, Any]
-"""A row of the frame."""
+"""Values of a row of the table of records, by column name."""
 
 
 def read_board(folder: Path, measure: str | None = None, published: Path | None = None) -> Board:
-    """Lay out all experiments in a folder, as its `board.toml` says.
+    """Read all experiments in a folder and build their board, with the texts of `board.toml`.
 
     Args:
         folder: Folder of the experiments.
-        measure: The measure to show; by default the papers' measure for each protocol.
-        published: File of published numbers; by default the folder's `published.csv`.
+        measure: Measure to show; by default, the papers' measure for each protocol.
+        published: File of published numbers; by default, `published.csv` in the folder.
 
     Raises:
         InputError: If the folder has no experiments, or a file has an error.
@@ -77,9 +77,13 @@ def read_board(folder: Path, measure: str | None = None, published: Path | None 
 
 
 def fewshot_board(frame: DataFrame, author: Heading | None = None) -> Board:
-    """Lay out scores of experiments, of guesses and of papers, as `fold_frame` returns them.
+    """Build the board of a table of records from `fold_frame`.
 
-    Each table shows the numbers that papers report for the same measure and number of rows.
+    Published numbers appear under the heading with the same measure and protocol.
+
+    Args:
+        frame: Scores of experiments, of guessing and of papers.
+        author: Title, introduction and details of the board; by default, there are none.
     """
     text, compared = author or Heading(), compare_methods(frame)
     tables: list[Table] = []
@@ -87,7 +91,7 @@ def fewshot_board(frame: DataFrame, author: Heading | None = None) -> Board:
     for _, rows in compared.groupby("table", sort=False):
         tables += _tables(rows, frame)
         methods = rows[rows["role"] == "measured"].sort_index().groupby("row", sort=False)
-        details |= {str(key): _provenance(own) for key, own in methods}
+        details |= {str(key): _provenance(records) for key, records in methods}
     return Board(
         text.title or "Cross-validation",
         text.introduction,
@@ -100,13 +104,13 @@ def fewshot_board(frame: DataFrame, author: Heading | None = None) -> Board:
 
 
 def finding(compared: DataFrame) -> str:
-    """Say in one sentence which methods beat cross-entropy alone, and by how much at most.
+    """Return a sentence on the methods that beat cross-entropy alone, and on the differences.
 
     Args:
         compared: The rows that `compare_methods` returns.
 
     Returns:
-        The sentence in markdown; '' if no method is compared.
+        The sentence in markdown; '' if no method is compared with cross-entropy.
     """
     tested = compared[compared["p_holm"].notna()].sort_values("difference")
     if tested.empty:
@@ -132,16 +136,17 @@ def finding(compared: DataFrame) -> str:
 
 
 def compare_methods(frame: DataFrame) -> DataFrame:
-    """Compare each method with cross-entropy alone, on each data set over the folds of both.
+    """Compare each method with cross-entropy alone on each data set, over the folds of both.
 
-    If cross-entropy was run with several settings, a method is compared with the run whose
-    settings are most similar to its own.
+    If cross-entropy was run with several settings, each method is compared with the run that has
+    the most similar settings.
 
     Returns:
-        The measured rows of each data set from best to worst, then the guesses. New columns:
-        `difference` from cross-entropy with the `low` and `high` end of its 95 % interval, `p`,
-        `p_holm` after Holm's correction, and the minimum `detectable` difference, all NaN without
-        a comparison; the `mark` of the score; the key of the `row` in the details.
+        The measured rows of each data set from best to worst, then the rows of guessing. The new
+        columns are `difference` from cross-entropy, `low` and `high` (the ends of its 95 %
+        interval), `p`, `p_holm` (after Holm's correction), `detectable` (the minimum detectable
+        difference), `mark` (of the score) and `row` (the key in the details). Statistics are NaN
+        if there is no comparison.
     """
     import pandas as pd
 
@@ -166,19 +171,22 @@ def _compared(rows: DataFrame) -> DataFrame:
 
 
 def _test(scores: FloatArray, baseline: FloatArray) -> list[float]:
-    """Return the difference, its interval, p and the minimum detectable difference."""
+    """Return the difference, both ends of its interval, p and the minimum detectable difference."""
     test, n_folds = paired_t(scores, baseline), len(scores)
     deviation = float((scores - baseline).std(ddof=1)) if n_folds > 1 else 0.0
     return [test.difference, *test.interval, test.p, detectable_difference(deviation, n_folds)]
 
 
 def _baseline(record: Record, records: Sequence[Record]) -> Record:
-    """Return the cross-entropy row to compare with; {} for cross-entropy, or if there is none."""
+    """Return the cross-entropy row with the most similar settings.
+
+    The row is empty if the record is itself cross-entropy, or if there is no such row.
+    """
     settings = flat(record["spec"]["method"])
 
     def likeness(other: Record) -> tuple[int, int]:
-        theirs = flat(other["spec"]["method"])
-        return sum(settings.get(key) == value for key, value in theirs.items()), -len(
+        other_settings = flat(other["spec"]["method"])
+        return sum(settings.get(key) == value for key, value in other_settings.items()), -len(
             other["method"]
         )
 
@@ -188,15 +196,17 @@ def _baseline(record: Record, records: Sequence[Record]) -> Record:
 
 
 def _shared_folds(one: Record, other: Record) -> tuple[FloatArray, FloatArray]:
-    """Return the scores of the folds that both rows have, in the same order."""
-    theirs = other.get("folds", {})
-    ours = one["folds"]
-    shared = [fold for fold in ours if fold in theirs]
-    return np.array([ours[fold] for fold in shared]), np.array([theirs[fold] for fold in shared])
+    """Return the scores of both rows on their common folds, in the same order."""
+    other_folds = other.get("folds", {})
+    folds = one["folds"]
+    shared = [fold for fold in folds if fold in other_folds]
+    return np.array([folds[fold] for fold in shared]), np.array(
+        [other_folds[fold] for fold in shared]
+    )
 
 
 def _tables(rows: DataFrame, frame: DataFrame) -> list[Table]:
-    """Lay out an overview, the published numbers, and the tests on each data set."""
+    """Return the overview, the tests on each data set, and the published numbers."""
     measured = rows[rows["role"] == "measured"]
     first = measured.iloc[0]
     tasks = {str(task): of_task for task, of_task in measured.groupby("task", sort=False)}
@@ -218,11 +228,11 @@ def _tables(rows: DataFrame, frame: DataFrame) -> list[Table]:
 
 
 def _overview(rows: DataFrame, heading: str, lead: str, notes: Sequence[str]) -> Table:
-    """Lay out the scores on each task, the best method first, and below them those of guesses."""
+    """Return the table of scores on each task: methods from best to worst, then guessing."""
     import pandas as pd
 
     tasks = {task: _by_method(of_task) for task, of_task in rows.groupby("task", sort=False)}
-    means = pd.DataFrame({task: own["value"] for task, own in tasks.items()}).mean(
+    means = pd.DataFrame({task: scores["value"] for task, scores in tasks.items()}).mean(
         axis=1, skipna=False
     )
     known = _by_method(rows)
@@ -232,7 +242,7 @@ def _overview(rows: DataFrame, heading: str, lead: str, notes: Sequence[str]) ->
     )
     known = known.loc[[*best_first.index, *known.index[is_guess]]]
     methods = known.index.tolist()
-    columns = [_scores(str(task), own.reindex(methods)) for task, own in tasks.items()]
+    columns = [_scores(str(task), scores.reindex(methods)) for task, scores in tasks.items()]
     return Table(
         heading,
         [("method", methods)],
@@ -254,7 +264,7 @@ def _scores(title: str, rows: DataFrame) -> Column:
 
 
 def _published(rows: DataFrame, tasks: Mapping[str, DataFrame]) -> Table:
-    """Lay out published numbers, under a note on how many rows each data set has here."""
+    """Return the table of published numbers, with a note on the size of each data set here."""
     sources = "; ".join(rows["source"].unique())
     sizes = ", ".join(
         f"{of_task['rows'].iloc[0]:,.0f} rows of {task}" for task, of_task in tasks.items()
@@ -275,7 +285,7 @@ def _published(rows: DataFrame, tasks: Mapping[str, DataFrame]) -> Table:
 
 
 def _tests(task: str, rows: DataFrame) -> Table:
-    """Lay out the difference of each method from cross-entropy on a data set, with its test."""
+    """Return the table of tests of each method against cross-entropy on a data set."""
     ranks = _ranks(rows.to_dict("records"))
     power = _power(rows)
     return Table(
@@ -300,7 +310,7 @@ def _tests(task: str, rows: DataFrame) -> Table:
 
 
 def _ranks(records: Sequence[Record]) -> list[str]:
-    """Return ranks as ranges, by paired tests of all pairs over the folds that both have."""
+    """Return ranges of ranks, from paired tests of all pairs of methods over common folds."""
     n = len(records)
     if n < 2:
         return []
@@ -313,7 +323,7 @@ def _ranks(records: Sequence[Record]) -> list[str]:
 
 
 def _power(rows: DataFrame) -> str:
-    """Return a note on the minimum detectable difference, or on why nothing is compared."""
+    """Return a note on the minimum detectable difference, or on the lack of comparisons."""
     known = rows["detectable"].dropna()
     if known.empty:
         alone = len(rows) == 1
@@ -327,9 +337,9 @@ def _power(rows: DataFrame) -> str:
 
 
 def _at_chance(rows: DataFrame) -> list[str]:
-    """Return a warning that names the methods no better than guesses, if there are any.
+    """Return a warning that lists the methods no better than guessing, if there are any.
 
-    Methods that collapse to one class are among them.
+    Methods that predict a single class are among them.
     """
     collapsed = [
         f"{escape(row['method'])} on {escape(row['task'])} ({percent(row['value'])})"
@@ -342,7 +352,7 @@ def _at_chance(rows: DataFrame) -> list[str]:
 
 
 def _legend(tables: Sequence[Table]) -> list[str]:
-    """Explain the signs that occur in the tables."""
+    """Return the explanations of the signs that occur in the tables."""
     columns = [column for table in tables for column in table.columns]
     signs = {sign for column in columns for mark in column.marks for sign in mark}
     spreads = [spread for column in columns for spread in column.spreads]
@@ -355,17 +365,20 @@ def _legend(tables: Sequence[Table]) -> list[str]:
 
 
 def _provenance(rows: DataFrame) -> Detail:
-    """Return the provenance of a method: its facts, and the command that makes its experiments."""
+    """Return the provenance of a method, with the command that reproduces its experiments."""
     first, n_folds = rows.iloc[0], int(rows.drop_duplicates("file")["n"].sum())
     facts = {"encoder": first["encoder"], "digest": first["encoder_digest"], "folds": str(n_folds)}
     return Detail(facts, command_of(rows["spec"].tolist()))
 
 
 def command_of(specs: Sequence[Mapping[str, Any]]) -> str:
-    """Return the command that makes the experiments of one method.
+    """Return the command that reproduces the experiments of one method.
 
-    It has only the options that differ from the defaults. The encoder has the name that results
-    give it, which may be the name of a folder.
+    The command contains only options that differ from their defaults. The encoder has the same
+    name as in the results, which may be the name of a folder.
+
+    Args:
+        specs: Settings of the experiments, one for each task.
     """
     spec = specs[0]
     encoder, method, protocol = spec["encoder"], flat(spec["method"]), spec["protocol"]

@@ -15,10 +15,10 @@ FILE = "front.toml"
 
 
 def front_page(root: Path, boards: Sequence[OpenBoard]) -> bytes:
-    """Render the front page of the boards below a root, with the text of its `front.toml`.
+    """Render the front page of boards as markdown, with the texts of the root's `front.toml`.
 
     Raises:
-        InputError: If that file has an error.
+        InputError: If `front.toml` has an error.
     """
     config = board_file(root / FILE, FrontFile)
     lines = [_line(opened, config.add_encoder) for opened in boards]

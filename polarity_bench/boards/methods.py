@@ -1,10 +1,10 @@
-"""Rows of methods: seeds of one method are one row, and so are the strengths of one dial.
+"""Method rows, which average over seeds and show one strength of a dial.
 
-A method is listed in `board.toml` under `[[method]]`, or recorded by results: trainings that differ
-in nothing but the seed. Any other encoder is a method by itself.
+Encoders form a method if `board.toml` lists them under `[[method]]`, or if the recorded trainings
+differ only in the seed. Any other encoder is a method by itself.
 
-The strength of a dial is chosen on the shown tasks, by the mean over the seeds. Therefore a row
-with a chosen strength is never ranked and never bold.
+The strength of a dial is chosen on the test data of the shown tasks, by the mean over seeds. For
+this reason, a row with a chosen strength is never ranked and never bold.
 """
 
 from __future__ import annotations
@@ -22,14 +22,13 @@ from polarity_bench.values import digest_of
 
 
 def methods_of(results: Sequence[Result], listed: Sequence[Method]) -> dict[str, str]:
-    """Return the name of the method that each encoder belongs to, by digest.
+    """Return the name of each encoder's method, by digest; encoders without a method are left out.
 
-    A method is listed by the board, or recorded by results: trainings that differ in nothing but
-    the seed.
+    Encoders that no method lists form a method if their recorded trainings differ only in the seed.
 
     Args:
         results: The results of a board.
-        listed: The methods that the board lists; their encoders belong to no other method.
+        listed: The methods in `board.toml`.
     """
     by_name = {name: method.name for method in listed for name in method.encoders}
     by_training: dict[str, dict[int, str]] = {}
@@ -59,16 +58,16 @@ def method_rows(
     methods: Mapping[str, str],
     keep: float | None = None,
 ) -> list[BoardRow]:
-    """Return one row for each method; the rows that it stands for are its `members`.
+    """Return one row for each method, with the averaged rows as its `members`.
 
     Args:
         rows: The rows of the encoders.
         curves: Curves over the strengths of encoders.
         weighting: Weighting of the ranks.
-        tasks: The tasks on whose mean a strength is chosen.
-        methods: The name of the method that an encoder belongs to, by digest.
-        keep: The strength has the highest P among those whose retention is at least this fraction;
-            by default it has the highest joint.
+        tasks: Tasks over which scores are averaged to choose a strength.
+        methods: Names of methods, by digest of the encoder.
+        keep: Minimum retention, as a fraction. Among the strengths that reach it, the strength with
+            the highest P is chosen. By default, the strength with the highest joint is chosen.
     """
     by_name = sorted(rows, key=lambda row: (row.name, row.entry))
     runs = dialled_runs(by_name, curves, tasks)

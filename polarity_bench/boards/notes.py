@@ -1,4 +1,4 @@
-"""Text of a board: its finding in one sentence with numbers, and the notes below its tables."""
+"""Texts of a board of results: its main finding, and the notes below its tables."""
 
 from __future__ import annotations
 
@@ -41,10 +41,12 @@ from polarity_bench.values import shortest
 
 
 def finding(sections: Sections) -> str:
-    """Return which row of the first table is the best, by how much, and how surely.
+    """Describe the best row of the first table, the runner-up and the base, with their scores.
+
+    If ranks are known, a second sentence describes the paired tests.
 
     Returns:
-        A sentence in markdown; '' if fewer than two rows have the score.
+        The text in markdown; '' if fewer than two comparable rows have a score.
     """
     alone, tasks, names = sections.alone, sections.ranked.averaged, sections.names
     by, keep = sections.sorted_by(tasks), sections.config.keep
@@ -54,7 +56,8 @@ def finding(sections: Sections) -> str:
         if row.role in {"encoder", "method"} and not row.opposes
         if (score := sections.score(row, tasks)) is not None and math.isfinite(score.mean)
     ]
-    groups = Counter(_group(row, by) for row, _ in scored)  # in the order of the rows
+    # A Counter keeps insertion order, so the group of the best row comes first.
+    groups = Counter(_group(row, by) for row, _ in scored)
     group = next((group for group, n_rows in groups.items() if n_rows > 1), None)
     if group is None:
         return ""
@@ -79,7 +82,7 @@ def finding(sections: Sections) -> str:
 
 
 def _group(row: BoardRow, by: str) -> tuple[str, int]:
-    """Return the settings that comparable rows share: k and, for some scores, the reference."""
+    """Return the reference and k of a row; '' as the reference if the score ignores it."""
     reference = row.entry.reference or row.entry.encoder
     return reference if by in REFERRING else "", row.entry.k
 
@@ -97,7 +100,7 @@ def _number(score: Score) -> str:
 
 
 def _certainty(row: BoardRow, rankings: Sequence[Ranking]) -> str:
-    """Describe the rank of a single encoder by paired tests; '' if there are none."""
+    """Describe which encoders differ significantly from this one; '' if its rank is unknown."""
     for ranking in rankings:
         if row.role == "encoder" and row.entry in ranking.ranks:
             best, worst = ranking.ranks[row.entry]
@@ -108,7 +111,7 @@ def _certainty(row: BoardRow, rankings: Sequence[Ranking]) -> str:
 
 
 def board_notes(sections: Sections, groups: Sequence[Group], tables: Sequence[Table]) -> list[str]:
-    """Return the notes below a board: how its tables are sorted, and how to read their numbers.
+    """Return the notes below a board, which explain the order of rows and the numbers.
 
     Args:
         sections: The rows of the board.
@@ -134,7 +137,7 @@ def board_notes(sections: Sections, groups: Sequence[Group], tables: Sequence[Ta
 
 
 def _twins_note(printed: Sequence[PublishedNumber], names: Mapping[str, str]) -> list[str]:
-    """Return a note that names the twin of each published row, the encoder measured here."""
+    """Return a note that names the twin of each published row: the same encoder, measured here."""
     pairs = dict.fromkeys(
         f"{escape(number.name)} with {escape(names[number.twin])}"
         for number in printed
@@ -144,7 +147,7 @@ def _twins_note(printed: Sequence[PublishedNumber], names: Mapping[str, str]) ->
 
 
 def _mean_note(groups: Sequence[Group]) -> str:
-    """Return a note that names the tasks left out of the means, because a row lacks them."""
+    """Return a note on the tasks that means leave out because some rows have no result for them."""
     left_out = [
         f"{task} ({group.protocol})"
         for group in groups
@@ -171,7 +174,7 @@ def _ranked_notes(sections: Sections) -> list[str]:
 
 
 def _order_note(sections: Sections) -> str:
-    """Return a note that names the score by which the retrieval tables are sorted."""
+    """Return a note on the score by which the retrieval tables are sorted."""
     ranked = sections.ranked
     metrics = {sections.sorted_by(of) for of in [ranked.averaged, *([t] for t in ranked.tasks)]}
     itself = all(entry.reference == "" for entry in ranked.entries)

@@ -17,12 +17,12 @@ _OUTPUT = frozenset({"--output", "-o"})
 def row_details(
     rows: Sequence[BoardRow], groups: Sequence[Group], folder: Path | None
 ) -> dict[str, Detail]:
-    """Return the details of each row of an encoder or of published numbers, by the row's key.
+    """Return the provenance of each row, by its key `detail`.
 
     Args:
-        rows: Rows of the board.
+        rows: Rows of encoders and of published numbers.
         groups: All groups of the board.
-        folder: Folder of the board; paths of files are relative to it. If None, no files are named.
+        folder: Folder of the board, to which file paths are relative. If None, no files are named.
     """
     details: dict[str, Detail] = {}
     for row in rows:
@@ -61,7 +61,7 @@ def _measured(stored: Sequence[Stored], folder: Path | None) -> Detail:
 
 
 def _recorded(result: Result) -> str:
-    """Return the recorded command that made a result, without its output folder."""
+    """Return the recorded command of a result, without its output folder; '' if there is none."""
     kept: list[str] = []
     for word in recorded_words(result, "command"):
         if kept and kept[-1] in _OUTPUT:
@@ -72,10 +72,13 @@ def _recorded(result: Result) -> str:
 
 
 def recorded_words(result: Result, name: str) -> list[str]:
-    """Return the words after the program name of a recorded command, if the program is ours."""
+    """Return the arguments of a recorded command of polarity-bench.
+
+    The list is empty for other programs and for missing or malformed commands.
+    """
     try:
         program, *words = shlex.split(result.environment.get(name, ""))
-    except ValueError:  # no command was recorded, or it has an unclosed quote
+    except ValueError:  # The command is missing or has an unclosed quote.
         return []
     return words if program in PROGRAMS else []
 

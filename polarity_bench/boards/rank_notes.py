@@ -1,4 +1,4 @@
-"""Ranks of encoders, and the note on them: ties and the minimum detectable difference."""
+"""Ranks of encoders, and the notes on ties and the minimum detectable difference."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from polarity_bench.results.result_files import Stored
 from polarity_bench.scores import ScoreKey
 
 _NAMED = 5
-"""A tie of up to this many encoders names all; a larger tie names the first and the last."""
+"""Ties of up to this size are listed in full; larger ties show the first and the last encoder."""
 _LISTED = 24
-"""The greatest number of ties that a note lists; with more, only the ranks show them."""
+"""Maximum number of ties in a note. If there are more, only the ranks show them."""
 _NOT_HERE = "the values per query are missing"
 _NO_VALUES = "results hold no value per query of this score"
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """Ranks of encoders that compete by a score, on one task or by the mean over several tasks.
+    """Ranks of comparable encoders by a score on one task, or by its mean over several tasks.
 
     Attributes:
-        rows: The rows of the competing encoders, which have a defined score on every task.
+        rows: Rows of the encoders, which have a defined score on every task.
         group: The group of the tasks.
         tasks: The tasks over which the score is averaged.
         metric: The metric of the score.
-        under: The reference and k that the encoders share; '' if all on the board share them.
-        standings: The known ranks and ties of encoders.
+        under: The reference and k of these encoders; '' if the table has no others.
+        standings: Ranks and ties of encoders, computed or stored.
     """
 
     rows: Sequence[BoardRow]
@@ -47,7 +47,7 @@ class Ranking:
 
     @cached_property
     def results(self) -> dict[str, list[Stored]]:
-        """For each task, the result of each encoder, in the order of the rows."""
+        """Results of the encoders on each task, in the order of the rows."""
         entries = [row.entry for row in self.rows]
         return {
             task: [stored for entry in entries if (stored := self.group.stored(task, entry))]
@@ -56,35 +56,36 @@ class Ranking:
 
     @cached_property
     def keys(self) -> dict[str, ScoreKey]:
-        """For each task, the key of the score."""
+        """Key of the score on each task."""
         k = self.rows[0].entry.k
         return {task: self.group.key(task, self.metric, k) for task in self.tasks}
 
     @property
     def is_kept(self) -> bool:
-        """Whether the standing over all tasks is stored for this order of the rows."""
+        """Whether `statistics.json` contains the standing over all tasks, in this row order."""
         return self.standings.keeps(list(self.results.values()), list(self.keys.values()))
 
     def standing_on(self, tasks: Sequence[str]) -> Standing | None:
-        """Return ranks and ties by the mean over some tasks; None if values are missing."""
+        """Return ranks and ties by the mean over these tasks; None if they are unknown."""
         return self.standings.of([self.results[t] for t in tasks], [self.keys[t] for t in tasks])
 
     @cached_property
     def standing(self) -> Standing | None:
-        """Ranks and ties by the mean over all tasks; None if values per query are missing."""
+        """Ranks and ties by the mean over all tasks; None if they are unknown."""
         return self.standing_on(self.tasks)
 
     @property
     def ranks(self) -> dict[Entry, tuple[int, int]]:
-        """The best and the worst rank of each entry; empty if ranks are unknown."""
+        """Best and worst possible rank of each entry; empty if ranks are unknown."""
         ranks = self.standing.ranks if self.standing else ()
         return dict(zip((row.entry for row in self.rows), ranks, strict=False))
 
     @property
     def smallest_unpaired(self) -> dict[str, float]:
-        """The minimum detectable difference of unpaired scores, without undefined ones.
+        """Minimum detectable difference of unpaired scores, by task.
 
-        It is that of each task, or for tasks that retrieve that of the mean, under the key ''.
+        Retrieval tasks have a single difference, for the mean over tasks, under the key ''.
+        Undefined differences are left out.
         """
         errors = {
             task: [standard_error(result, self.keys[task]) for _, result in stored]
@@ -98,12 +99,12 @@ class Ranking:
 
 
 def rank_text(best: int, worst: int) -> str:
-    """Return a rank, or a range if tests cannot separate the encoder from others."""
+    """Return a rank as text, or a range if tests cannot separate the encoder from others."""
     return str(best) if best == worst else f"{best}\N{EN DASH}{worst}"
 
 
 def rank_note(ranking: Ranking) -> str:
-    """Return the note below a table: which encoders tie, and which differences are detectable."""
+    """Return the note below a table on ties and the minimum detectable difference."""
     under = f" ({escape(ranking.under)})" if ranking.under else ""
     ranks = f"Ranks by {escape(ranking.group.title_of(ranking.metric))}{under}"
     if ranking.standing:
@@ -125,7 +126,11 @@ def rank_note(ranking: Ranking) -> str:
 
 
 def unpaired_note(smallest: Mapping[str, float]) -> str:
-    """Return a note on the minimum detectable difference of unpaired scores, by task."""
+    """Return a note on minimum detectable differences of unpaired scores.
+
+    Args:
+        smallest: Minimum detectable difference of each task, as a fraction.
+    """
     differences = [
         " ".join(filter(None, [escape(task), f"{percent(least, 1)} points"]))
         for task, least in smallest.items()

@@ -25,27 +25,29 @@ from polarity_bench.values import shortest
 Worth = tuple[bool, float, float]
 Role = Literal["encoder", "method", "curve", "oracle", "random", "published"]
 MEASURED: frozenset[Role] = frozenset({"encoder", "method", "curve"})
-"""Roles of measured rows, which are neither published numbers nor bounds."""
+"""Roles of rows with scores measured here: all except published numbers and bounds."""
 
 
 @dataclass(frozen=True)
 class BoardRow:
-    """A row of any table of a board.
+    """A row of a board's tables.
 
     Attributes:
+        name: Display name of the row.
         entry: Encoder, reference and k. The encoder is '' for curves, bounds and published rows.
-        scores: Scores by task (see `Group.place`), then by metric, at the row's k.
+        scores: Scores at the row's k, by task (see `Group.place`) and metric.
+        role: Kind of row.
         point: For a curve, the row of its best point.
-        opposes: Whether the strength is below 0. Such an encoder retrieves the opposite polarity,
-            so its P should be low, and it does not compete.
-        printed: The published numbers of the row by task and metric, as in `scores`.
-        footnote: Note on the row below a table, in markdown.
+        opposes: Whether the strength is negative. Such an encoder is meant to retrieve the opposite
+            polarity and therefore has a low P. It is not ranked.
+        printed: Published numbers of the row, by task and metric.
+        footnote: Note on the row, shown below a table, in markdown.
         detail: Key of the row's provenance in the board's details.
-        members: For a method, the row of each seed that it averages, at the chosen strength.
-        singles: For a method, the rows of all encoders that it stands for.
-        strength: For a method with a dial, the chosen strength; else NaN.
-        n_strengths: Number of strengths that the chosen one is chosen from.
-        dial: What is chosen: `strength` or `weight`; '' for rows without a dial.
+        members: For a method, the averaged rows: one for each seed, at the chosen strength.
+        singles: For a method, the rows of all its encoders, at every strength.
+        strength: For a method with a dial, the chosen strength; otherwise NaN.
+        n_strengths: Number of strengths from which the strength was chosen.
+        dial: Name of the dial, `strength` or `weight`; '' for rows without a dial.
     """
 
     name: str
@@ -64,14 +66,14 @@ class BoardRow:
     dial: str = ""
 
     def score(self, task: str, metric: str) -> Score | None:
-        """Return the score by a metric, if there is one."""
+        """Return the score on a task by a metric; None if the score is missing."""
         return self.scores.get(task, {}).get(metric)
 
     def mean(self, tasks: Sequence[str], metric: str) -> Score | None:
-        """Return the mean over tasks, and over the seeds of a method; None if a task is missing.
+        """Return the mean over tasks, and over the seeds of a method; None if a score is missing.
 
-        Joint and front are averaged before they are clipped at 0: the mean of clipped scores would
-        be above chance for an encoder at chance, and its interval would exclude the true value.
+        Joint and front are clipped at 0 after they are averaged. If clipped scores were averaged,
+        an encoder at chance would have a mean above chance.
         """
         if len(tasks) == 1 and not self.members:
             return self.score(tasks[0], metric)
@@ -81,35 +83,39 @@ class BoardRow:
         mean = over_seeds(means)
         if metric not in CLIPPED:
             return mean
-        clipped, low, high = np.maximum([mean.mean, *mean.ci95], 0.0).tolist()  # NaN stays
+        clipped, low, high = np.maximum([mean.mean, *mean.ci95], 0.0).tolist()  # NaN is kept.
         return replace(mean, mean=clipped, ci95=(low, high))
 
     def seed_std(self, tasks: Sequence[str], metric: str) -> float | None:
-        """Return the sample deviation over the seeds of a method; None for a single seed."""
+        """Return the sample standard deviation over seeds; None for a single seed."""
         values = [mean.mean for mean in self._seed_means(tasks, metric)]
         return stdev(values) if len(values) > 1 else None
 
     def _seed_means(self, tasks: Sequence[str], metric: str) -> list[Score]:
-        """Return the mean over tasks of each seed, not clipped; nothing if one lacks a task."""
+        """Return the unclipped mean over tasks of each seed; [] if a seed lacks a score."""
         means = [row.unclipped_mean(tasks, metric) for row in self.members or [self]]
         known = [mean for mean in means if mean]
         return known if len(known) == len(means) else []
 
     def unclipped_mean(self, tasks: Sequence[str], metric: str) -> Score | None:
-        """Return the mean over tasks of a row without members, before joint is clipped at 0."""
+        """Return the mean over tasks of a row without members, before clipping at 0.
+
+        It is None if a score is missing.
+        """
         scores = [self.scores.get(task, {}) for task in tasks]
         if not scores or any(metric not in each for each in scores):
             return None
         if self.role == "curve" and metric == "front":
-            # The front covers all points, the other scores only the best one: keep the front alone.
+            # `unclipped` must not combine the front, which covers all points of the curve, with
+            # scores of the best point.
             scores = [{metric: each[metric]} for each in scores]
         return mean_of([unclipped(each, metric) for each in scores])
 
 
 def over_seeds(scores: Sequence[Score]) -> Score:
-    """Return the mean over seeds, with an interval for other seeds and other queries.
+    """Return the mean over seeds, with an interval that covers other seeds and other queries.
 
-    A single score is returned as it is.
+    A single score is returned unchanged.
     """
     if len(scores) == 1:
         return scores[0]
@@ -119,7 +125,15 @@ def over_seeds(scores: Sequence[Score]) -> Score:
 
 
 def encoder_rows(ranked: Group, plain: Sequence[Group], names: Mapping[str, str]) -> list[BoardRow]:
-    """Return a row for every encoder, reference and k, then the encoders that do not retrieve."""
+    """Return a row for each encoder, reference and k.
+
+    Encoders without retrieval results come last.
+
+    Args:
+        ranked: The retrieval tasks.
+        plain: The other tasks, one group for each task type and protocol.
+        names: Display names of encoders, by digest.
+    """
     known = {entry.encoder for entry in ranked.entries}
     others = {entry for group in plain for entry in group.entries if entry.encoder not in known}
     rows = []
@@ -143,11 +157,11 @@ def encoder_rows(ranked: Group, plain: Sequence[Group], names: Mapping[str, str]
 
 
 def rival(row: BoardRow, metric: str) -> str | None:
-    """Return the group that a row competes in by a metric; None if the row does not compete.
+    """Return a key that comparable rows share for a metric; None if the row is not ranked.
 
-    Scores compete at the same k, and scores that depend on the reference only under the same
-    reference, which must be another encoder. Scores without retrieval compete with each other. A
-    curve competes by its front alone.
+    Retrieval scores are comparable at the same k. If a score depends on the reference, rows must
+    also have the same reference, which must be another encoder. Non-retrieval scores are always
+    comparable. Curves, and methods with a chosen strength, are ranked only by front.
     """
     is_chosen = row.role == "curve" or row.dial
     competes = row.role in MEASURED and (metric == "front" or not is_chosen)
@@ -165,15 +179,15 @@ def ordered(
     names: Mapping[str, str],
     group_by: str = "",
 ) -> list[BoardRow]:
-    """Sort rows by a score, best first; rows without the score come last, by name.
+    """Sort rows by a score, best first. Rows without the score come last, sorted by name.
 
     A curve comes before the row of its best point.
 
     Args:
         rows: Rows of one table.
         score_of: Function that returns the score to sort by.
-        names: Names of encoders, by digest.
-        group_by: Group rows by `reference` or `k` first; '' for no grouping.
+        names: Display names of encoders, by digest.
+        group_by: Property by which rows are grouped first, `reference` or `k`; '' for none.
     """
 
     def rank(row: BoardRow) -> tuple[str, int, float, str, str, bool, Entry]:
@@ -194,11 +208,11 @@ def published_rows(published: Sequence[PublishedNumber], groups: Sequence[Group]
     """Return the rows of published numbers, each with a footnote.
 
     Numbers with the same name, k, source and note share a row. If a number is published with both
-    weightings, only the one with the board's weighting is shown.
+    weightings, only the number with the board's weighting is shown.
 
     Args:
         published: The published numbers.
-        groups: The groups of the board, those that retrieve first.
+        groups: The groups of the board; the retrieval tasks come first.
     """
     weighting = groups[0].weighting
     by_board = {each.question for each in published if each.key.weighting == weighting}
@@ -212,9 +226,9 @@ def published_rows(published: Sequence[PublishedNumber], groups: Sequence[Group]
         shares.setdefault((each.name, each.key.k or 0, each.source, each.note), []).append(each)
     numbers = footnote_numbers(published)
     rows = []
-    for (name, k, source, note), own in shares.items():
+    for (name, k, source, note), members in shares.items():
         number = numbers[source, note]
-        printed = {place: each for each in own for place in _places(each, groups)}
+        printed = {place: each for each in members for place in _places(each, groups)}
         scores: dict[str, dict[str, Score]] = {}
         for (task, metric), each in printed.items():
             scores.setdefault(task, {})[metric] = each.score
@@ -232,7 +246,10 @@ def published_rows(published: Sequence[PublishedNumber], groups: Sequence[Group]
 
 
 def _places(number: PublishedNumber, groups: Sequence[Group]) -> Iterator[tuple[str, str]]:
-    """Yield the tasks and metrics by which rows hold a published number, by any weighting."""
+    """Yield the task and metric of each cell that shows a published number.
+
+    A number with the other weighting is shown in the cell of the board's weighting.
+    """
     for group in groups:
         if number.task in group.tasks:
             metric = number.key.metric if group.ranks else MAIN
@@ -243,7 +260,11 @@ def _places(number: PublishedNumber, groups: Sequence[Group]) -> Iterator[tuple[
 
 
 def against_twin(printed: PublishedNumber | None, results: Mapping[Entry, Stored]) -> str:
-    """Return, as text, by how much the twin's score measured here exceeds a published number."""
+    """Return the twin's score minus the published number, as text; '' without such a score.
+
+    Raises:
+        InputError: If the score depends on the reference, and the twin was evaluated with several.
+    """
     if printed is None:
         return ""
     by_reference = {
@@ -253,8 +274,8 @@ def against_twin(printed: PublishedNumber | None, results: Mapping[Entry, Stored
     }
     if len(by_reference) > 1 and printed.key.metric in REFERRING:
         raise InputError(
-            f"{printed.where}: the twin is measured under {len(by_reference)} references, and "
-            f"{printed.key} depends on it; leave `twin` out"
+            f"{printed.where}: the twin was evaluated with {len(by_reference)} references, and "
+            f"{printed.key} depends on the reference; leave `twin` empty"
         )
     measured = next(iter(by_reference.values()), None)
     return "" if measured is None else f" ({percent(measured - printed.value, sign='+')})"
@@ -265,7 +286,10 @@ def against_twin(printed: PublishedNumber | None, results: Mapping[Entry, Stored
 
 @dataclass(frozen=True)
 class Run:
-    """An encoder with a dial, or without one: its rows by setting, and its curves by task."""
+    """Rows of one encoder by setting of its dial, and its curves, one for each task.
+
+    An encoder without a dial has a single row and no curves.
+    """
 
     name: str
     rows: Mapping[float, BoardRow]
@@ -275,9 +299,10 @@ class Run:
 def dialled_runs(
     rows: Sequence[BoardRow], curves: Sequence[Curve], tasks: Sequence[str]
 ) -> list[Run]:
-    """Return a run for every k and every curve that has all of these tasks, at shared settings.
+    """Return a run for each k and each encoder with curves for all of these tasks.
 
-    Curves are left out if a row of theirs, or a score of such a row, is missing.
+    A run contains the settings that all of its curves share. It is left out if the row of a
+    setting, or the score of a row, is missing.
     """
     measured = {(r.entry.encoder, r.entry.reference or r.entry.encoder, r.entry.k): r for r in rows}
     shares: dict[tuple[str, str, str, int], dict[str, Curve]] = {}
@@ -303,13 +328,13 @@ def dialled_runs(
 
 
 def worth(rows: Sequence[BoardRow], tasks: Sequence[str], keep: float | None = None) -> Worth:
-    """Return the sort key of a setting, from its rows of all seeds; the greatest is chosen.
+    """Return the sort key of a setting. The setting with the greatest key is chosen.
 
     Args:
         rows: The rows at this setting, one for each seed.
-        tasks: The tasks on whose mean a setting is chosen.
-        keep: The setting has the highest P among those whose retention is at least this fraction;
-            by default it has the highest joint.
+        tasks: Tasks over which scores are averaged.
+        keep: Minimum retention, as a fraction. Settings that reach it are preferred, and then the
+            highest P. By default, the highest joint is preferred.
     """
 
     def mean(metric: str) -> float:
@@ -324,24 +349,23 @@ def worth(rows: Sequence[BoardRow], tasks: Sequence[str], keep: float | None = N
 def curve_rows(
     rows: Sequence[BoardRow], curves: Sequence[Curve], tasks: Sequence[str], weighting: Weighting
 ) -> list[BoardRow]:
-    """Return a row for every k and every curve that has all of these tasks.
+    """Return a row for each k and each encoder with curves for all of these tasks.
 
-    The scores are those at the best setting by the mean of joint over the tasks. The front is over
-    all points of the curve.
+    The scores are those at the setting with the highest mean joint. Front covers all settings.
     """
-    found = []
+    best_rows = []
     for run in dialled_runs(rows, curves, tasks):
         best = max(sorted(run.rows), key=lambda at: worth([run.rows[at]], tasks))
         point, first = run.rows[best], run.curves[0]
         name = f"{run.name} (best {first.dial} {shortest(best)})"
         entry = Entry("", first.reference.digest, point.entry.k)
         scores = scores_on_curve(run, best, weighting)
-        found.append(BoardRow(name, entry, scores, "curve", point=point))
-    return found
+        best_rows.append(BoardRow(name, entry, scores, "curve", point=point))
+    return best_rows
 
 
 def scores_on_curve(run: Run, at: float, weighting: Weighting) -> dict[str, dict[str, Score]]:
-    """Return the scores of a run at one setting, with the front over all its settings."""
+    """Return the scores of a run at one setting, with front over all its settings."""
     row = run.rows[at]
     front = ScoreKey("front", row.entry.k, weighting)
     return {c.task: {**row.scores[c.task], "front": c.fronts[front]} for c in run.curves}
@@ -351,10 +375,10 @@ def scores_on_curve(run: Run, at: float, weighting: Weighting) -> dict[str, dict
 
 
 def bound_rows(ranked: Group, names: Mapping[str, str]) -> list[BoardRow]:
-    """Return the rows of gold labels and of random retrieval, for every reference and k.
+    """Return the rows of the oracle and of random retrieval, for each reference and k.
 
-    Encoders that are their own reference, and no other encoder's, share one row. If there are
-    several of them, the row leaves out the scores that depend on the reference.
+    Encoders that serve only as their own reference share a row. If there are several such encoders,
+    this row leaves out scores that depend on the reference.
     """
     named = {entry.reference for entry in ranked.entries if entry.reference}
     shares: dict[tuple[str, int], set[Entry]] = {}
@@ -367,7 +391,7 @@ def bound_rows(ranked: Group, names: Mapping[str, str]) -> list[BoardRow]:
 
 
 def _bound_row(ranked: Group, role: Role, share: tuple[str, int], entries: set[Entry]) -> BoardRow:
-    """Return the row of a bound, from any of the entries, since the bound is equal for all."""
+    """Return the row of a bound, read from any entry, because all entries share the bound."""
     name, alike = _BOUNDS[role]
     scores = {}
     for task in ranked.tasks:
@@ -379,7 +403,7 @@ def _bound_row(ranked: Group, role: Role, share: tuple[str, int], entries: set[E
 
 
 def _bound(role: Role, scores: Mapping[str, Score]) -> dict[str, Score]:
-    """Return P, S, retention, joint and front of a bound, without intervals, if P is known."""
+    """Return P, S, retention, joint and front of a bound, without intervals; {} if P is missing."""
     ending = "oracle" if role == "oracle" else "chance"
     if f"polarity_{ending}" not in scores:
         return {}
@@ -398,4 +422,4 @@ _BOUNDS: dict[Role, tuple[str, set[str]]] = {
     "oracle": ("gold labels (oracle)", {"polarity", "front"}),
     "random": ("random retrieval", {"polarity", "front", "retention", "joint"}),
 }
-"""The name of the row and its reference-independent scores, by role."""
+"""Name of the row, and the scores that do not depend on the reference, by role."""

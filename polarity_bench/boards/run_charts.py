@@ -1,4 +1,4 @@
-"""Charts of one run: P against S, or bars for results without S."""
+"""Charts of one run: P–S planes, and bar charts for results without S."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from polarity_bench.tasks.catalogue import KINDS
 def plotted(
     stored: Sequence[Stored], weighting: Weighting, curves: Sequence[Curve] = ()
 ) -> list[Drawn]:
-    """Lay out the charts of one run, even if it was cut to a few queries.
+    """Return the charts of one run, including results that were cut by a limit.
 
     Args:
         stored: Results of the run and of reference encoders, with their files.
@@ -31,19 +31,19 @@ def plotted(
         curves: Curves over these results.
 
     Returns:
-        A plane at the main k for each task with S, and a bar chart for each task type of the other
-        tasks.
+        A plane for each task with S, at its main k, and a bar chart of the other tasks for each
+        task type.
     """
-    whole = [(path, replace(result, limit=None)) for path, result in stored]
-    main = {result.task: result.main_score.k for _, result in whole}
+    unlimited = [(path, replace(result, limit=None)) for path, result in stored]
+    main = {result.task: result.main_score.k for _, result in unlimited}
     limits = {result.task: result.limit for _, result in stored if result.limit}
     complete = [replace(curve, limit=None) for curve in curves]
-    ranked = [each for each in whole if KINDS[each[1].kind].ranks]
-    found = board(BoardParts(ranked, BoardFile(weighting=weighting), complete))
-    planes = [plane for plane in found.planes if plane.k == main[plane.task]]
+    ranked = [each for each in unlimited if KINDS[each[1].kind].ranks]
+    ranked_board = board(BoardParts(ranked, BoardFile(weighting=weighting), complete))
+    planes = [plane for plane in ranked_board.planes if plane.k == main[plane.task]]
     drawn: list[Drawn] = [_with_limit(plane, limits.get(plane.task)) for plane in planes]
     drawn_tasks = {plane.task for plane in planes}
-    others = [result for _, result in whole if result.task not in drawn_tasks]
+    others = [result for _, result in unlimited if result.task not in drawn_tasks]
     return [*drawn, *_bars(others, weighting)]
 
 
@@ -52,15 +52,18 @@ def _with_limit(plane: Plane, limit: int | None) -> Plane:
 
 
 def _bars(results: Sequence[Result], weighting: Weighting) -> Iterator[BarChart]:
-    """Lay out main scores, or P if S is undefined, with a group of bars for each task."""
+    """Yield a bar chart for each task type, with a group of bars for each task.
+
+    Bars of retrieval tasks show P. Bars of other tasks show the main score.
+    """
     for kind in dict.fromkeys(result.kind for result in results):
-        own, ranks = [r for r in results if r.kind == kind], KINDS[kind].ranks
+        of_kind, ranks = [r for r in results if r.kind == kind], KINDS[kind].ranks
         scores: dict[str, dict[str, Score | None]] = {}
-        for result in own:
+        for result in of_kind:
             main = result.main_score
             key = ScoreKey("polarity", main.k, weighting) if ranks else main
             scores.setdefault(result.key.encoder.label, {})[result.task] = result.scores.get(key)
-        tasks = list(dict.fromkeys(result.task for result in own))
+        tasks = list(dict.fromkeys(result.task for result in of_kind))
         series = series_of(scores.items(), tasks)
         measure = "P" if ranks else KINDS[kind].measure
         if any(math.isfinite(value) for each in series for value in each.values):
@@ -72,13 +75,13 @@ def references_of(stored: Sequence[Stored], output: Path) -> tuple[list[Stored],
 
     Args:
         stored: Results of the run, with their files.
-        output: Folder of results.
+        output: Folder in which results are searched.
 
     Returns:
-        The results of reference encoders, and the reference encoders with missing results.
+        The results of reference encoders, and the reference encoders whose results are missing.
     """
     known = {(result.key.encoder.digest, result.task) for _, result in stored}
-    found: list[Stored] = []
+    references: list[Stored] = []
     lacking: dict[str, EncoderId] = {}
     for _, result in stored:
         reference = result.key.reference
@@ -87,15 +90,18 @@ def references_of(stored: Sequence[Stored], output: Path) -> tuple[list[Stored],
         folder = output / folder_name(reference.name) / reference.digest
         same = [each for each in read_results(folder) if _is_alike(each[1], result)]
         if same:
-            found.append(same[0])
+            references.append(same[0])
             known.add((reference.digest, result.task))
         else:
             lacking[reference.digest] = reference
-    return found, list(lacking.values())
+    return references, list(lacking.values())
 
 
 def _is_alike(other: Result, result: Result) -> bool:
-    """Return whether a result of the reference has the same task, data, protocol and main k."""
+    """Return whether a result of the reference has the same task, data, protocol and main k.
+
+    In that result, the encoder must be its own reference.
+    """
     is_comparable = difference(other, result) is None
     is_own_reference = other.key.reference is None
     return is_comparable and is_own_reference and result.main_score.k in other.ks

@@ -1,4 +1,4 @@
-"""Reports of one encoder's results: tables, JSON and CSV of folds. Boards as JSON."""
+"""Reports on one encoder as tables, JSON and CSV, and boards as JSON."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ from polarity_bench.tasks.types.polarity.task import PolarityTask
 from polarity_bench.values import shortest
 
 MAIN_COLUMNS = ("P", "S", "retention", "joint")
-"""Columns of tasks that retrieve. Tables of other task types show the main score by default."""
+"""Default columns of retrieval tasks. Tables of other task types show the main score."""
 
 
 def tables(
     results: Sequence[Result], weighting: Weighting = "linear", columns: Collection[str] = ()
 ) -> list[Table]:
-    """Lay out the results of one encoder: a table for each task type, then details.
+    """Return tables of one encoder's results: one for each task type, then the details.
 
-    If the encoder has several strengths of its axis, each strength has its own rows.
+    If the encoder was evaluated at several strengths of its axis, each strength has its own rows.
 
     Args:
         results: Results of the encoder.
         weighting: Weighting of the ranks.
-        columns: Titles of the columns to show, or "all"; by default the main scores, and the
-            scores of seen and unseen texts.
+        columns: Titles of the columns to show, or "all". The default is the main scores, and the
+            scores over seen and unseen texts.
     """
     laid_out: list[tuple[Table, Collection[str]]] = []
     for name, kind in KINDS.items():
@@ -54,7 +54,8 @@ def tables(
         elif chosen:
             laid_out.append((_plain(chosen), _main_titles(chosen)))
     ranked = [result for result in results if KINDS[result.kind].ranks]
-    known = {result.task: result for result in results if result.seen}  # the same at every strength
+    # All strengths of an encoder have the same training texts, so one result per task is enough.
+    known = {result.task: result for result in results if result.seen}
     of_seen = [_pair(pair, ranked, weighting) for pair in pairs_of(ranked)] + _over_unseen(results)
     of_seen += [seen_in_training(list(known.values()))] if known else []
     laid_out += [(table, [column.title for column in table.columns]) for table in of_seen]
@@ -66,7 +67,7 @@ def tables(
 
 
 def column_titles(tasks: Iterable[Task]) -> set[str]:
-    """Return the titles of all columns that tables of some tasks can have."""
+    """Return the titles of all columns that tables of these tasks can have."""
     columns = {*titles(), *(f"{title} {weighting}" for title in "PS" for weighting in WEIGHTINGS)}
     for task in tasks:
         if isinstance(task, PolarityTask):
@@ -81,13 +82,16 @@ def _with_columns(table: Table, shown: Collection[str]) -> Table:
 
 
 def _main_titles(results: Sequence[Result]) -> list[str]:
-    """Return the titles of the main scores of tasks of one type; of all scores if none has one."""
+    """Return the column titles of the main scores of one task type.
+
+    If no column shows a main score, return all titles.
+    """
     columns, main = KINDS[results[0].kind].columns, {result.main_score for result in results}
     return [title for title, key in columns if key in main] or [title for title, _ in columns]
 
 
 def as_json(result: Result) -> dict[str, Any]:
-    """Return a result as JSON values: scores are fractions, undefined scores are null."""
+    """Return a result as JSON values. Scores are fractions, and undefined scores are null."""
     key = result.key
     return {
         "task": result.task,
@@ -108,7 +112,7 @@ def as_json(result: Result) -> dict[str, Any]:
 
 
 def board_as_json(board: Board) -> dict[str, Any]:
-    """Return a board as JSON values: fractions by the titles of their columns."""
+    """Return a board as JSON values. Scores are fractions, keyed by column title."""
     return {
         "unit": "fraction",
         "title": board.title,
@@ -140,7 +144,7 @@ def _defined(value: float | None) -> float | None:
 
 
 def curve_table(curve: Curve, weighting: Weighting = "linear") -> Table:
-    """Lay out a curve: for each k, a row for each point and a row for the front."""
+    """Return the table of a curve: for each k, a row for each point and a row for the front."""
     rows = [(k, point) for k in curve.ks for point in [*curve.points, None]]
     columns = []
     for title in ("P", "S", "lift", "retention", "joint"):
@@ -158,7 +162,7 @@ def curve_table(curve: Curve, weighting: Weighting = "linear") -> Table:
 
 
 def folds_csv(stored: Iterable[tuple[Result, Path]]) -> str:
-    """Return a CSV table with the score of each fold of the transfer tasks, as fractions."""
+    """Return the fold scores of transfer tasks as CSV, in fractions."""
     lines = io.StringIO()
     writer = csv.writer(lines, lineterminator="\n")
     writer.writerow(["encoder", "encoder_digest", "task", "protocol", "fold", "accuracy", "reg"])
@@ -172,7 +176,12 @@ def folds_csv(stored: Iterable[tuple[Result, Path]]) -> str:
 
 
 def samples_jsonl(task: Task, path: Path) -> str:
-    """Return what a stored result of the task retrieved, as a JSON line for each query."""
+    """Return the retrieved texts of a stored result, as one line of JSON for each query.
+
+    Args:
+        task: The task of the result.
+        path: File of the result.
+    """
     arrays = read_arrays(path)
     lines = (json.dumps(sample, ensure_ascii=False) for sample in task.retrieved(arrays))
     return "".join(f"{line}\n" for line in lines)
@@ -189,13 +198,22 @@ def _plain(results: Sequence[Result]) -> Table:
 
 
 def _table(results: Sequence[Result], columns: Sequence[Column], **heads: Sequence[str]) -> Table:
-    """Lay out columns with a row for each result, below further leading cells by their title."""
+    """Return a table with a row for each result.
+
+    Args:
+        results: The results, in row order.
+        columns: Columns of numbers.
+        heads: Additional leading cells, by column title.
+    """
     tasks = [result.task for result in results]
     return Table("", [("task", tasks), *heads.items(), *_strengths(results)], columns)
 
 
 def _score(result: Result, key: ScoreKey) -> Score | None:
-    """Return a score; SentEval's rounded accuracy gets the interval of the exact accuracy."""
+    """Return a score; None if it is missing.
+
+    The rounded accuracy of SentEval gets the interval of the exact accuracy.
+    """
     score, exact = result.scores.get(key), result.scores.get(ScoreKey("exact_accuracy"))
     if score and exact and key == ScoreKey("accuracy"):
         return replace(score, ci95=exact.ci95)
@@ -203,9 +221,9 @@ def _score(result: Result, key: ScoreKey) -> Score | None:
 
 
 def _over_unseen(results: Sequence[Result]) -> list[Table]:
-    """Lay out scores over seen and unseen rows, by task type and protocol.
+    """Return tables of scores over all rows and over unseen rows, by task type and protocol.
 
-    Only tasks without retrieval have such tables.
+    Only non-retrieval tasks have such tables.
     """
     tasks = holding_seen(results)
     by_group: dict[tuple[str, str], list[Result]] = {}
@@ -213,13 +231,16 @@ def _over_unseen(results: Sequence[Result]) -> list[Table]:
         if result.task in tasks:
             by_group.setdefault((result.kind, result.key.protocol_label), []).append(result)
     return [
-        over_unseen([("task", [result.task for result in own]), *_strengths(own)], own)
-        for own in by_group.values()
+        over_unseen([("task", [result.task for result in group]), *_strengths(group)], group)
+        for group in by_group.values()
     ]
 
 
 def _ranked(results: Sequence[Result], weighting: Weighting) -> Table:
-    """Lay out a row for each task and k: P and S in both weightings, the rest in the given one."""
+    """Return the table of retrieval tasks, with a row for each task and k.
+
+    P and S are shown in both weightings, the other scores only in the selected weighting.
+    """
     rows = _rows(results)
     (other,) = set(WEIGHTINGS) - {weighting}
     has_front = any(key.metric == "front" for result in results for key in result.scores)
@@ -247,20 +268,23 @@ def _column(
     part: str | None = None,
     intervals: bool = False,
 ) -> Column:
-    """Lay out a score of each result at the row's k."""
+    """Return the column of a score, with the value of each result at the row's k."""
     keys = [ScoreKey(metric, k, weighting, part) for _, k in rows]
     scores = [r.scores.get(key) if r else None for (r, _), key in zip(rows, keys, strict=True)]
     return Column.of(title, scores, intervals=intervals)
 
 
 def _without_widthless(column: Column) -> Column:
-    """Leave out intervals without width, as retention has if the encoder is its own reference."""
+    """Return a column without intervals of zero width.
+
+    Retention has such an interval if the encoder is its own reference.
+    """
     ends = [pair if pair and pair[0] < pair[1] else None for pair in column.intervals]
     return replace(column, intervals=ends)
 
 
 def _strengths(results: Sequence[Result]) -> list[tuple[str, list[str]]]:
-    """Return the column with the strengths of an encoder; no column if it has none."""
+    """Return the leading column of strengths; [] if no result has a strength."""
     strengths = [result.key.encoder.strength for result in results]
     if strengths.count(None) == len(strengths):
         return []
@@ -268,7 +292,7 @@ def _strengths(results: Sequence[Result]) -> list[tuple[str, list[str]]]:
 
 
 def _pair(pair: tuple[str, str], results: Sequence[Result], weighting: Weighting) -> Table:
-    """Lay out a task and its twin with unseen sources: a row for each strength and k."""
+    """Return the table of a task and its copy on unseen sources, by strength and k."""
     both = [
         {(r.key.encoder.strength, k): r for r, k in _rows(results) if r.task == task}
         for task in pair
@@ -276,8 +300,8 @@ def _pair(pair: tuple[str, str], results: Sequence[Result], weighting: Weighting
     some = both[1] | both[0]
     places = list(both[0] | both[1])
     columns = []
-    for ending, found in zip(("", ", unseen"), both, strict=True):
-        rows = [(found.get(place), place[1]) for place in places]
+    for ending, by_place in zip(("", ", unseen"), both, strict=True):
+        rows = [(by_place.get(place), place[1]) for place in places]
         for title in "PS":
             name = f"{title}{ending}"
             columns.append(_column(name, RANKED[title], weighting, rows, intervals=True))
@@ -290,10 +314,14 @@ def _pair(pair: tuple[str, str], results: Sequence[Result], weighting: Weighting
 
 
 def _details(results: Sequence[Result], weighting: Weighting) -> Table:
-    """Lay out scores that only some tasks have: shares of groups, minimal pairs, P by part.
+    """Return the table of scores that only some tasks have.
 
-    There is a row for each result and k. The results are of one task, by one encoder at one or
-    more strengths.
+    These scores are shares of groups, accuracy on minimal pairs, and P by part. The table has a row
+    for each result and k.
+
+    Args:
+        results: Results of one encoder on one task, at one or more strengths.
+        weighting: Weighting of the ranks.
     """
     first, rows = results[0], _rows(results)
     keys = [

@@ -1,4 +1,4 @@
-"""Charts of a sweep: P against S of its configurations, and P and S by number of examples."""
+"""Charts of a sweep: P–S planes of its configurations, and P and S by number of examples."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ def sweep_planes(
     weighting: Weighting,
     ending: str = "",
 ) -> Iterator[Drawn]:
-    """Lay out a plane for each base and task: the base, its training runs and published numbers.
+    """Yield a P–S plane for each base and task, with the training runs and published numbers.
 
     Args:
-        configurations: The records of the training runs of each configuration, by its name.
+        configurations: Records of training runs, by name of their configuration.
         bases: Records of the untrained base encoders.
         published: The published numbers.
         weighting: Weighting of the ranks.
-        ending: What all runs have in common; appended to the titles.
+        ending: Text with the settings of all runs, which is appended to titles.
     """
     import pandas as pd
 
-    runs = pd.concat([own.assign(name=name) for name, own in configurations.items()])
-    for (model, task), own in runs.groupby(["base", "task"], sort=False):
+    runs = pd.concat([records.assign(name=name) for name, records in configurations.items()])
+    for (model, task), trained in runs.groupby(["base", "task"], sort=False):
         base, numbers = (
             each[(each["base"] == model) & (each["task"] == task)] for each in (bases, published)
         )
@@ -50,9 +50,9 @@ def sweep_planes(
         for name, role, ending_of_metric in _BASES:
             metrics = [f"{metric}{ending_of_metric}" for metric in METRICS]
             marks += _marks(base, ["item"], role, metrics, name)
-        marks += _marks(own, ["name"], "encoder", [*METRICS])
+        marks += _marks(trained, ["name"], "encoder", [*METRICS])
         marks += _marks(numbers, ["encoder", "paper"], "published", [*METRICS])
-        ks = own["k"].dropna().unique()
+        ks = trained["k"].dropna().unique()
         if len(ks) == 1 and base["item"].nunique() == 1 and len(marks) > 1:
             yield Plane(f"{task}{ending}", Path(str(model)).name, int(ks[0]), weighting, marks)
 
@@ -60,7 +60,15 @@ def sweep_planes(
 def _marks(
     records: DataFrame, by: list[str], role: MarkRole, metrics: list[str], name: str = ""
 ) -> Iterator[Mark]:
-    """Yield a mark for each group of records that has both metrics."""
+    """Yield a mark of the plane for each group of records that has both scores.
+
+    Args:
+        records: Records of one base and task.
+        by: Columns by which records are grouped. The first column names the mark.
+        role: Role of the marks.
+        metrics: Metrics of P and of S.
+        name: Name of all marks, instead of the values of the first column.
+    """
     means = mean_over_seeds(records[records["metric"].isin(metrics)], [*by, "metric"])
     families: dict[str, str] = {}
     if role == "encoder" and "settings.loss" in records:
@@ -75,14 +83,14 @@ def _marks(
 
 
 def size_charts(title: str, trainings: DataFrame, task: str) -> list[LineChart]:
-    """Lay out P and S by number of examples, with a line for each loss.
+    """Return charts of P and S by number of examples, with a line for each loss.
 
-    Each point is the mean over all other settings. It is NaN unless all planned runs have a score.
+    Each point is the mean over all other settings. It is NaN if a planned run has no score.
 
     Args:
-        title: Start of the titles of the figures.
-        trainings: Records of training runs; without a number of examples they have the default.
-        task: The task that was trained on.
+        title: Start of the titles of the charts.
+        trainings: Records of training runs. Runs without a number of examples use the default.
+        task: Name of the task on whose data the encoders were trained.
     """
     sizes = [DEFAULT_COUNT if n is None or n != n else n for n in trainings["settings.examples"]]
     runs = trainings.assign(size=sizes).sort_values("size", kind="stable")

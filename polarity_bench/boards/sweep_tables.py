@@ -1,11 +1,12 @@
-"""Tables of a sweep, laid out as in the margins paper.
+"""Tables of a sweep, in the layout of the margins paper.
 
-Rows are losses with their parameters. Columns are base encoders, by the data set trained on, and
-show the scores on that data set. Other settings that differ between training runs make sections.
-If there are several numbers of examples, these tables show one of them, and a separate table shows
-all of them, over all configurations.
+Rows are losses with their parameters. Each column is a base encoder and the data set on which it
+was trained and scored. If training runs differ in other settings, there is a section for each
+combination. If they differ in the number of examples, these tables show one number, and a separate
+table shows all numbers, averaged over the configurations.
 
-Jørgensen and Breitung (2025), Margins in Contrastive Learning, tables 4, 5 and 6.
+References:
+    Jørgensen and Breitung (2025), Margins in Contrastive Learning, tables 4, 5 and 6.
 """
 
 from __future__ import annotations
@@ -49,8 +50,9 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 _GRID = "grid.toml"
-"""Name of the copy of its grid in the folder of a published sweep."""
-_PLACED = frozenset({"recipe", "model", "task", "seed"})  # they define neither rows nor sections
+"""Name of the copy of the grid in the folder of a published sweep."""
+_PLACED = frozenset({"recipe", "model", "task", "seed"})
+"""Settings that define neither rows nor sections."""
 _NOTE = (
     "Rows in italics (untrained bases, other recipes and published numbers) do not compete. Among "
     "the other rows, the two best of each column are bold, including ties after rounding."
@@ -65,13 +67,13 @@ _P = next(iter(METRICS))
 
 @dataclass(frozen=True)
 class Sweep:
-    """The scores of a sweep, and the notes on its board.
+    """Scores of a sweep, with the configuration of its board.
 
     Attributes:
-        records: Its table of records, see `sweeps.to_frame`.
-        config: The content of its `board.toml`, completed from its plan. `models` are the bases
-            whose columns the tables show, including bases with published numbers only.
-        folder: Folder of the sweep; paths of result files are relative to it.
+        records: The table of records, see `sweeps.to_frame`.
+        config: The content of `board.toml`, completed from the plan. Its `models` are the base
+            encoders with a column, including bases that have published numbers only.
+        folder: Folder of the sweep, to which paths of result files are relative.
         command: The command that reproduces the sweep.
     """
 
@@ -86,11 +88,11 @@ class Sweep:
         return self.config.weighting
 
     def of_kind(self, kind: str) -> DataFrame:
-        """Return the records of trainings, of bases (`evaluation`), or of published numbers."""
+        """Return the records of a kind: `training`, `evaluation` (bases) or `published`."""
         return self.records[self.records["kind"] == kind]
 
     def bases_of(self, trainings: DataFrame) -> DataFrame:
-        """Return the bases of training runs: those named by the plan, if it names any."""
+        """Return the records of the base encoders from which training runs started."""
         items = set[int]().union(*trainings["twins"])
         return self.records[self.records["item"].isin(items)]
 
@@ -101,19 +103,20 @@ def read_sweep(
     where: Sequence[str] = (),
     title: str | None = None,
 ) -> Sweep:
-    """Read the scores of a sweep's training runs and their bases, on the tasks trained on.
+    """Read the scores of a sweep's training runs and base encoders.
 
-    A `board.toml` in the folder may set title, introduction, weighting and models.
+    Encoders are scored on the tasks on which they were trained.
 
     Args:
-        folder: Folder of the sweep.
-        weighting: Weighting of the ranks; overrides the file's, which is linear by default.
+        folder: Folder of the sweep, with an optional `board.toml` (see `SweepFile`).
+        weighting: Weighting of the ranks; overrides `board.toml`.
         where: Settings of the training runs to keep, see `sweeps.to_frame.select`.
-        title: Title of the board; overrides the file's, which is the plan's by default.
+        title: Title of the board; overrides `board.toml`. The default is the title of the plan.
 
     Raises:
-        InputError: If there is no sweep, it trains nothing or has no results, no training run has
-            such a setting, or two results cannot be compared; names the files.
+        InputError: If the folder contains no sweep, the sweep has no training runs or no results,
+            no training run matches `where`, or two results cannot be compared. The message names
+            the files.
     """
     plan, config = read_plan(folder), board_file(folder / "board.toml", SweepFile)
     weighting, models = weighting or config.weighting, list(config.models)
@@ -126,11 +129,12 @@ def read_sweep(
 
 
 def _command(grid: str, folder: Path) -> str:
-    """Return the command that reproduces a sweep, with the name of its grid.
+    """Return the command that reproduces a sweep from its grid.
 
     Args:
-        grid: The grid's file, as stored in the plan; '' if the plan stores none.
-        folder: Folder of the sweep. If it has a copy of the grid, the command names the copy.
+        grid: Path of the grid file in the plan; '' if the plan has none.
+        folder: Folder of the sweep. If the folder contains a copy of the grid, the command uses
+            the copy.
     """
     if not grid or (folder / _GRID).is_file():
         return f"polarity-bench sweep {_GRID}"
@@ -140,7 +144,7 @@ def _command(grid: str, folder: Path) -> str:
 
 
 def sweep_as_json(sweep: Sweep) -> dict[str, Any]:
-    """Return the scores of a sweep as JSON values: fractions, undefined scores are null."""
+    """Return the scores of a sweep as JSON values: fractions, or null if undefined."""
     measured = sweep.records[sweep.records["kind"] != "published"]
     of_p, of_s = (_of_metric(measured, metric) for metric in METRICS)
     scores = zip(of_p.to_dict("records"), of_s.to_dict("records"), strict=True)
@@ -160,7 +164,7 @@ def sweep_as_json(sweep: Sweep) -> dict[str, Any]:
 
 
 def sweep_board(sweep: Sweep) -> Board:
-    """Lay out the tables and charts of a sweep."""
+    """Build the board of a sweep, with its tables and charts."""
     trainings, published = sweep.of_kind("training"), sweep.of_kind("published")
     recipe, keys, sections = _axes(trainings)
     is_main = trainings["recipe"] == recipe
@@ -177,8 +181,10 @@ def sweep_board(sweep: Sweep) -> Board:
         n = f"N = {_examples_of(sizes[size])}, " if size else ""
         n_hidden = section["item"].nunique() - sizes[size]["item"].nunique()
         hidden = f" {n_hidden:,} with other numbers of examples are not shown." if n_hidden else ""
-        made, of_rows = _loss_tables(sweep, what + ending, keys, rows, shown, n=n, hidden=hidden)
-        tables += made
+        loss_tables, of_rows = _loss_tables(
+            sweep, what + ending, keys, rows, shown, n=n, hidden=hidden
+        )
+        tables += loss_tables
         details |= of_rows
         named = {
             " ".join(head for head in row.heads if head != _NOTHING): row.records
@@ -204,9 +210,15 @@ def sweep_board(sweep: Sweep) -> Board:
 
 
 def _finding(of_p: Table, of_s: Table) -> str:
-    """Return for each column of the first tables which loss has the highest P, and its S."""
+    """Return sentences on the loss with the highest P in each column, with its S and the base.
+
+    Args:
+        of_p: The table of P.
+        of_s: The table of S, which has the same columns.
+    """
     sentences = []
-    rows_of_s = {_heads(of_s, row): row for row in range(of_s.n_rows)}  # other published rows
+    # Rows are matched by their leading cells, because the tables may have different published rows.
+    rows_of_s = {_heads(of_s, row): row for row in range(of_s.n_rows)}
     for p, s in zip(of_p.columns, of_s.columns, strict=True):
         values = [math.nan if value is None else value for value in p.values]
         known = [row for row, value in enumerate(values) if not math.isnan(value)]
@@ -236,10 +248,10 @@ def _number(cell: FormattedCell) -> str:
 
 
 def _axes(trainings: DataFrame) -> tuple[str, list[str], list[str]]:
-    """Return the main recipe, and the settings that define its rows and its sections.
+    """Return the main recipe, the settings that define its rows, and those that define sections.
 
-    For the recipe `margins`, parameters of losses define rows and other settings define sections.
-    For other recipes, all settings define rows.
+    For the recipe `margins`, the loss and its parameters define rows, and other settings define
+    sections. For other recipes, all settings define rows.
     """
     recipes = [*trainings["recipe"]]
     main = Margins.name if Margins.name in recipes else recipes[0]
@@ -249,22 +261,24 @@ def _axes(trainings: DataFrame) -> tuple[str, list[str], list[str]]:
         return main, differ or ["recipe"], []
     of_losses = {each.name for loss in LOSSES.values() for each in declared(loss)}
     pairs = [values for values, _ in group_by_settings(main_runs, ["examples", "batch_size"])]
-    follows = len(pairs) == len({n for n, _ in pairs})  # one batch size for each N
+    # If each number of examples has one batch size, the batch size defines no sections.
+    follows = len(pairs) == len({n for n, _ in pairs})
     free = {"examples", *(["batch_size"] if follows else [])}
     rows = ["loss", *(key for key in differ if key in of_losses)]
     return main, rows, [key for key in differ if key not in {*rows, *free}]
 
 
 def _differing(trainings: DataFrame) -> list[str]:
-    """Return the settings in the grid that have several values."""
-    given = dict.fromkeys(key for keys in trainings["given"] for key in keys if key not in _PLACED)
-    return [key for key in given if len(group_by_settings(trainings, [key])) > 1]
+    """Return the settings in the grid that have several values, except those in `_PLACED`."""
+    varied = dict.fromkeys(key for keys in trainings["given"] for key in keys if key not in _PLACED)
+    return [key for key in varied if len(group_by_settings(trainings, [key])) > 1]
 
 
 def _shown_size(sizes: Mapping[tuple[Any, ...], DataFrame]) -> tuple[Any, ...]:
-    """Choose the number of examples to show: the papers' number if available, else the largest.
+    """Choose the number of examples to show.
 
-    Numbers of examples for which no training run is missing take precedence.
+    The papers' number is preferred, then the largest number. Numbers with missing training runs are
+    chosen only if no number is complete.
     """
     complete = [n for n, records in sizes.items() if all(records["state"] == "done")]
     known = complete or [*sizes]
@@ -272,12 +286,12 @@ def _shown_size(sizes: Mapping[tuple[Any, ...], DataFrame]) -> tuple[Any, ...]:
 
 
 def _size_order(examples: tuple[int | None, ...]) -> int:
-    """Return the sort key of a number of examples; () is for recipes without such a number."""
+    """Return the sort key of a number of examples; () stands for a recipe without examples."""
     return (examples[0] or DEFAULT_COUNT) if examples else 0
 
 
 class _Row(NamedTuple):
-    """A row of a table: its leading cells, its role and the records that it summarises."""
+    """A row of a table: its leading cells, its role and the records that it averages."""
 
     heads: Sequence[str]
     role: Role
@@ -287,7 +301,10 @@ class _Row(NamedTuple):
 def _measured_rows(
     bases: DataFrame, trainings: DataFrame, recipe: str, keys: Sequence[str]
 ) -> list[_Row]:
-    """Return the rows of bases and of other recipes, then the competing rows of the main recipe."""
+    """Return the rows of bases and other recipes, then the rows of the main recipe.
+
+    Only rows of the main recipe compete for bold print.
+    """
     rows = []
     for values, alike in group_by_settings(bases, TOLD_BY):
         title = ", ".join(["reference", *_said(TOLD_BY, values)])
@@ -305,13 +322,13 @@ def _measured_rows(
 
 
 def _with_published(rows: Sequence[_Row], published: DataFrame) -> tuple[list[_Row], DataFrame]:
-    """Insert published rows, each below the measured row that it corresponds to.
+    """Insert each published row below the measured row with the same settings.
 
-    A published row without a measured row follows the published row before it in the file. If there
-    is none, it comes first.
+    A published row without such a measured row follows the previous published row. If there is no
+    previous row, it comes first.
 
     Returns:
-        All rows, and their records with the number of their `row`.
+        All rows, and their records with the row number in a new column `row`.
     """
     import pandas as pd
 
@@ -332,7 +349,7 @@ def _published_of(records: DataFrame) -> DataFrame:
 
 
 def _footnotes(records: DataFrame) -> list[str]:
-    """Return the footnotes of published records."""
+    """Return the footnotes of published numbers, sorted by their number."""
     notes = _published_of(records).drop_duplicates("footnote").sort_values("footnote")
     columns = (notes[name] for name in ("footnote", "source", "note"))
     return [footnote(*note) for note in zip(*columns, strict=True)]
@@ -348,10 +365,19 @@ def _loss_tables(
     n: str,
     hidden: str,
 ) -> tuple[list[Table], dict[str, Detail]]:
-    """Lay out a table of P and one of S, with a row for each loss and a lead above each table.
+    """Return a table of P and a table of S, with a row for each loss.
+
+    Args:
+        sweep: The sweep.
+        heading: Heading of the tables.
+        keys: Settings in the leading cells of rows.
+        measured: The measured rows.
+        trainings: Records of the training runs to show.
+        n: Text with the number of examples; '' if it does not apply.
+        hidden: Sentence on the training runs that are not shown; '' if there are none.
 
     Returns:
-        The tables, and the provenance of their rows.
+        The tables, and the provenance of each row by its key.
     """
     columns = _shown_columns(trainings, sweep.config.models)
     published = sweep.of_kind("published")
@@ -392,7 +418,7 @@ def _loss_tables(
 def _column(
     means: DataFrame, rows: Sequence[_Row], records: DataFrame, title: str, base: str, task: str
 ) -> Column:
-    """Lay out a column. The two best competing rows are marked as best."""
+    """Return the column of a base and task. The two best rows of the main recipe are bold."""
     cells = _in_column(means, base, task).set_index("row").reindex(range(len(rows)))
     values, row_of = (
         cells["value"].tolist(),
@@ -422,7 +448,10 @@ def _column(
 
 
 def _size_table(sweep: Sweep, heading: str, trainings: DataFrame) -> Table:
-    """Lay out the bases, then all configurations by their number of examples."""
+    """Return a table with the bases, then one row for each number of examples.
+
+    A row shows the mean and the range over all training runs with that number.
+    """
     sizes = sorted(
         group_by_settings(trainings, ["examples"]), key=lambda size: _size_order(size[0])
     )
@@ -466,15 +495,15 @@ def _size_table(sweep: Sweep, heading: str, trainings: DataFrame) -> Table:
 
 
 def _detail(row: _Row, sweep: Sweep) -> Detail:
-    """Return the provenance of a row."""
+    """Return the provenance of a row: its encoders, settings, command and result files."""
     records = row.records
     if row.role == "published":
         return Detail({}, source=", ".join(dict.fromkeys(records["source"])))
-    given = given_settings(records)
+    all_settings = given_settings(records)
     facts = {"encoder": ", ".join(dict.fromkeys(records["encoder"]))}
     done = records[records["state"] == "done"].sort_values("date")
     if row.role != "base":
-        settings = dict.fromkeys(f"{k} {word(v)}" for each in given for k, v in each.items())
+        settings = dict.fromkeys(f"{k} {word(v)}" for each in all_settings for k, v in each.items())
         facts = {"settings": ", ".join(settings), "trainings": f"{len(done)} of {len(records)}"}
     if done.empty:
         return Detail(facts)
@@ -484,7 +513,7 @@ def _detail(row: _Row, sweep: Sweep) -> Detail:
 
 
 def _unpaired(columns: Sequence[tuple[str, str, str]], records: DataFrame) -> list[str]:
-    """Return a note on the minimum detectable difference between encoders of each column."""
+    """Return a note on the minimum detectable difference between the encoders of each column."""
     smallest = {}
     is_alone = len({model for _, model, _ in columns}) == 1
     measured = records[records["role"] != "published"]
@@ -505,11 +534,11 @@ def _in_column(records: DataFrame, model: str, task: str) -> DataFrame:
 
 
 def _shown_columns(trainings: DataFrame, models: Collection[str]) -> list[tuple[str, str, str]]:
-    """Return the columns: title, model and task.
+    """Return the title, base encoder and task of each column.
 
-    Wanted models come first, in their order, and have columns even without training runs. Other
-    models follow in the order of first occurrence. The title has the last part of the model's name
-    if that is unique.
+    The encoders in `models` come first, in that order, even without training runs. Other encoders
+    follow in order of first occurrence. Titles use the last part of an encoder's name if these
+    parts are unique.
     """
     trained = dict.fromkeys(columns_of(trainings))
     tasks = dict.fromkeys(task for _, task in trained)
@@ -521,7 +550,7 @@ def _shown_columns(trainings: DataFrame, models: Collection[str]) -> list[tuple[
 
 
 def _at_k(*records: DataFrame) -> str:
-    """Return a text with the k of the tasks, for each task if they differ."""
+    """Return a text with the k of the tasks, such as `k = 16, `; tasks are named if k differs."""
     pairs = [pair for each in records for pair in zip(each["task"], each["k"], strict=True)]
     ks = {task: f"k = {k:.0f}" for task, k in pairs if not math.isnan(k)}
     if len(set(ks.values())) > 1:
@@ -530,7 +559,7 @@ def _at_k(*records: DataFrame) -> str:
 
 
 def _counted(trainings: DataFrame) -> str:
-    """Return a text with the number of training runs, and of those missing, failed or undefined."""
+    """Return a text with the numbers of all, missing, failed and undefined training runs."""
     runs = _of_metric(trainings, _P)
     undefined = (runs["state"] == "done") & runs["value"].isna()
     numbers = {"missing": runs["state"] == "left", "failed": runs["state"] == "failed"}
@@ -549,12 +578,12 @@ def _said(keys: Sequence[str], values: Sequence[Any]) -> list[str]:
 
 
 def _count(n: int | None) -> str:
-    """Return a number of examples as text; None is the default, or all if there are fewer."""
+    """Return a number of examples as text; None stands for the default number."""
     return f"{DEFAULT_COUNT:,} or all there are" if n is None else f"{n:,}"
 
 
 def _examples_of(trainings: DataFrame) -> str:
-    """Return a text with the number of examples of training runs that share this setting."""
+    """Return a text on the examples that training runs share: their number or their origin."""
     names = ["dropout", "examples_from", "examples"]
     (dropout, source, examples), _ = group_by_settings(trainings, names)[0]
     if dropout is not None:

@@ -1,4 +1,4 @@
-"""Contamination tables: scores over all and over unseen texts, and the share seen in training."""
+"""Contamination tables: scores over unseen texts, and the share of texts seen in training."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ _WAYS = ("exactly", "normalised", "inside", "containing")
 
 
 def holding_seen(results: Iterable[Result]) -> list[str]:
-    """Return the non-retrieval tasks with tested rows that an encoder has seen in training."""
+    """Return the non-retrieval tasks with test rows that an encoder saw in training."""
     return sorted({r.task for r in results if not KINDS[r.kind].ranks and _share_tested(r)})
 
 
 def over_unseen(heads: Sequence[tuple[str, Sequence[str]]], results: Sequence[Result]) -> Table:
-    """Lay out main scores over all tested rows and over the rows that match no training text.
+    """Return a table of main scores over all test rows and over unseen test rows.
+
+    A row is unseen if it matches no training text of the encoder.
 
     Args:
         heads: Titles and cells of the leading columns.
-        results: Results of one task type and protocol, row by row.
+        results: Results of one task type and protocol, one for each row of the table.
     """
     kind, protocol = KINDS[results[0].kind], results[0].key.protocol_label
     columns = [
@@ -35,7 +37,12 @@ def over_unseen(heads: Sequence[tuple[str, Sequence[str]]], results: Sequence[Re
 
 
 def _unseen(result: Result, part: str) -> float | None:
-    """Return the score over unseen rows, which is the main score if no tested row was seen."""
+    """Return the score over unseen rows; None if it is unknown.
+
+    Args:
+        result: The result.
+        part: `unseen` for the encoder's score, `unseen_base` for the score of its base.
+    """
     if part == "unseen" and _share_tested(result) == 0:
         return result.main.mean
     stored = (result.unseen or {}).get(str(replace(result.main_score, part=part)))
@@ -43,13 +50,20 @@ def _unseen(result: Result, part: str) -> float | None:
 
 
 def _share_tested(result: Result) -> float | None:
-    """Return the share of the tested rows that were seen; None if the training is not known."""
+    """Return the share of test rows seen in training; None if the training data is unknown.
+
+    Without a test split, all rows are test rows.
+    """
     tested = "test" if "test" in (result.seen or ()) else "all"
     return _share(result, tested, "normalised")
 
 
 def seen_in_training(results: Sequence[Result]) -> Table:
-    """Lay out the shares of rows that one encoder was trained on, by part and way of matching."""
+    """Return the table of the shares of rows seen in training, by part and kind of match.
+
+    Args:
+        results: Results of one encoder, one for each task.
+    """
     rows = [(result, part) for result in results for part in result.seen or ()]
     heads = [
         ("task", [result.task for result, _ in rows]),
@@ -60,12 +74,12 @@ def seen_in_training(results: Sequence[Result]) -> Table:
 
 
 def seen_share(result: Result) -> float | None:
-    """Return the share of the sources that were seen; None if the training is not known."""
+    """Return the share of sources seen in training; None if the training data is unknown."""
     return _share(result, "sources", "normalised")
 
 
 def _of(result: Result, part: str) -> str:
-    """Return a text with the number of rows and the name of their part."""
+    """Return the size of a part of the data as text, such as `1,821 sources`."""
     n = f"{_n_rows(result, part):,}"
     if KINDS[result.kind].ranks:
         return f"{n} {part}"
@@ -73,10 +87,10 @@ def _of(result: Result, part: str) -> str:
 
 
 def _share(result: Result, part: str, way: str) -> float | None:
-    """Return the share of a part's rows that were seen; None if the training is not known."""
+    """Return the share of a part's rows seen in training; None if the training data is unknown."""
     return result.seen[part][way] / _n_rows(result, part) if result.seen else None
 
 
 def _n_rows(result: Result, part: str) -> int:
-    """Return the number of rows of a part; `all` may cover several subsets."""
+    """Return the number of rows of a part; the part `all` is the sum of all subsets."""
     return result.counts.get(part) or sum(result.counts.values())

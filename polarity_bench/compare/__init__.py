@@ -1,1 +1,1 @@
-"""Paired comparisons of encoders: numbers in, numbers out."""
+"""Paired comparisons of encoders, from their stored values per query."""

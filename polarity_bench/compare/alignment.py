@@ -1,9 +1,12 @@
-"""Results aligned query by query, the basis of paired statistics between encoders.
+"""Alignment of results query by query, the basis of paired statistics between encoders.
 
-Results can be paired only if all queries and the way they are scored are the same: one task, data
-and protocol, and one reference encoder if the score depends on it. The values that make up a score
-are stored with each result. Most scores are the mean of one value per query. Retention, joint and
-front need several values per query, and a correlation needs both of its columns.
+Results can be paired only if they have the same queries and the same scoring. They must share the
+task, its data and its protocol. If the score depends on a reference encoder, they must share the
+reference, too.
+
+The values that make up a score are stored with each result. Most scores are the mean of one value
+per query. Retention, joint and front are computed from several values per query. A correlation is
+computed from two columns of values.
 
 Shapes: n results, q queries (or samples, or pairs), b bootstrap samples.
 """
@@ -46,10 +49,10 @@ from polarity_bench.values import FloatArray, IntArray
 _UNITS, _STRATA = "resampled_units", "resampled_strata"
 _TOLERANCE = 1e-4
 _MANY = 50
-"""Above this number of results, correlations are resampled together, and Spearman's correlation is
-approximated to first order, because resampling each result separately takes minutes."""
+"""Maximum number of results whose correlations are resampled exactly. With more results, this takes
+minutes, so Spearman's correlation is approximated to first order."""
 _TITLES = {"polarity": "P", "similarity": "S"} | dict.fromkeys(("knn_accuracy", *RIGHT), "right")
-"""Titles of values per query; other metrics are titled by their names."""
+"""Titles of values per query. Other metrics use their name as the title."""
 Arrays = Mapping[str, NDArray[Any]]
 
 
@@ -59,23 +62,23 @@ def needs_reference(result: Result, key: ScoreKey) -> bool:
 
 
 def align(stored: Sequence[Stored], key: ScoreKey) -> Alignment:
-    """Align results with the same queries, and read the values that make up a score.
+    """Check that results can be paired, and read the values that make up a score.
 
     Args:
-        stored: The results with their files.
-        key: The score, which each result must have.
+        stored: The results and their files.
+        key: The score.
 
     Raises:
-        MissingValuesError: If values per query are missing, or do not belong to the result.
-        InputError: If two results cannot be paired, or the score is undefined because the
-            reference encoder is not available. The message names the files.
+        MissingValuesError: If values per query are missing, or belong to another run.
+        InputError: If two results cannot be paired, a result lacks the score, or the score is
+            undefined because the reference encoder is not available. The message names the files.
     """
     for other in stored[1:]:
         if mismatch := unlike(stored[0][1], other[1], key):
             what, one, two = mismatch
-            advice = "run one of them again"
+            advice = "evaluate one of them again"
             if what == "reference":
-                advice = "evaluate both with one `reference`, or a score without it, such as P"
+                advice = "evaluate both with the same `reference`, or compare P, which ignores it"
             raise InputError(
                 f"{stored[0][0]} and {other[0]} cannot be paired: the {what} is {one!r} and "
                 f"{two!r}; {advice}"
@@ -87,16 +90,18 @@ def align(stored: Sequence[Stored], key: ScoreKey) -> Alignment:
             score = result.scores[part].mean
             if not math.isclose(value, score, abs_tol=_TOLERANCE) and not math.isnan(value + score):
                 raise MissingValuesError(
-                    f"{path}: the values per query give {value:.6g} for {part}, but the result has "
-                    f"{score:.6g}, so they belong to another run; run {result.task} again"
+                    f"{path}: the values per query belong to another run: expected {score:.6g} for "
+                    f"{part}, got {value:.6g}; evaluate {result.task} again"
                 )
     return aligned
 
 
 def unlike(one: Result, other: Result, key: ScoreKey) -> tuple[str, Any, Any] | None:
-    """Return why two results cannot be paired: the property and its values; None if they can.
+    """Return the property that differs between two results, and both of its values.
 
-    Reference encoders may differ unless the score depends on them.
+    Returns:
+        The name of the property and its values; None if the results can be paired. The reference
+        encoders may differ if the score does not depend on them.
     """
     if mismatch := difference(one, other):
         return mismatch
@@ -107,20 +112,23 @@ def unlike(one: Result, other: Result, key: ScoreKey) -> tuple[str, Any, Any] | 
 
 
 def _arrays(each: Stored, key: ScoreKey) -> Arrays:
-    """Read the arrays that make up a score, and the units and strata for resampling."""
+    """Read the arrays that make up a score, and those with the units and strata of resampling."""
     path, result = each
     if key not in result.scores:
-        raise InputError(f"{path}: the result has no score {key}")
+        raise InputError(f"{path}: the result has no score {key}; choose another score")
     if result.lacks_reference and needs_reference(result, key):
-        raise InputError(f"{path}: {key} is undefined, because the reference is not available")
+        raise InputError(
+            f"{path}: {key} is undefined, because the reference was not available; set a "
+            "`reference` and evaluate again"
+        )
     names = _array_names(result, key)
     if "intervals" in result.key.protocol:
         names += [_UNITS, _STRATA]
     arrays = read_arrays(path, names)
     if missing := [name for name in names if name not in arrays]:
         raise MissingValuesError(
-            f"{path}: its values per query lack {missing[0]!r}, because an earlier version wrote "
-            f"them; run {result.task} again"
+            f"{path}: the values per query lack {missing[0]!r}, because an earlier version wrote "
+            f"them; evaluate {result.task} again"
         )
     return {name: arrays[name] for name in names}
 
@@ -138,13 +146,13 @@ def _array_names(result: Result, key: ScoreKey) -> list[str]:
 
 @dataclass(frozen=True)
 class Alignment:
-    """Results of the same queries, and the values per query that make up one score.
+    """Results with the same queries, and the values per query that make up one score.
 
     Attributes:
         stored: The results and their files.
         key: The score.
         arrays: The stored arrays of each result, by name.
-        clipped: Whether joint and front are 0 below chance. Means over tasks need unclipped values.
+        clipped: Whether joint and front are clipped at 0. Means over tasks need unclipped values.
     """
 
     stored: tuple[Stored, ...]
@@ -166,7 +174,7 @@ class Alignment:
     def values(self) -> FloatArray:
         """Values per query whose mean is the score, (n, q).
 
-        For a correlation, they are products of standardised values or ranks. A score that is
+        For a correlation, these values are products of standardised values or ranks. A score
         computed from several means has no values per query.
 
         Raises:
@@ -191,7 +199,7 @@ class Alignment:
 
     @cached_property
     def resampling(self) -> Resampling | None:
-        """The units that a bootstrap draws; None means single queries."""
+        """Units and strata of bootstrap samples; None if single queries are drawn."""
         first = self.arrays[0]
         if _UNITS in first:
             return Resampling(first[_UNITS], first[_STRATA])
@@ -203,7 +211,7 @@ class Alignment:
 
     @property
     def n_units(self) -> int:
-        """Number of independent units (queries, or pairs of twins)."""
+        """Number of independent units: queries, or pairs of queries that are drawn together."""
         if self.units is None:
             return self.n_queries
         defined = ~np.isnan(self.values).any(axis=0) if self.is_mean else slice(None)
@@ -211,7 +219,7 @@ class Alignment:
 
     @property
     def units(self) -> IntArray | None:
-        """Unit of each query, (q,); None if each query is its own unit."""
+        """Unit of each query, (q,); None if each query is a separate unit."""
         return None if self.resampling is None else self.resampling.units
 
     @cached_property
@@ -226,20 +234,23 @@ class Alignment:
         return self._correlations(np.ones((1, self.n_queries)))[:, 0]
 
     def recomputed(self, i: int) -> dict[ScoreKey, float]:
-        """Return the scores computed from the values of a result, to compare with stored ones."""
+        """Return scores computed from the values per query of result i, to check stored scores."""
         if self.key.metric in DERIVED:
             return {key: float(self._parts[i, key].mean()) for key in self._made_of}
         exact = ScoreKey("exact_accuracy") if self.key.metric in RIGHT else self.key
         return {exact: float(self.scores[i])}
 
     def resampled(self, n_samples: int = N_SAMPLES, seed: int = SEED) -> FloatArray:
-        """Return the score of each result over the same bootstrap samples of queries, (n, b)."""
+        """Return the score of each result in each bootstrap sample, (n, b).
+
+        All results use the same samples of queries.
+        """
         n = len(self.arrays)
         if self.is_mean:
             means = Bootstrap(dict(enumerate(self.values)), n_samples, seed, self.resampling)
             return np.stack([means.resampled[i] for i in range(n)])
         if self.key.metric in DERIVED:
-            # Results may share values, such as those of chance, which are resampled only once.
+            # Results may share values, such as those of chance. Shared values are resampled once.
             first = {row.tobytes(): key for key, row in self._parts.items()}
             once = {key: self._parts[key] for key in first.values()}
             known = Bootstrap(once, n_samples, seed, self.resampling).resampled
@@ -252,14 +263,15 @@ class Alignment:
 
     @cached_property
     def moments(self) -> Moments:
-        """Moments of the values per unit, by which pairs are compared if the score is a mean."""
+        """Moments of the values per unit, for comparisons of scores that are means."""
         return unit_moments(self.values, self.units)
 
     def contributions(self) -> FloatArray:
         """Return the contribution of each query to the last score minus the first, (q,).
 
-        For a mean, the contribution is the difference of the query's values. For a score computed
-        from several means, it is the decrease of the difference without the query, times q - 1.
+        For a mean, the contribution is the difference of the query's two values. For a score
+        computed from several means, the contribution is q - 1 times the decrease of the difference
+        if the query is left out.
         """
         if self.key.metric not in DERIVED:
             differences: FloatArray = self.values[-1] - self.values[0]
@@ -274,7 +286,7 @@ class Alignment:
 
     @property
     def values_by_title(self) -> dict[str, FloatArray]:
-        """Values to show for each query, by title, each (n, q)."""
+        """Values per query for display, by title, each (n, q)."""
         key = self.key
         if self.is_correlation:
             return {PREDICTED[self.stored[0][1].kind]: np.stack(self._columns)}
@@ -314,12 +326,12 @@ class Alignment:
 
     @property
     def _sizes(self) -> dict[str, int]:
-        """Number of pairs of each subset of STS, in the order of the pairs."""
+        """Number of pairs in each subset of an STS task, in the order of the pairs."""
         result = self.stored[0][1]
         return dict(result.counts) if result.kind == "sts" else {}
 
     def _weighed_subsets(self) -> Iterator[tuple[slice, float]]:
-        """Yield the subsets of the score, and the weight of each."""
+        """Yield the rows of each subset that the score covers, with the weight of the subset."""
         part, sizes = self.key.part, self._sizes
         if part in {None, "all"}:
             yield slice(None), 1.0
@@ -333,10 +345,10 @@ class Alignment:
                 yield slice(end - size, end), weights[name]
 
     def _correlations(self, weights: FloatArray) -> FloatArray:
-        """Return the correlation of each result over samples of queries given as weights, (n, b).
+        """Return the correlation of each result in each sample of queries, (n, b).
 
         Args:
-            weights: How often each query occurs in each sample, (b, q).
+            weights: Number of times that each query occurs in each sample, (b, q).
         """
         columns = np.stack(self._columns)
         total = np.zeros((len(columns), len(weights)))

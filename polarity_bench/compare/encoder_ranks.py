@@ -1,8 +1,8 @@
-"""Encoder ranks: which encoders differ significantly by a score, from values per query.
+"""Ranks of encoders, from paired tests over their values per query.
 
-Values per query are large and may exist only on the machine where a board was made. Therefore the
-ranks are stored with the results, in `statistics.json`, keyed by a digest of the results. Other
-results have another digest, so that stored ranks are never used for other results.
+Values per query are large and may exist only on the machine that built a board. For this reason,
+ranks are stored with the results in `statistics.json`, under a digest of the results. If a result
+changes, so does the digest, and the stored ranks are not used.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class Standing:
     """Ranks of encoders by one score over the same queries.
 
     Attributes:
-        ranks: Best and worst possible rank of each encoder, from 1, according to the tests.
-        ties: Runs of positions, best first, within which no two encoders differ significantly.
-        detectable: Minimum detectable difference (80 % power), a fraction; NaN if no two encoders
-            differ.
-        n: Number of queries (or pairs of twins, or samples).
+        ranks: Best and worst rank of each encoder that the tests allow, from 1.
+        ties: Groups of positions, best first, within which no two encoders differ significantly.
+        detectable: Minimum detectable difference (80 % power), as a fraction; NaN if no two
+            encoders differ on any query.
+        n: Number of independent units: queries, samples, or pairs that are drawn together.
     """
 
     ranks: tuple[tuple[int, int], ...]
@@ -65,12 +65,12 @@ _STANDINGS = TypeAdapter(dict[str, Standing])
 
 
 class Standings:
-    """Standings, computed from values per query, or reused from a file if values are missing.
+    """Standings of encoders, computed from values per query or, if these are missing, stored.
 
     Attributes:
-        kept: The standings to write to the file, by digest: all that were requested and are known.
-            If some were reused or are unknown, all standings from the file stay, too.
-        unknown: One message for each standing that is unknown because values per query are missing.
+        kept: Standings to write to the file, by digest. They are the requested standings that are
+            known. If one was read from the file or is unknown, the file's other standings are kept.
+        unknown: A message for each standing that is unknown because values per query are missing.
     """
 
     def __init__(self, known: Mapping[str, Standing] | None = None) -> None:
@@ -88,11 +88,11 @@ class Standings:
             keys: For each task, the score.
 
         Returns:
-            The standing. None if there are fewer than two encoders, a score is undefined or has no
-            values per query, or the values are missing and the file has no such standing.
+            The standing. None if there are fewer than two encoders, a score is undefined or never
+            has values per query, or the values are missing and the file has no standing.
 
         Raises:
-            InputError: If results cannot be paired, or a standing in the file is damaged.
+            InputError: If results cannot be paired, or the standing in the file is damaged.
         """
         if any(len(of) < 2 for of in tasks) or not _are_defined(tasks, keys):
             return None
@@ -111,12 +111,12 @@ class Standings:
         return standing
 
     def keeps(self, tasks: Sequence[Sequence[Stored]], keys: Sequence[ScoreKey]) -> bool:
-        """Return whether the file holds a standing of these results, in this order."""
+        """Return whether the file contains the standing of these results, in this order."""
         return _are_defined(tasks, keys) and _digest(tasks, keys) in self._known
 
     @property
     def kept(self) -> dict[str, Standing]:
-        """The standings to write to the file, by digest; see the class."""
+        """Standings to write to the file, by digest (see the class)."""
         before = self._known if self._recalled or self.unknown else {}
         return {**before, **self._requested}
 
@@ -128,15 +128,16 @@ class Standings:
 
 
 def _check_size(standing: Standing, n: int) -> None:
-    """Raise InputError if a stored standing has another number of encoders."""
+    """Raise InputError if a stored standing does not fit the number of encoders."""
     if len(standing.ranks) != n or any(not 0 <= i < n for tie in standing.ties for i in tie):
         raise InputError(
-            f"{FILE}: damaged: expected the ranks of {n} encoders, got {len(standing.ranks)}"
+            f"{FILE}: the file is damaged: expected the ranks of {n} encoders, got "
+            f"{len(standing.ranks)}; restore the file, or delete it and build the board again"
         )
 
 
 def _are_defined(tasks: Sequence[Sequence[Stored]], keys: Sequence[ScoreKey]) -> bool:
-    """Return whether each result has its task's score, defined and with values per query."""
+    """Return whether each result has a defined score of a kind with values per query."""
     return all(
         key in result.scores
         and math.isfinite(result.scores[key].mean)
@@ -147,13 +148,17 @@ def _are_defined(tasks: Sequence[Sequence[Stored]], keys: Sequence[ScoreKey]) ->
 
 
 def _digest(tasks: Sequence[Sequence[Stored]], keys: Sequence[ScoreKey]) -> str:
-    """Return a digest of the key and the score of each result, for any order of the tasks."""
+    """Return a digest of the keys and scores of all results.
+
+    The digest does not depend on the order of the tasks.
+    """
     content: list[Any] = sorted(
         [str(key), [[result.key.digest, result.scores[key].mean] for _, result in of]]
         for of, key in zip(tasks, keys, strict=True)
     )
     if len(tasks) > 1 and any(key.metric in CLIPPED for key in keys):
-        content.append("averaged before clipping")  # older files clipped before averaging
+        # This text excludes the standings in old files, whose scores were clipped before averaging.
+        content.append("averaged before clipping")
     return digest_of(content)
 
 
@@ -173,7 +178,8 @@ def _standing(aligned: Sequence[Alignment]) -> Standing:
 def pairwise(aligned: Sequence[Alignment]) -> Pairwise:
     """Compare all pairs of results by the mean of their scores over tasks.
 
-    With fewer than `LEAST_DRAWN` units, scores that are not means over queries get p = 1.
+    If a score is not a mean over queries and a task has fewer than `LEAST_DRAWN` units, every p
+    is 1.
 
     Args:
         aligned: For each task, the results of the encoders, in the same order.
@@ -184,7 +190,7 @@ def pairwise(aligned: Sequence[Alignment]) -> Pairwise:
         aligned = [replace(each, clipped=False) for each in aligned]
     scores = np.mean([each.scores for each in aligned], axis=0)
     if all(each.key.metric in CLIPPED for each in aligned):
-        scores = np.maximum(scores, 0.0)  # as in tables: `boards.rows.mean_over`
+        scores = np.maximum(scores, 0.0)  # `BoardRow.mean` clips the means of tables, too.
     drawn = [each.resampled(N_SAMPLES, SEED + i) for i, each in enumerate(aligned)]
     compared = pairwise_resampled(scores, np.mean(drawn, axis=0))
     has_few = min(each.n_units for each in aligned) < LEAST_DRAWN
@@ -192,23 +198,26 @@ def pairwise(aligned: Sequence[Alignment]) -> Pairwise:
 
 
 def read_standings(file: Path) -> Standings:
-    """Read the standings of a file; without the file there are none.
+    """Read the standings in a file; if there is no file, return empty standings.
 
     Raises:
-        InputError: If the file does not hold standings, or is of another version.
+        InputError: If the file is not valid or has another format.
     """
     if not file.is_file():
         return Standings()
     stored = read_json(file)
     try:
         if stored["format"] != FORMAT:
-            raise InputError(f"{file}: expected format {FORMAT}, got {stored['format']}")
+            raise InputError(
+                f"{file}: expected format {FORMAT}, got {stored['format']}; update polarity-bench, "
+                "or delete the file and build the board again"
+            )
         return Standings(_STANDINGS.validate_python(stored["standings"]))
     except (KeyError, TypeError, ValidationError) as error:
-        raise InputError(f"{file}: does not hold the statistics of a board: {error!r}") from error
+        raise InputError(f"{file}: not a statistics file of a board: {error!r}") from error
 
 
 def standings_bytes(standings: Standings) -> bytes:
-    """Return the content of the file; equal standings give equal bytes."""
+    """Return the content of `statistics.json`. Equal standings give equal bytes."""
     standings_by_digest = _STANDINGS.dump_python(dict(sorted(standings.kept.items())), mode="json")
     return json_bytes({"format": FORMAT, "standings": standings_by_digest})

@@ -1,10 +1,9 @@
-"""A quality gate: does an encoder score significantly lower than a baseline?
+"""Quality gate, which tests whether an encoder scores significantly lower than a baseline.
 
-Each task that both have is tested separately, query by query, with a one-sided test: an encoder
-that improves passes, as does one that stays the same. Holm's correction over the tasks limits the
-chance of a false alarm to 5 % for the whole run, however many tasks there are. Problems of the
-baseline are found before the run starts. The baseline's values are also read before the run,
-because the run may replace them.
+Each task that both have is tested separately, query by query. The tests are one-sided, so an
+encoder that improves or stays the same passes. Holm's correction limits the chance of a false alarm
+to 5 % for the whole run, for any number of tasks. The baseline is checked and read before the run
+starts, because the run may overwrite its values.
 """
 
 from __future__ import annotations
@@ -36,20 +35,20 @@ from polarity_bench.tasks.types.base import Task
 
 
 class NoCommonReferenceError(InputError):
-    """Error raised if the baseline and the run measure S with different reference encoders."""
+    """Error for a baseline and a run that measure S with different reference encoders."""
 
 
 @dataclass(frozen=True)
 class Gate:
-    """The outcome of the gate.
+    """Outcome of the quality gate.
 
     Attributes:
-        named: The baseline, as the user named it.
+        named: Name or path of the baseline, as entered by the user.
         comparisons: One-sided comparisons with the baseline, in the order of the tasks. Their
             p-values are corrected for the number of tasks.
-        uncorrected: p-value of each comparison before the correction.
+        uncorrected: p-values of the comparisons before the correction.
         failed: Tasks of the baseline for which the run has no result.
-        lacks_s: Tasks of which only P was compared.
+        lacks_s: Tasks for which only P was compared.
     """
 
     named: str
@@ -60,23 +59,23 @@ class Gate:
 
     @property
     def fallen(self) -> list[str]:
-        """Names of the tasks whose score has fallen."""
+        """Names of the tasks on which the score fell significantly or became undefined."""
         return [each.task for each in self.comparisons if each.falls]
 
     @property
     def is_open(self) -> bool:
-        """Whether the run passes: every task has a result, and no score has fallen."""
+        """Whether the run passes: every task has a result, and no score fell."""
         return not self.fallen and not self.failed
 
     @property
     def verdict(self) -> str:
-        """The outcome in one line."""
+        """Outcome as one line of text."""
         parts = {
             f"fell below {self.named}": self.fallen,
-            "gave no result": self.failed,
+            "no result": self.failed,
             "S not compared": self.lacks_s,
         }
-        lines = [f"no fall below {self.named} beyond chance"] if self.is_open else []
+        lines = [f"no significant decrease from {self.named}"] if self.is_open else []
         lines += [f"{what}: {', '.join(tasks)}" for what, tasks in parts.items() if tasks]
         return f"gate: {'; '.join(lines)}"
 
@@ -85,13 +84,13 @@ def find_baseline(named: str, output: Path, tasks: Collection[str]) -> list[Stor
     """Return the results of a baseline on these tasks.
 
     Args:
-        named: A folder with one encoder's results, a result's file, or a name of an encoder with
+        named: Folder with the results of one encoder, file of a result, or name of an encoder with
             results in the output folder.
         output: The output folder.
         tasks: Names of the tasks of the run.
 
     Raises:
-        InputError: If there is no such baseline, it has several encoders, or it has no result of
+        InputError: If the baseline is not found, matches several encoders, or has no result for
             these tasks.
     """
     try:
@@ -102,8 +101,8 @@ def find_baseline(named: str, output: Path, tasks: Collection[str]) -> list[Stor
     if not of_tasks:
         known = ", ".join(sorted({result.task for _, result in stored}))
         raise InputError(
-            f"`fail_under` {named}: no task in common; the baseline has {known}, the run has "
-            f"{', '.join(tasks)}"
+            f"`fail_under` {named}: no task in common: the run has {', '.join(tasks)}, and the "
+            f"baseline has {known}; run one of the baseline's tasks"
         )
     return of_tasks
 
@@ -117,30 +116,29 @@ def baselines(
     *,
     p_alone: bool = False,
 ) -> dict[str, Alignment]:
-    """Choose the baseline of each task before the run.
+    """Choose the baseline result for each task, before the run.
 
-    The main score of the task is compared. Joint depends on the reference encoder: an encoder that
-    is its own reference retains all of S, whatever it forgot. Therefore the baseline and the run
-    need the same reference encoder, unless only P is compared.
+    The main score of the task is compared. Joint depends on the reference encoder: if an encoder
+    is its own reference, its retention is always 1. For this reason, the baseline and the run
+    need the same reference, unless only P is compared.
 
     Args:
-        stored: The baseline's results.
-        tasks: The tasks of the run.
-        encoder: The encoder of the run.
-        reference: The reference encoder of the run; None if it is the encoder itself.
+        stored: Results of the baseline.
+        tasks: Tasks of the run.
+        encoder: Encoder of the run.
+        reference: Reference encoder of the run; None if the encoder is its own reference.
         weighting: Weighting of the ranks.
-        p_alone: Whether to compare P in place of joint, so that S may fall.
+        p_alone: Whether to compare P instead of joint. A loss of S is then not detected.
 
     Returns:
-        The baseline's result, aligned alone, by the name of each task that has one.
+        The baseline result of each task that has one, by task name, with its values per query.
 
     Raises:
-        InputError: If a result has another version of the task, its data or its protocol, or
-            another k than the run will have; if its values per query are missing; or if it has too
-            few queries.
+        InputError: If a result differs from the run in the version of the task, its data, its
+            protocol or k, if its values per query are missing, or if it has too few queries.
         NoCommonReferenceError: If S cannot be compared.
     """
-    found = {}
+    by_task = {}
     for task in tasks:
         of_task = [each for each in stored if each[1].task == task.spec.name]
         if of_task:
@@ -148,21 +146,24 @@ def baselines(
             main = task.main_score
             key = main if main.k is None else replace(main, weighting=weighting)
             try:
-                found[task.spec.name] = _baseline(of_task, expected, key, p_alone)
+                by_task[task.spec.name] = _baseline(of_task, expected, key, p_alone)
             except InputError as error:
                 raise type(error)(f"`fail_under` {error}") from error
-    return found
+    return by_task
 
 
 def check_decidable(aligned: Alignment) -> None:
-    """Raise InputError if no fall of the first result's score could be found."""
+    """Raise InputError if a test can never detect a lower score than that of the first result."""
     path = aligned.stored[0][0]
     if aligned.n_units < LEAST_DRAWN:
         raise InputError(
             f"{path}: too few queries for a test, got {aligned.n_units}; use at least {LEAST_DRAWN}"
         )
     if math.isnan(aligned.scores[0]):
-        raise InputError(f"{path}: {aligned.key} is undefined in this result, so it cannot fall")
+        raise InputError(
+            f"{path}: {aligned.key} is undefined in this result, so no decrease can be detected; "
+            "choose another baseline"
+        )
 
 
 def judge(
@@ -171,19 +172,26 @@ def judge(
     named: str = "the baseline",
     skipped: Collection[str] = (),
 ) -> Gate:
-    """Compare results with their baselines, by the one-sided tests of `compare`.
+    """Compare the results of a run with the baseline by one-sided tests (see `compare`).
 
     Args:
-        found: The baseline of each task, see `baselines`.
-        results: The results of the run.
-        named: The baseline, as the user named it.
-        skipped: Further tasks of the baseline, which the run left out. They do not pass.
+        found: The baseline result of each task, see `baselines`.
+        results: Results of the run.
+        named: Name or path of the baseline, as entered by the user.
+        skipped: Tasks of the baseline that the run skipped. They count as failed.
+
+    Returns:
+        The outcome, with p-values corrected for the number of tasks.
 
     References:
         Holm (1979), see `significance.holm`.
     """
-    made = {result.task: (path, result) for path, result in results}
-    pairs = [_pair(baseline, made[task]) for task, baseline in found.items() if task in made]
+    new_results = {result.task: (path, result) for path, result in results}
+    pairs = [
+        _pair(baseline, new_results[task])
+        for task, baseline in found.items()
+        if task in new_results
+    ]
     compared = [compare(pair, 0, alternative="less", n_tests=len(pairs)) for pair in pairs]
     p = np.array([each.test.p for each in compared])
     corrected = p.copy()
@@ -195,20 +203,20 @@ def judge(
             for each, p in zip(compared, corrected, strict=True)
         ),
         tuple(p.tolist()),
-        (*(task for task in found if task not in made), *sorted(skipped)),
+        (*(task for task in found if task not in new_results), *sorted(skipped)),
         tuple(each.task for each in compared if _lacks_s(each.aligned)),
     )
 
 
 def _pair(baseline: Alignment, new: Stored) -> Alignment:
-    """Align a new result with the baseline, whose values were read before the run."""
+    """Pair a new result with its baseline, using the values that were read before the run."""
     other = align([new], baseline.key)
     stored = (*baseline.stored, *other.stored)
     return Alignment(stored, baseline.key, (*baseline.arrays, *other.arrays))
 
 
 def _lacks_s(aligned: Alignment) -> bool:
-    """Return whether P is compared, although the task's main score also depends on S."""
+    """Return whether only P is compared, although the task's main score depends on S."""
     result = aligned.stored[0][1]
     return needs_reference(result, result.main_score) and not needs_reference(result, aligned.key)
 
@@ -216,9 +224,9 @@ def _lacks_s(aligned: Alignment) -> bool:
 def _expected(
     stored: Result, task: Task, encoder: EncoderId, reference: EncoderId | None
 ) -> Result:
-    """Return a stored result with the task, data, settings and encoders of the run.
+    """Return a copy of a stored result with the task, data, settings and encoders of the run.
 
-    The comparison of both shows whether the results of the run can be paired with the stored one.
+    If the copy can be paired with the stored result, so can the result of the run.
     """
     spec = task.spec
     key = result_key(task, encoder, reference if task.uses_reference else None)
@@ -226,11 +234,11 @@ def _expected(
 
 
 def _baseline(of_task: Sequence[Stored], run: Result, key: ScoreKey, p_alone: bool) -> Alignment:
-    """Choose the result that the run can be compared with, and read its values.
+    """Choose a baseline result that is comparable with the run, and read its values per query.
 
     Raises:
-        InputError: If there is none, or its values are missing or too few.
-        NoCommonReferenceError: If only the reference encoder differs.
+        InputError: If there is no such result, or it has missing values or too few queries.
+        NoCommonReferenceError: If results are comparable except for the reference encoder.
     """
     plain = replace(key, metric="polarity") if needs_reference(run, key) else key
     ranked = sorted(of_task, key=lambda each: bool(each[1].experiment))
@@ -244,7 +252,7 @@ def _baseline(of_task: Sequence[Stored], run: Result, key: ScoreKey, p_alone: bo
         raise NoCommonReferenceError(_no_common_reference(alike[0], run))
     path, result = measured[0]
     try:
-        measure_of(result, str(key))  # raises if there are no values per query
+        measure_of(result, str(key))  # This raises an error if there are no values per query.
         aligned = align([(path, result)], key)
     except InputError as error:
         raise InputError(f"{error}; {_how_to_make(path, result, run)}") from error
@@ -253,39 +261,41 @@ def _baseline(of_task: Sequence[Stored], run: Result, key: ScoreKey, p_alone: bo
 
 
 def _no_common_reference(stored: Stored, run: Result) -> str:
-    """Return a message that names the two reference encoders and says how to proceed."""
+    """Return an error message that names both reference encoders and a remedy."""
     path, result = stored
     references = [each.key.reference_encoder for each in (result, run)]
     is_lost = run.lacks_reference or (result.key.reference and not run.key.reference)
     one, other = (f"{each.label} ({each.digest})" for each in references)
     here = "which is not available in this run" if is_lost else f"this run with {other}"
     return (
-        f"{path}: the baseline measures S with {one}, {here}; set one `reference` for both, or "
-        "compare only P with `p_alone`, which does not notice a loss of meaning"
+        f"{path}: the baseline measures S with {one}, {here}; use the same `reference` for both, "
+        "or compare only P with `p_alone`, which does not detect a loss of meaning"
     )
 
 
 def _why_not(stored: Stored, run: Result, key: ScoreKey) -> str | None:
-    """Return why a baseline's result cannot be paired with the run's, or None if it can.
+    """Return the reason why a baseline result cannot be paired with the run's result, and a remedy.
 
-    The message also says how to proceed.
+    The reason is None if the results can be paired.
     """
     path, result = stored
     if result.limit != run.limit:
-        one, other = ("complete" if n is None else f"cut to {n}" for n in (result.limit, run.limit))
-        return f"its task is {one}, the task of the run is {other}; use one `limit` for both"
+        one, other = (
+            "complete" if n is None else f"cut to {n} queries" for n in (result.limit, run.limit)
+        )
+        return f"the baseline is {one}, but the run is {other}; use the same `limit` for both"
     if mismatch := unlike(result, run, key):
         what, first, second = mismatch
         version = f" (versions {result.version} and {run.version})" if "task" in what else ""
         difference = f"the {what} is {first!r} in the baseline and {second!r} in the run{version}"
         return f"{difference}; {_how_to_make(path, result, run)}"
     if key not in result.scores:
-        return f"it has no {key}" + ("; use the same `ks` for both" if key.k else "")
+        return f"the baseline has no {key}" + ("; use the same `ks` for both" if key.k else "")
     return None
 
 
 def _shares_reference(stored: Result, run: Result, key: ScoreKey) -> bool:
-    """Return whether the score does not depend on S, or both measure S with one reference."""
+    """Return whether both results have the same reference, or the score does not depend on it."""
     if not needs_reference(run, key):
         return True
     is_lost = stored.lacks_reference or run.lacks_reference
@@ -293,10 +303,11 @@ def _shares_reference(stored: Result, run: Result, key: ScoreKey) -> bool:
 
 
 def _how_to_make(path: Path, result: Result, run: Result) -> str:
-    depth = 4 if result.experiment else 2  # see `result_files.place`
+    """Return advice with the command that makes a comparable baseline result."""
+    depth = 4 if result.experiment else 2  # `result_files.place` defines the depth of folders.
     folder = path.parents[depth] if len(path.parents) > depth else path.parent
     options = {"model": result.key.encoder.name, "tasks": run.task, "output": str(folder)}
     if result.key.reference:
         options["reference"] = result.key.reference.name
     words = ", ".join(f"`{name}` {shlex.quote(value)}" for name, value in options.items())
-    return f"make the baseline: `polarity-bench run` with {words}"
+    return f"make the baseline again with `polarity-bench run` and {words}"

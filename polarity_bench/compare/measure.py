@@ -1,4 +1,4 @@
-"""Selection of the score to compare, by a column's title, a metric or a score's name."""
+"""Selection of the score to compare, by column title, metric or score name."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from polarity_bench.scores import ScoreKey, Weighting
 from polarity_bench.tasks.catalogue import KINDS
 
 RIGHT = ("accuracy", "exact_accuracy")
-"""Scores of transfer tasks. Both are the share of correct predictions, but one is rounded."""
+"""Scores of transfer tasks. Both are the share of correct predictions; `accuracy` is rounded."""
 PREDICTED = {"sts": "cosine", "relatedness": "prediction"}
-"""The stored array that is correlated with people's scores, by task type."""
+"""Stored array that is correlated with the human ratings, by task type."""
 _OF_PAIRS = {"sgts", "pairwise_accuracy"}
 
 
 def measure_of(result: Result, named: str | None, weighting: Weighting = "linear") -> ScoreKey:
-    """Return the key of a named score, at the k of the result's main score.
+    """Return the key of a score, at the k of the result's main score.
 
     Args:
         result: One of the results to compare.
-        named: A column's title (`P`), a metric (`polarity`) or a score's name
-            (`polarity_of_negation_at_16`), ignoring case; None means the main score.
-        weighting: Weighting of the ranks, if the name does not contain one.
+        named: Column title (`P`), metric (`polarity`) or score name (`polarity_of_negation_at_16`),
+            ignoring case. None selects the main score.
+        weighting: Weighting of the ranks, unless the score name contains one.
 
     Raises:
         InputError: If the result has no such score, or the score has no stored values per query.
@@ -41,12 +41,14 @@ def measure_of(result: Result, named: str | None, weighting: Weighting = "linear
         )
     if not is_comparable(key, result):
         advice = f"; choose one of {', '.join(sorted(comparable)[:12])}" if comparable else ""
-        raise InputError(f"`measure` {name}: its values per query are not stored{advice}")
+        raise InputError(
+            f"`measure` {name}: the values per query of this score are not stored{advice}"
+        )
     return key
 
 
 def _names(result: Result, weighting: Weighting) -> dict[str, ScoreKey]:
-    """Return every score of the result by its title, its metric and its name."""
+    """Return the keys of the result's scores, by column title, by metric and by score name."""
     k = result.main_score.k
 
     def at_its_k(metric: str) -> ScoreKey | None:
@@ -66,7 +68,7 @@ def _names(result: Result, weighting: Weighting) -> dict[str, ScoreKey]:
 
 
 def is_comparable(key: ScoreKey, result: Result) -> bool:
-    """Return whether the values that make up a score are stored for each query."""
+    """Return whether results store the values per query that make up a score."""
     if result.kind == "polarity":
         return key.metric not in _OF_PAIRS
     if result.kind == "transfer":

@@ -1,4 +1,4 @@
-"""Comparison of two encoders on one task: their results, the difference, its test, its causes."""
+"""Comparison of two encoders on one task, by a paired test over the queries."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ from polarity_bench.results.result_files import Stored, names_of, read_result, r
 from polarity_bench.scores import ScoreKey, Weighting
 
 N_SAMPLES = 10_000
-"""Number of bootstrap samples of one difference. The smallest possible p is 2 / 10,001."""
+"""Number of bootstrap samples for one difference. The smallest possible p is 2 / 10,001."""
 
 Pair = tuple[Stored, Stored]
 
 
 @dataclass(frozen=True)
 class ChangedQuery:
-    """A query on which two encoders differ.
+    """A query that contributes to the difference between two encoders.
 
     Attributes:
         query: Position among the task's queries (or samples, or pairs), from 0.
         moved: Contribution to the difference, see `Alignment.contributions`.
-        values: Values to show, by title, under the first and the second encoder.
+        values: Values of the first and the second encoder for display, by title.
     """
 
     query: int
@@ -56,15 +56,15 @@ class ChangedQuery:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Comparison of the second of two encoders with the first.
+    """Comparison of a second encoder with a first encoder.
 
     Attributes:
         aligned: The results of both encoders.
         test: Test of the second score minus the first.
-        alternative: Whether the test looks for any difference or only for a fall.
-        method: The test that gave p.
-        detectable: Minimum detectable difference (80 % power), from the standard deviation of the
-            two encoders' differences; NaN if they do not differ.
+        alternative: Whether the test is two-sided or detects only a decrease.
+        method: Description of the test, with its number of flips or samples.
+        detectable: Minimum detectable difference (80 % power), from the standard error of the
+            difference; NaN if the encoders do not differ on any query.
         changed: The queries that contribute most to the difference, largest contribution first.
         n_changed: Number of queries that contribute to the difference.
     """
@@ -79,7 +79,7 @@ class Comparison:
 
     @property
     def interval_level(self) -> float:
-        """The confidence of the interval of the difference."""
+        """Confidence level of the interval of the difference."""
         return interval_level(self.alternative)
 
     @property
@@ -94,7 +94,7 @@ class Comparison:
 
     @property
     def falls(self) -> bool:
-        """Whether the score of a one-sided test falls significantly, or is no longer defined."""
+        """Whether a one-sided test is significant, or the difference is undefined."""
         return self.is_significant or math.isnan(self.test.difference)
 
 
@@ -106,17 +106,19 @@ def compare(
     alternative: Alternative = "two-sided",
     n_tests: int = 1,
 ) -> Comparison:
-    """Compare two results of the same queries.
+    """Compare two results with the same queries by a paired test.
 
-    Means over queries are tested by permutation, other scores (joint, retention, front,
-    correlations) by a paired bootstrap. The interval always comes from a paired bootstrap.
+    Means over queries are tested by permutation. Other scores (joint, retention, front,
+    correlations) are tested by a paired bootstrap. The interval always comes from a paired
+    bootstrap.
 
     Args:
         aligned: The two results.
-        n_changed: Number of changed queries to return.
+        n_changed: Number of changed queries to return, those with the largest contributions.
         seed: Seed of the sign flips and bootstrap samples.
         alternative: "less" tests whether the second score is lower than the first.
-        n_tests: Number of tests, for the minimum detectable difference; p is not corrected.
+        n_tests: Number of tests by which the level of the minimum detectable difference is divided.
+            The p-value is not corrected.
 
     References:
         See `sign_flip_p`, `bootstrap_test` and `detectable`.
@@ -148,7 +150,7 @@ def compare(
 
 
 def _changed(aligned: Alignment, n: int) -> tuple[tuple[ChangedQuery, ...], int]:
-    """Return the n queries that contribute most to the difference, and how many contribute."""
+    """Return the n queries with the largest contributions, and the number that contribute."""
     moved = aligned.contributions()
     size = np.where(np.isnan(moved), 0.0, np.abs(moved))
     order = np.argsort(-size, kind="stable")[:n]
@@ -174,19 +176,22 @@ def compare_encoders(
     weighting: Weighting = "linear",
     n_changed: int = 0,
 ) -> Comparison:
-    """Compare encoder B with encoder A on a task by a paired test over its queries.
+    """Compare encoder B with encoder A on a task, by a paired test over the queries.
 
     Args:
-        a: Name or digest of the encoder A in the results, or the file of a result.
-        b: Name, digest or file of B.
-        task: Name of a task that both were run on.
-        results: Folder of the results.
-        measure: Score to compare, such as `P` or `joint`; None compares the task's main score.
+        a: Name or digest of encoder A, or path of its result file.
+        b: Name or digest of encoder B, or path of its result file.
+        task: Name of the task, on which both encoders were evaluated.
+        results: Folder with the results.
+        measure: Score to compare, such as `P` or `joint`; by default, the task's main score.
         weighting: Weighting of the ranks.
-        n_changed: Number of queries to return whose values differ most.
+        n_changed: Number of changed queries to return, those with the largest contributions.
+
+    Returns:
+        The comparison, with the difference B minus A, its interval, p and the changed queries.
 
     Raises:
-        InputError: If a result is missing, or the two may not be compared.
+        InputError: If a result is missing, or the two results cannot be compared.
     """
     folder = Path(results)
     aligned, _ = pair_up(
@@ -200,28 +205,30 @@ def contenders(folder: Path, name: str, task: str) -> list[Stored]:
 
     Args:
         folder: Folder of results in which names are looked up.
-        name: The encoder's name, its last part, its label or digest; or a result's file, or a
-            folder with the results of one encoder.
-        task: The task's name, or its name in mteb.
+        name: Name of the encoder, last part of its name, its label or its digest. It may also be
+            the path of a result file, or of a folder with the results of one encoder.
+        task: Name of the task, here or in mteb.
 
     Raises:
-        InputError: If the name is unknown (the message suggests similar names) or ambiguous (the
-            message lists the digests), or the encoder has no result of the task.
+        InputError: If the name is unknown, it is ambiguous, or the encoder has no result for the
+            task. The message suggests similar names or lists the digests.
     """
     stored = results_of(folder, name)
     of_task = [each for each in stored if task in {each[1].task, each[1].result_name}]
     if not of_task:
         known = {result.task for _, result in stored}
-        raise InputError(f"`task` {task}: {name} has no result for it{nearest(task, known)}")
+        raise InputError(f"`task` {task}: no results of {name} for it{nearest(task, known)}")
     return of_task
 
 
 def results_of(folder: Path, name: str) -> list[Stored]:
-    """Return all results of an encoder, see `contenders`."""
+    """Return the results of an encoder on all tasks (see `contenders`)."""
     path = Path(name)
     if path.suffix == ".json" and is_stored(path):
         if not is_stored(path.with_suffix(PROVENANCE)):
-            raise InputError(f"{path}: not a result: its .provenance.json is missing")
+            raise InputError(
+                f"{path}: not a complete result: its .provenance.json is missing; evaluate again"
+            )
         return [(path, read_result(path))]
     of_folder = list(read_results(path)) if path.is_dir() else []
     stored = of_folder or _named(folder, name)
@@ -229,24 +236,24 @@ def results_of(folder: Path, name: str) -> list[Stored]:
     if len(encoders) > 1:
         known = ", ".join(f"{digest} ({each.label})" for digest, each in sorted(encoders.items()))
         known += ", or the folder of one" if of_folder else ""
-        raise InputError(f"{name}: matches {len(encoders)} encoders; choose a digest: {known}")
+        raise InputError(f"{name}: matches {len(encoders)} encoders; choose one of {known}")
     return stored
 
 
 def _named(folder: Path, name: str) -> list[Stored]:
     if not folder.is_dir():
         raise InputError(
-            f"{name}: neither a result's file nor a folder with results, and the results folder "
-            f"{folder} does not exist; `polarity-bench run` first"
+            f"{name}: neither a result file nor a folder with results, and the results folder "
+            f"{folder} does not exist; run `polarity-bench run` first"
         )
     stored = list(read_results(folder))
     if not stored:
-        raise InputError(f"the folder {folder} has no results; `polarity-bench run` first")
+        raise InputError(f"{folder}: contains no results; run `polarity-bench run` first")
     names = [{*names_of(r.key.encoder), r.key.encoder.digest} for _, r in stored]
     matching = [each for each, known in zip(stored, names, strict=True) if name in known]
     if not matching:
         known = {result.key.encoder.name for _, result in stored}
-        raise InputError(f"{name}: {folder} has no results of it{nearest(name, known)}")
+        raise InputError(f"{name}: {folder} has no results of this encoder{nearest(name, known)}")
     return matching
 
 
@@ -256,24 +263,24 @@ def pair_up(
     measure: str | None = None,
     weighting: Weighting = "linear",
 ) -> tuple[Alignment, str]:
-    """Choose two results that can be paired, one of each encoder, and align them.
+    """Choose one result of each encoder that can be paired, and align the two results.
 
-    Among several pairs, results with the task's default settings are preferred. If no measure is
-    given, the main score depends on the reference encoder, and the results do not share one, P is
-    compared.
+    Results with the task's default settings are preferred. If the main score depends on the
+    reference encoder and the results do not share a reference, P is compared instead, unless a
+    measure is specified.
 
     Args:
-        ones: The results of the first encoder on a task.
-        others: The results of the second encoder on the task.
-        measure: The score to compare, see `measure_of`.
+        ones: Results of the first encoder on a task.
+        others: Results of the second encoder on the task.
+        measure: Score to compare, see `measure_of`; None selects the main score.
         weighting: Weighting of the ranks.
 
     Returns:
-        The pair, and a remark if P is compared in place of the main score, '' otherwise.
+        The pair, and a remark; the remark is '' unless P is compared instead of the main score.
 
     Raises:
-        InputError: If no results can be paired, several pairs are possible, or the values cannot be
-            read; see `align`.
+        InputError: If no results can be paired, several pairs are possible, or values per query
+            cannot be read (see `align`).
     """
     pairs = [(one, other) for one in ones for other in others if one[0] != other[0]]
     if not pairs:
@@ -281,11 +288,14 @@ def pair_up(
     pairs.sort(key=_n_experiments)
     candidates = [(pair, key) for pair in pairs if (key := _common(pair, measure, weighting))]
     if not candidates:
-        measure_of(pairs[0][0][1], measure, weighting)  # raises if the name is wrong
+        measure_of(pairs[0][0][1], measure, weighting)  # This raises an error for a wrong name.
         (one, _), (other, _) = pairs[0]
         data = {result.key.data for of in (ones, others) for _, result in of}
         why = "; their data sets differ" if len(data) > 1 else ""
-        raise InputError(f"{one} and {other} do not share this score at the same k{why}")
+        raise InputError(
+            f"{one} and {other} do not share this score at the same k{why}; evaluate both with the "
+            "same settings"
+        )
     fitting = [(pair, key) for pair, key in candidates if _can_pair(pair, key)]
     if fitting:
         least = _n_experiments(fitting[0][0])
@@ -300,16 +310,16 @@ def pair_up(
             "is compared instead"
         )
     pair, key = (alike or candidates)[0]
-    return align(pair, key), ""  # raises with the difference
+    return align(pair, key), ""  # This raises an error that describes the difference.
 
 
 def _n_experiments(pair: Pair) -> int:
-    """Return how many results of a pair were made with other than the task's default settings."""
+    """Return the number of results in a pair with settings other than the task's defaults."""
     return sum(bool(result.experiment) for _, result in pair)
 
 
 def _common(pair: Pair, measure: str | None, weighting: Weighting) -> ScoreKey | None:
-    """Return the key of the score if both results have it."""
+    """Return the key of the score to compare; None if one of the results lacks it."""
     one, other = (result for _, result in pair)
     try:
         key = measure_of(one, measure, weighting)
@@ -324,9 +334,9 @@ def _can_pair(pair: Pair, key: ScoreKey) -> bool:
 
 
 def _refuse_several(equal: Sequence[tuple[Pair, ScoreKey]]) -> None:
-    """Raise InputError if equally good pairs differ in reference encoder, score or data.
+    """Raise InputError if equally preferred pairs differ in score, data or reference encoder.
 
-    The reference encoder counts only if the score depends on it.
+    Reference encoders may differ if the score does not depend on them.
     """
 
     def question(pair: Pair, key: ScoreKey) -> tuple[ScoreKey, str, str]:

@@ -1,9 +1,9 @@
-"""Minimum detectable difference of scores whose values per query are missing.
+"""Minimum detectable difference of scores without values per query.
 
-The computation uses the confidence intervals of the scores and treats the scores as independent. On
-a board, all scores have the same queries. Queries that are hard for one encoder tend to be hard for
-another, so that a paired test detects smaller differences. The result is therefore an upper bound
-of the difference that a paired test detects.
+The computation uses the confidence intervals of the scores and treats the scores as independent.
+The encoders of a board have the same queries, though, and queries that are hard for one encoder
+tend to be hard for another. A paired test therefore detects smaller differences, and the result is
+an upper bound.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from polarity_bench.scores import Score, ScoreKey
 
 _Z = NormalDist().inv_cdf(0.975)
 _SHOWN = _Z + NormalDist().inv_cdf(0.8)
-"""Difference, in standard errors, that a test at 5 % detects four times in five (Cohen, 1988)."""
+"""Difference, in standard errors, that a test at 5 % detects with 80 % power (Cohen, 1988)."""
 _SAME = {"accuracy": "exact_accuracy"}
-"""Scores whose interval is stored under another score, because SentEval rounds the former."""
+"""Metrics that SentEval rounds, and the exact metrics that have their intervals."""
 
 
 def standard_error(result: Result, key: ScoreKey) -> float:
-    """Return the standard error of a score over queries, a fraction; NaN if it has no interval."""
+    """Return the standard error of a score over queries, as a fraction; NaN without an interval."""
     main = result.scores.get(key)
     if main is None or math.isnan(main.mean):
         return math.nan
@@ -37,21 +37,22 @@ def standard_error(result: Result, key: ScoreKey) -> float:
 def error_of(score: Score) -> float:
     """Return the standard error of a score from its own interval; NaN without an interval.
 
-    An interval that ends at 0 belongs to a score that is clipped at 0, so that only its upper half
-    is used.
+    If the lower end is 0, the score is clipped at 0, and only the upper half of the interval is
+    used.
     """
     low, high = score.ci95
     return (high - score.mean) / _Z if low == 0 else (high - low) / (2 * _Z)
 
 
 def least_unpaired(errors: Sequence[float]) -> float:
-    """Return the minimum detectable difference (80 % power) of two independent scores.
+    """Return the minimum detectable difference (80 % power) between independent scores.
 
     Args:
-        errors: Standard error of each encoder's score.
+        errors: Standard errors of the encoders' scores, as fractions.
 
     Returns:
-        The median over all pairs, a fraction; NaN for fewer than two errors, or if one is NaN.
+        The median over all pairs of encoders, as a fraction. NaN if there are fewer than two
+        errors, or one of them is NaN.
     """
     if len(errors) < 2 or any(math.isnan(each) for each in errors):
         return math.nan

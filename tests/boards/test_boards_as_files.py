@@ -75,7 +75,7 @@ def test_a_board_is_built_twice_to_the_same_bytes(bench: Bench, root: Path) -> N
 @pytest.mark.parametrize(
     ("file", "pattern", "said"),
     [
-        ("README.md", MAPLE, r"line \d+: S of maple is '12\.34 \[.*\]', not '\d\d\.\d\d \[.*\]'"),
+        ("README.md", MAPLE, r"line \d+: S of maple: expected '\d\d\.\d\d \[.*\]', got '12\.34"),
         ("table.csv", r"(0\.\d{9})", "line 2: "),
         ("table.tex", r"& (\d\d\.\d\d) ", "line "),
         ("index.html", r"(<h1)", "line "),
@@ -228,16 +228,16 @@ def test_what_does_not_go_with_the_rest_is_not_added(bench: Bench, root: Path) -
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("build word", "word: there is no folder with board.toml; did you mean 'words'?"),
-        ("build --root none", "none: there is no board, which is a folder with board.toml"),
+        ("build word", "word: no folder of this name contains a board.toml; did you mean 'words'?"),
+        ("build --root none", "none: no folder below it contains a board.toml"),
         ("build --root none", "; write a board.toml into the folder of a board; it may be empty"),
         (
             "check words/results",
-            "not a board, because it has no board.toml; write a board.toml into",
+            "not a board: the folder has no board.toml; create a board.toml in",
         ),
-        ("add nothing --board words", "nothing: there is no such file or folder"),
-        ("add leaderboards/words/figures --board words", "holds no results"),
-        ("diff none words", "none: there is no folder with board.toml"),
+        ("add nothing --board words", "nothing: no such file or folder"),
+        ("add leaderboards/words/figures --board words", "contains no complete results"),
+        ("diff none words", "none: no folder of this name contains a board.toml"),
         ("export words --format mteb", "--output: name the folder for the layout of mteb"),
         ("export words --output no/where.csv", "the folder no does not exist"),
     ],
@@ -258,7 +258,7 @@ def test_bad_input_is_refused(bench: Bench, root: Path, arguments: str, message:
             'columns = ["P", "retentoin"]',
             "'columns.1': unknown value 'retentoin'; did you mean 'ret",
         ),
-        ('encoders = ["ahs"]', "`encoders` ahs: there is no such result; did you mean 'ash'"),
+        ('encoders = ["ahs"]', "`encoders` ahs: no results with this name; did you mean 'ash'"),
         ('tasks = "contrast"', "'tasks' must be a list, got 'contrast'"),
         ('group_by = "ks"', "'group_by': unknown value 'ks'; did you mean 'k'"),
     ],
@@ -276,7 +276,7 @@ def test_an_empty_board_says_how_to_fill_it(bench: Bench, root: Path) -> None:
     shutil.rmtree(root / "words" / "results")
     done = bench("leaderboard", "build", "words")
     assert done.code == 2
-    assert "the board has no results; add some by `leaderboard add`" in done.err
+    assert "the board has no results; add results with `leaderboard add`" in done.err
 
 
 def test_a_board_shows_the_columns_encoders_and_order_that_its_file_names(
@@ -339,7 +339,7 @@ def test_what_was_cut_for_a_quick_look_is_left_out(
     write_result(cut, Path("quick"))
     done = bench("leaderboard", "add", "elsewhere", "--board", "words")
     assert done.out.startswith("1 result")
-    assert "elsewhere: left out 1 result cut by a `limit`" in done.err
+    assert "elsewhere: skipped 1 result cut by a `limit`" in done.err
     done = bench("leaderboard", "add", "quick", "--board", "words")
     assert (done.code, "all were cut by a `limit`" in done.err) == (2, True)
 

@@ -133,10 +133,13 @@ def test_trainings_that_differ_in_the_seed_alone_are_one_method(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ('name = "a"\nencoders = ["ours-9"]', r"'method' 'a': no result of 'ours-9'; did you mean"),
+        (
+            'name = "a"\nencoders = ["ours-9"]',
+            r"'method' 'a': no results of 'ours-9'; did you mean",
+        ),
         (
             'name = "a"\nencoders = ["ours-0"]\n[[method]]\nname = "b"\nencoders = ["ours-0"]',
-            r"'method' 'b': 'ours-0' belongs to 'a' too; list it once",
+            r"'method' 'b': 'ours-0' is already listed by the method 'a'; list each",
         ),
         ('name = "a"', r"board\.toml: .*encoders"),
     ],

@@ -193,7 +193,7 @@ def test_what_cannot_be_a_task_is_refused(tmp_path: Path, content: str, message:
 
 def test_a_path_that_no_task_file_may_hold_leaves_none(tmp_path: Path) -> None:
     sides = [table(tmp_path / f"a:{i}.csv", TEXTS, ("text", "label")) for i in range(2)]
-    with pytest.raises(InputError, match="must be a relative path with forward slashes"):
+    with pytest.raises(InputError, match="expected a relative path with forward slashes"):
         new_task(sides, task_name="colon")
     assert not (tmp_path / "colon.toml").exists()
 

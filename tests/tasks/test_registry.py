@@ -172,7 +172,7 @@ def test_suites_name_known_tasks() -> None:
         ('1 = "good"', '1 = "bad"', "'labels' needs two or more labels with different names"),
         ("good = 2", "great = 2", "'label_rows' counts the unknown label 'great'"),
         ('columns = ["topic", "pair"]', "", "names 'pair'; add it to `columns` of [format]"),
-        (f'train.csv"\nsha256 = "{SHA}"', 'train.csv"', "a file with a 'url' needs its 'sha256'"),
+        (f'train.csv"\nsha256 = "{SHA}"', 'train.csv"', "a file with a 'url' needs a 'sha256'"),
         ('path = "film/train.csv"', "", "a file with a 'url' needs a 'path'"),
         ("[splits.query]", "[splits.quary]", "'splits.quary"),
         ("title =", "title == 3\n#", "not a TOML file"),
@@ -191,7 +191,7 @@ def test_a_wrong_task_file_is_refused_with_its_name_and_the_key(
 
 def test_a_split_without_a_source_or_missing_is_refused(tmp_path: Path) -> None:
     head = WHOLE[: WHOLE.index("[splits.query]")]
-    with pytest.raises(InputError, match=r"'splits.query': a split needs a 'path', or a 'hub'"):
+    with pytest.raises(InputError, match=r"'splits.query': a split needs a 'path' or a 'hub'"):
         read(tmp_path, f"{head}[splits.query]\nrows = 3\n")
     with pytest.raises(InputError, match=r"\[splits.query\] is missing"):
         read(tmp_path, head)
@@ -201,9 +201,9 @@ def test_a_split_without_a_source_or_missing_is_refused(tmp_path: Path) -> None:
     "path", ["../x.csv", "a/../../x.csv", "/etc/passwd", "C:\\\\x", "a\\\\b", "c:/x", "", "~/../x"]
 )
 def test_a_path_out_of_the_folder_is_refused(tmp_path: Path, path: str) -> None:
-    with pytest.raises(InputError, match=r"splits\.source\.path': must be a relative path"):
+    with pytest.raises(InputError, match=r"splits\.source\.path': expected a relative path"):
         read(tmp_path, WHOLE.replace("film/train.csv", path, 1))
-    with pytest.raises(InputError, match=r"label_file\.path': must be a relative path"):
+    with pytest.raises(InputError, match=r"label_file\.path': expected a relative path"):
         read(tmp_path, WHOLE.replace("film/train.labels", path, 1))
 
 

@@ -170,15 +170,15 @@ def test_values_that_toml_must_quote(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("text,label\n", r"reviews\.csv: no rows"),
+        ("text,label\n", r"reviews\.csv: the file has no rows"),
         ("text,label\na,1\n", r"reviews\.csv: every row has the label '1'; .* `label_column`"),
         (
             "text\na\nb\n",
-            r"reviews\.csv: expected a column of texts and one of labels, got \['text'\]",
+            r"reviews\.csv: expected at least two columns \(texts and labels\), got \['text'\]",
         ),
         (
             "I loved it,1\nI hated it,0\nGreat,1\n",
-            r"reviews\.csv: .* add column names",
+            r"reviews\.csv: .* add a line of column names",
         ),
         ("a\x00", r"reviews\.csv"),
     ],
@@ -205,13 +205,15 @@ def test_nothing_is_overwritten_and_names_are_checked(tmp_path: Path) -> None:
         InputError, match=r"reviews\.toml already exists; choose another `task_name`"
     ):
         new_task([path])
-    with pytest.raises(InputError, match=r"`task_name` 'sst2': a task of this name exists"):
+    with pytest.raises(
+        InputError, match=r"`task_name` 'sst2': a task with this name already exists"
+    ):
         new_task([path], task_name="sst2")
     with pytest.raises(
         InputError, match=r"`task_name` needs lower-case letters, digits and hyphens, got 'Ä'"
     ):
         new_task([path], task_name="Ä")
-    with pytest.raises(InputError, match=r"give one file, or two .* got 3"):
+    with pytest.raises(InputError, match=r"expected one file, or two .* got 3 files"):
         new_task([path, path, path])
     with pytest.raises(
         InputError, match=r"`text_column` txt: no column of .*; did you mean 'text'"

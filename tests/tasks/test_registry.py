@@ -175,8 +175,8 @@ def test_suites_name_known_tasks() -> None:
         (f'train.csv"\nsha256 = "{SHA}"', 'train.csv"', "a file with a 'url' needs a 'sha256'"),
         ('path = "film/train.csv"', "", "a file with a 'url' needs a 'path'"),
         ("[splits.query]", "[splits.quary]", "'splits.quary"),
-        ("title =", "title == 3\n#", "not a TOML file"),
-        ("[labels]", "[labels]\n[labels]", "not a TOML file"),
+        ("title =", "title == 3\n#", "invalid TOML"),
+        ("[labels]", "[labels]\n[labels]", "invalid TOML"),
     ],
 )
 def test_a_wrong_task_file_is_refused_with_its_name_and_the_key(
@@ -211,7 +211,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"none\.toml: cannot be read: No such file"):
         read_task(tmp_path / "none.toml")
     (tmp_path / "latin.toml").write_bytes(b'title = "\xff"')
-    with pytest.raises(InputError, match=r"latin\.toml: not a TOML file"):
+    with pytest.raises(InputError, match=r"latin\.toml: invalid TOML"):
         read_task(tmp_path / "latin.toml")
 
 
@@ -381,7 +381,7 @@ def test_an_entry_point_that_names_no_package_is_left_out_and_named(
     if value == "json":
         value = "re._parser"
     install(value)
-    problem = rf"'{value}' names no importable package"
+    problem = rf"'{value}' does not name an importable package"
     with pytest.warns(InputWarning, match=rf"the tasks of the package 'more-tasks' .* {problem}"):
         assert "sst2" in load_tasks()
 
@@ -402,7 +402,7 @@ def test_one_broken_package_takes_no_task_of_others_with_it(
     write_task(package, "anyway")
     write_task(package, name, head=head)
     install("more_tasks_pkg")
-    with pytest.warns(InputWarning, match=rf"package 'more-tasks' are left out: .*{problem}"):
+    with pytest.warns(InputWarning, match=rf"package 'more-tasks' are skipped: .*{problem}"):
         tasks = load_tasks()
     assert tasks["sst2"].file.parent.parent == shipped_folder()
     assert "anyway" not in tasks, "whole or not at all"

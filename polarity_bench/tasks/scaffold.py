@@ -249,7 +249,7 @@ def _drawn_texts(keys: pd.Series[str], labels: pd.Series[str]) -> set[str]:
 
 
 def _slug(files: Sequence[Path]) -> str:
-    """Derive a task name: from the name of a single file, or the folder of the first of two files."""
+    """Derive a task name from the only file, or from the folder of the first of two files."""
     named = files[0].stem if len(files) == 1 else files[0].absolute().parent.name
     return re.sub(r"[^a-z0-9]+", "-", named.lower()).strip("-")[:64]
 

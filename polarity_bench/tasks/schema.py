@@ -27,7 +27,7 @@ def task_schema() -> dict[str, Any]:
 
 
 def _lean(value: Any) -> Any:
-    """Return a schema without nulls, which TOML lacks, and without titles, which repeat the keys."""
+    """Remove nulls, which TOML does not have, and titles, which repeat the keys, from a schema."""
     if isinstance(value, list):
         return [_lean(item) for item in value]
     if not isinstance(value, dict):

@@ -104,8 +104,14 @@ def test_texts_of_several_labels_are_warned_of(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"text_column": "txet"}, "`text_column` txet: no column of .*r.csv; did you mean 'text'"),
-        ({"label_column": "lable"}, "`label_column` lable: no column of .*; did you mean 'label'"),
+        (
+            {"text_column": "txet"},
+            "`text_column` txet: .*r.csv has no such column; did you mean 'text'",
+        ),
+        (
+            {"label_column": "lable"},
+            "`label_column` lable: .* has no such column; did you mean 'label'",
+        ),
     ],
 )
 def test_a_column_that_is_not_there_is_refused_by_its_option(
@@ -216,7 +222,7 @@ def test_nothing_is_overwritten_and_names_are_checked(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"expected one file, or two .* got 3 files"):
         new_task([path, path, path])
     with pytest.raises(
-        InputError, match=r"`text_column` txt: no column of .*; did you mean 'text'"
+        InputError, match=r"`text_column` txt: .* has no such column; did you mean 'text'"
     ):
         new_task([path], task_name="other", text_column="txt")
     with pytest.raises(InputError, match=r"gone\.csv: cannot be read: No such file"):

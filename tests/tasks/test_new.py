@@ -70,7 +70,7 @@ def test_one_file_is_divided_and_no_text_stands_on_both_sides(tmp_path: Path) ->
     assert file == tmp_path / "my-reviews.toml"
     assert '-query.csv" # a fifth of the distinct texts of My reviews.csv' in file.read_text()
     assert 'guessed from the columns "text", "label"\ntext = "text"' in file.read_text()
-    with pytest.warns(InputWarning, match="queries repeat the text of an earlier one"):
+    with pytest.warns(InputWarning, match="queries repeat the text of an earlier query"):
         task = load(file)
     assert len(task.source) + len(task.query) == 600
     assert 100 <= len(task.query) <= 150, "a fifth of the distinct texts"

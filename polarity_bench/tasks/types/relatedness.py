@@ -109,7 +109,7 @@ class RelatednessTask(PreparedTask):
         return TaskScores(scores, {"prediction": predictions, "gold": gold})
 
     def main_score_of(self, arrays: Mapping[str, NDArray[Any]], rows: BoolArray) -> Score:
-        """Return the Pearson correlation of predictions and human scores over some pairs."""
+        """Correlate predictions with human scores (Pearson), over the pairs in `rows`."""
         correlation = correlate(arrays["prediction"][rows], arrays["gold"][rows])
         return Score.single(correlation.pearson, correlation.n)
 

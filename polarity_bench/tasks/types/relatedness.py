@@ -41,7 +41,7 @@ _N_BINS = 5
 _SEED = 1111
 _BATCH_SIZE = 64
 _BLOCK_EPOCHS = 50
-_MAX_EPOCHS = 1000  # No block starts after more epochs than this.
+_MAX_EPOCHS = 1000  # A block starts only if at most this many epochs are finished.
 _TENACITY = 3  # Training ends once more blocks than this had no new best.
 
 

@@ -154,7 +154,8 @@ class PolaritySpec(TaskSpec):
                 valid for the task.
 
         Warns:
-            InputWarning: If queries repeat a text, or occur among the sources and `overlap` is not set.
+            InputWarning: If queries repeat a text. Also if queries occur among the sources, and the
+                task file does not declare this.
 
         References:
             Jørgensen and Breitung (2025), Margins in Contrastive Learning, section 3.2.

@@ -171,7 +171,11 @@ def test_suites_name_known_tasks() -> None:
         ('1 = "good"', "", "'labels' needs at least two labels"),
         ('1 = "good"', '1 = "bad"', "'labels' needs at least two labels with different names"),
         ("good = 2", "great = 2", "'label_rows': unknown label 'great'"),
-        ('columns = ["topic", "pair"]', "", "names 'pair'; add it to `columns` of [format]"),
+        (
+            'columns = ["topic", "pair"]',
+            "",
+            "uses the column 'pair'; add it to 'columns' in [format]",
+        ),
         (f'train.csv"\nsha256 = "{SHA}"', 'train.csv"', "a file with a 'url' needs a 'sha256'"),
         ('path = "film/train.csv"', "", "a file with a 'url' needs a 'path'"),
         ("[splits.query]", "[splits.quary]", "'splits.quary"),

@@ -229,7 +229,9 @@ def test_columns_of_the_protocol_must_be_kept_of_both_splits(tmp_path: Path) -> 
         head='[format]\ncolumns = ["topic"]',
         protocol='groups = ["topic"]',
     )
-    with pytest.raises(InputError, match=r"\[protocol\] names 'topic'; add it to .columns. of"):
+    with pytest.raises(
+        InputError, match=r"\[protocol\] uses the column 'topic'; add it to .columns. in"
+    ):
         read_task(file)
 
 

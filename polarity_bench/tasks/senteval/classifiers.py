@@ -260,8 +260,8 @@ def single_threaded(*, with_torch: bool = True) -> Iterator[None]:
     call.
 
     Args:
-        with_torch: Whether to limit torch as well. Torch is then imported first, because limits do not
-            apply to libraries that are loaded later.
+        with_torch: Whether to limit torch as well. Torch is then imported first, because limits do
+            not apply to libraries that are loaded later.
     """
     import threadpoolctl
 

@@ -120,7 +120,7 @@ class PolaritySpec(TaskSpec):
             if undeclared := used - set(self.form(split).columns):
                 column = min(map(str, undeclared))
                 raise ValueError(
-                    f"[protocol]: no column {column!r}; add it to 'columns' in [format]"
+                    f"[protocol] uses the column {column!r}; add it to 'columns' in [format]"
                 )
 
     @property
@@ -219,8 +219,8 @@ class PolarityTask(Task):
         if max(self.ks) > n_left:
             limited = "" if self.limit is None else f" (`limit` {self.limit})"
             raise InputError(
-                f"{self.spec.name}: k = {max(self.ks)} needs at least {max(self.ks)} sources whose "
-                f"text differs from the query, got {n_left}{limited}; choose a smaller `k`"
+                f"{self.spec.name}: k = {max(self.ks)} needs at least {max(self.ks)} sources, got "
+                f"{n_left} without those equal to the query{limited}; choose a smaller `k`"
             )
 
     @cached_property

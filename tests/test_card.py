@@ -418,7 +418,7 @@ def test_results_of_a_quick_look_are_refused(
     spec = read_task(task_dir / "mini.toml")
     cut = evaluate(load_encoder("run"), spec.load(DataAccess(offline=True), Settings(limit=6)))
     write_result(cut, tmp_path / "cut")
-    assert "--results cut: run: all results have a --limit" in carded("--results", "cut").err
+    assert "--results cut: run: all results have a `limit`" in carded("--results", "cut").err
     write_result(cut, tmp_path / "results")
     assert "left out: 1 of 2 results" in carded().err
 

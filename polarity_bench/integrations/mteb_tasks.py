@@ -248,8 +248,8 @@ def _registries() -> tuple[dict[str, type[AbsTask]], Any]:
     registry = getattr(module, "_TASKS_REGISTRY", None)
     if not isinstance(registry, dict) or not isinstance(getattr(module, "TASK_LIST", None), tuple):
         raise RuntimeError(  # noqa: TRY004  The caller made no type error.
-            f"mteb {version('mteb')}: the task registry has an unknown form; install mteb 2.26, which "
-            "is the tested version"
+            f"mteb {version('mteb')}: the task registry has an unknown form; install mteb 2.26 "
+            "(the tested version)"
         )
     return registry, module
 

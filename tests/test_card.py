@@ -263,16 +263,16 @@ def test_what_training_writes_into_a_card_is_known_again(task_dir: Path) -> None
 @pytest.mark.parametrize(
     ("card", "message"),
     [
-        ("---\na: [\n---\n", "its YAML header is invalid: "),
+        ("---\na: [\n---\n", "the YAML header is invalid: "),
         ("---\n- a\n---\n", "metadata block should be a dict"),
-        ("---\na: b\n", "its YAML header does not end"),
+        ("---\na: b\n", "the YAML header does not end"),
         (
             "---\nmodel-index:\n- name: x\n---\n",
-            "its YAML header is invalid: Invalid `model_index`",
+            "the YAML header is invalid: Invalid `model_index`",
         ),
-        ("---\nmodel-index: x\n---\n", "its YAML header is invalid: Invalid `model_index`"),
+        ("---\nmodel-index: x\n---\n", "the YAML header is invalid: Invalid `model_index`"),
         ("---\nmodel-index: []\nmodel-index: []\n---\n", "occurs twice"),
-        ("---\n{a: b}\n---\n", "its YAML header cannot be extended in this form"),
+        ("---\n{a: b}\n---\n", "the YAML header cannot be extended in this form"),
         (
             "---\nmodel-index: [{name: &x a, results: []}]\nb: *x\n---\n",
             "no anchors in 'model-index'",
@@ -426,7 +426,7 @@ def test_results_of_a_quick_look_are_refused(
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("README.md", b"---\na: [\n---\n", "run/README.md: its YAML header is invalid"),
+        ("README.md", b"---\na: [\n---\n", "run/README.md: the YAML header is invalid"),
         ("README.md", b"---\xff", "run/README.md: not UTF-8"),
         (".eval_results/polarity-bench.yaml", b"- 1\n", "not written by polarity-bench; rename it"),
     ],

@@ -43,7 +43,7 @@ _HAS_A_SOURCE: dict[str, JsonValue] = {"anyOf": [{"required": ["path"]}, {"requi
 
 
 class FileRef(Strict):
-    """A data file, given by a relative path, a URL, or both."""
+    """A data file with its relative path, its URL, or both."""
 
     model_config = ConfigDict(json_schema_extra=_URL_IS_PINNED)
 
@@ -69,7 +69,7 @@ class HubRef(Strict):
     id: Annotated[str, StringConstraints(pattern=r"^[\w.-]+/[\w.-]+$")]
     """Owner and name of the data set on the hub: `owner/name`."""
     revision: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
-    """Full commit hash, 40 hexadecimal digits. A branch name is not allowed: branches change."""
+    """Full commit hash of 40 hexadecimal digits, not a branch name, because branches change."""
     split: str
     """Name of the split in the hub data set, such as `train`."""
     config: str | None = None
@@ -131,7 +131,7 @@ class SplitSpec(FileRef):
     where: dict[str, str] = Field(default_factory=dict)
     """Column values of the rows that belong to the split: `where = { split = "train" }`."""
     cut: Cut | None = None
-    """Random share of the rows to keep. With it, both splits can come from one file."""
+    """Random share of the rows to keep, to divide one file between both splits."""
     format: FormatSpec | None = None
     """Format of this split's file, if it differs from the format of the task."""
 

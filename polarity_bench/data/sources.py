@@ -142,7 +142,7 @@ def read_hub(
     """Read columns of a hub data set.
 
     Args:
-        load: Function that returns the data set, given a `datasets.DownloadConfig`.
+        load: Function that maps a `datasets.DownloadConfig` to the data set.
         columns: Names of the columns.
         access: Permitted sources of data.
         where: Name of the data set, for error messages.
@@ -287,7 +287,7 @@ def _unpacked(url: str, member: str, sha256: str, target: Path) -> Path:
 
 
 def _content(archive: Path, member: str) -> bytes:
-    """Return the content of the archive entry whose path ends with `member`.
+    """Find the archive entry with a path that ends in `member`, and return its content.
 
     The function never unpacks the archive to disk. Archives have no checksum, and a malicious path
     in an archive could point outside the target folder.

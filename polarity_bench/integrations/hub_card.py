@@ -248,7 +248,7 @@ def updated(
         _check(body)
         old, before, after = block[2], body[: block.start(2)], body[block.end(2) :]
     elif re.match(r"\s*---[ \t]*[\r\n]", body):
-        raise InputError("its YAML header does not end; add a line with ---")
+        raise InputError("the YAML header does not end; add a line with ---")
     else:
         old, before, after = "", "---\n", f"\n---\n{body}"
     new = _updated_header(old, name, entries, tasks)
@@ -260,7 +260,7 @@ def updated(
         is_kept = False
     if not is_kept:
         raise InputError(
-            "its YAML header cannot be extended in this form; write one key per line, and use no "
+            "the YAML header cannot be extended in this form; write one key per line, and use no "
             f"anchors in {_INDEX!r}"
         )
     return bom + (result.replace("\n", "\r\n") if has_crlf else result)
@@ -272,7 +272,7 @@ def _check(card: str) -> None:
         ModelCard(card)
     except (yaml.YAMLError, ValueError, TypeError, AttributeError) as error:
         problem = " ".join(str(error).split())[:300]
-        raise InputError(f"its YAML header is invalid: {problem}") from error
+        raise InputError(f"the YAML header is invalid: {problem}") from error
 
 
 def _others(header: str) -> dict[str, Any]:
@@ -286,7 +286,7 @@ def _updated_header(
     root = yaml.compose(header, yaml.SafeLoader)
     indexes = [pair for pair in (root.value if root else []) if pair[0].value == _INDEX]
     if len(indexes) > 1:
-        raise InputError(f"its YAML header is invalid: {_INDEX!r} occurs twice")
+        raise InputError(f"the YAML header is invalid: {_INDEX!r} occurs twice")
     key, old = indexes[0] if indexes else (yaml.ScalarNode(_TEXT, _INDEX), None)
     end = _end(old) if old else len(header)
     pair = (key, _index(old, name, entries, tasks))  # This call changes `old` in place.

@@ -137,7 +137,7 @@ def _is_utf8(path: Path) -> bool:
 def _choose(
     path: Path, form: FormatSpec, rows: pd.DataFrame, text: str | None, label: str | None
 ) -> FormatSpec:
-    """Return a copy of the format that names the text and label columns, given or guessed."""
+    """Choose or guess the columns of texts and labels, and return the format with their names."""
     header = [str(name) for name in rows]
     for field_name, column in (("text_column", text), ("label_column", label)):
         if column is not None and column not in header:

@@ -115,7 +115,7 @@ class TaskSpec(Strict):
     columns: ClassVar[tuple[tuple[str, ScoreKey], ...]] = ()
     """Title and score of each column in the table of a suite."""
     ranks: ClassVar[bool] = False
-    """Whether tasks of this type are retrieval tasks, whose scores depend on k and a reference."""
+    """Whether tasks of this type are retrieval tasks, so scores depend on k and a reference."""
     mteb_type: ClassVar[str] = ""
     """Name of the corresponding task type in mteb."""
     mteb_prompt: ClassVar[str] = ""
@@ -213,7 +213,7 @@ class Task(ABC):
 
     @property
     def unseen_of(self) -> str | None:
-        """Name of the original task, if this task is a copy whose sources must stay unseen."""
+        """Name of the original task, if this task is a copy with unseen sources."""
         return None
 
     @property

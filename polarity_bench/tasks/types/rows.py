@@ -1,4 +1,4 @@
-"""Base classes of tasks whose files have the layout of SentEval or SemEval.
+"""Base classes of tasks with data files in the layout of SentEval or SemEval.
 
 Truncated copies of MR and SUBJ are in circulation and have distorted published scores. Therefore a
 file is rejected unless its checksum and its number of rows match the task file.
@@ -108,7 +108,7 @@ def _cut(rows: Sequence[Row], settings: Settings) -> Sequence[Row]:
 
 @dataclass(frozen=True)
 class RowsTask(Task):
-    """A task whose data are rows of labelled texts or labelled pairs.
+    """A task with rows of labelled texts or labelled pairs.
 
     Attributes:
         spec: Content of the task file.
@@ -139,7 +139,7 @@ class RowsTask(Task):
 
     @property
     def _tested(self) -> str:
-        """Name of the part whose predictions are stored."""
+        """Name of the part with stored predictions."""
         return "test" if "train" in self.parts else "all"
 
     @property
@@ -210,7 +210,7 @@ def _as_item(row: Row) -> dict[str, str]:
 
 
 class PreparedTask(RowsTask):
-    """A SentEval task, whose preset determines how texts are prepared before encoding."""
+    """A SentEval task. Its preset determines how texts are prepared before encoding."""
 
     @property
     def preset(self) -> Preset:

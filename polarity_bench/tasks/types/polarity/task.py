@@ -61,12 +61,11 @@ class PolarityProtocol(Strict):
     overlap: Annotated[StrictInt, Field(ge=0)] | None = None
     """Expected number of queries that also occur among the sources, ignoring case."""
     groups: tuple[str, ...] = Field((), json_schema_extra={"items": _GROUP})
-    """Columns, such as the topic. A column's score is the share of the k nearest sources with the
-    query's value."""
+    """Columns to score, such as the topic: share of the k nearest with the query's value."""
     breakdown: str | None = None
     """Column of the queries. P is also reported for each value of this column."""
     pair: str | None = None
-    """Column whose value is the same for both twins of a minimal pair; needs `groups`."""
+    """Column with an identifier that both twins of a minimal pair share; needs `groups`."""
 
 
 class PolaritySpec(TaskSpec):
@@ -84,7 +83,7 @@ class PolaritySpec(TaskSpec):
     protocol: PolarityProtocol = PolarityProtocol()
     """Settings of the retrieval and the scores."""
     unseen_of: Name | None = None
-    """Name of the original task, if this task is a copy whose sources must stay unseen."""
+    """Name of the original task, if this task is a copy with unseen sources."""
 
     moving: ClassVar[tuple[str, ...]] = ("labels", "format", "splits", "protocol")
     ranks: ClassVar[bool] = True
@@ -146,8 +145,8 @@ class PolaritySpec(TaskSpec):
         """Read both splits, check them, and draw the sources.
 
         The released code of the papers draws the sources with pandas'
-        `sample(n, random_state=seed)`. This method uses `choice` of numpy's legacy generator, whose
-        draw is the same.
+        `sample(n, random_state=seed)`. This method uses `choice` of numpy's legacy generator, which
+        draws the same rows.
 
         Raises:
             InputError: If data is missing or does not match the task file, or the settings are not
@@ -196,8 +195,8 @@ class PolarityTask(Task):
         source: The sources, in the order of the draw. If similarities tie, the earlier source
             ranks first.
         query: The queries, in file order.
-        n_overlap: Number of queries whose text occurs in the source split, ignoring case. It counts
-            all rows of the split, drawn or not.
+        n_overlap: Number of queries that also occur in the source split before the draw, ignoring
+            case.
         n_pool: Number of rows of the source split, before the draw.
         ks: Values of k to score, ascending.
         limit: Limit of the number of queries, for a quick look; None if there is no limit.
@@ -271,7 +270,7 @@ class PolarityTask(Task):
 
     @property
     def unseen_of(self) -> str | None:
-        """Name of the original task, if this task is a copy whose sources must stay unseen."""
+        """Name of the original task, if this task is a copy with unseen sources."""
         return self.spec.unseen_of
 
     @property

@@ -193,7 +193,7 @@ def eval_results(scores: Iterable[CardScore], url: str) -> str:
 
 
 def _facts(result: Result) -> dict[str, str]:
-    """Return the settings that a result depends on, keyed by name; the data are not included."""
+    """Return the protocol, reference, prompt, strength and digests of a result, keyed by name."""
     key = result.key
     facts = {"protocol": key.protocol_label}
     if KINDS[result.kind].ranks:

@@ -106,7 +106,7 @@ def _mark_of(reference: EncoderId) -> str:
 
 
 def mteb_names(encoders: Iterable[EncoderId]) -> dict[str, str]:
-    """Return a unique name for each encoder that mteb accepts, keyed by the encoder's digest.
+    """Return unique model names that mteb accepts, keyed by the digest of the encoder.
 
     Example:
         >>> mteb_names([EncoderId("org/a", "1")])

@@ -100,7 +100,7 @@ def new_task(
     write_atomically(file, _toml(file, form, header, sides).encode())
     try:
         read_task(file)
-    except InputError:  # For instance, a task file must not contain the path of the data.
+    except InputError:  # For instance, the path of the data is not allowed in a task file.
         file.unlink()
         raise
     return file

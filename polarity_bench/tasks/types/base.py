@@ -194,7 +194,7 @@ class Task(ABC):
     @property
     @abstractmethod
     def protocol(self) -> Mapping[str, Any]:
-        """Name, version and parameters of the protocol. Only they and the data affect scores."""
+        """Name, version and parameters of the protocol: all settings that affect scores."""
 
     @property
     @abstractmethod
@@ -218,7 +218,7 @@ class Task(ABC):
 
     @property
     def limit(self) -> int | None:
-        """Limit of the rows or queries, for a quick look; None if there is no limit."""
+        """Limit on the number of rows or queries, for a quick look; None if there is no limit."""
         return None
 
     @property

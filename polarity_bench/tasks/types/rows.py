@@ -184,7 +184,7 @@ class RowsTask(Task):
 
     @property
     def limit(self) -> int | None:
-        """Limit of the number of rows per part, for a quick look; None if there is no limit."""
+        """Limit on the number of rows per part, for a quick look; None if there is no limit."""
         return self.settings.limit
 
     @property

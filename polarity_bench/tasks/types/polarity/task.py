@@ -199,7 +199,7 @@ class PolarityTask(Task):
             case.
         n_pool: Number of rows of the source split, before the draw.
         ks: Values of k to score, ascending.
-        limit: Limit of the number of queries, for a quick look; None if there is no limit.
+        limit: Limit on the number of queries, for a quick look; None if there is no limit.
     """
 
     spec: PolaritySpec

@@ -79,7 +79,7 @@ def load_nli(names: Sequence[str], access: DataAccess) -> NliPairs:
         InputError: If data is missing or damaged, a text is empty or a label is unknown. The
             message names the file and the line. The error is also raised if no pair has a label.
     """
-    kept: list[tuple[str, str, int]] = []
+    pairs: list[tuple[str, str, int]] = []
     n_skipped = 0
     for name in names:
         rows = _hub_rows(name, access) if name.startswith(HUB_PREFIX) else _file_rows(name, access)
@@ -92,10 +92,10 @@ def load_nli(names: Sequence[str], access: DataAccess) -> NliPairs:
             for what, text in (("premise", premise), ("hypothesis", hypothesis)):
                 if not text.strip():
                     raise InputError(f"{where}: the {what} is empty")
-            kept.append((premise, hypothesis, _CODES[label]))
-    if not kept:
+            pairs.append((premise, hypothesis, _CODES[label]))
+    if not pairs:
         raise InputError(f"{', '.join(names) or 'no files'}: expected labelled pairs, got none")
-    premises, hypotheses, labels = zip(*kept, strict=True)
+    premises, hypotheses, labels = zip(*pairs, strict=True)
     return NliPairs(premises, hypotheses, np.array(labels, dtype=np.int64), n_skipped)
 
 

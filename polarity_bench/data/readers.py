@@ -279,8 +279,8 @@ def _check_columns(
         return
     remedy = ""
     key = {form.label: "label", form.text: "text"}.get(missing)
-    if len(header) == 1 and (found := next((d for d in DELIMITERS if d in header[0]), None)):
-        remedy = f"; set delimiter = {json.dumps(found)} in [format]"
+    if len(header) == 1 and (delimiter := next((d for d in DELIMITERS if d in header[0]), None)):
+        remedy = f"; set delimiter = {json.dumps(delimiter)} in [format]"
     elif key is not None and header:
         others = [name for name in header if name not in columns]
         column = others[0] if len(others) == 1 else "..."

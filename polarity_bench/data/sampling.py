@@ -56,8 +56,8 @@ def draw(labels: IntArray, n: int, seed: int | Sequence[int]) -> IntArray:
     generator = np.random.default_rng(seed)
     classes, counts = np.unique(labels, return_counts=True)
     drawn = [
-        generator.permutation(np.flatnonzero(labels == each))[:share]
-        for each, share in zip(classes, class_shares(counts, n), strict=True)
+        generator.permutation(np.flatnonzero(labels == code))[:share]
+        for code, share in zip(classes, class_shares(counts, n), strict=True)
     ]
     return np.sort(np.concatenate(drawn))
 

@@ -165,8 +165,8 @@ def read_hub(
     finally:
         datasets.enable_progress_bars()
     if missing := [name for name in columns if name not in rows.column_names]:
-        known = nearest(missing[0], rows.column_names)
-        raise InputError(f"{where}: no column {missing[0]!r}{known}{hint}")
+        suggestion = nearest(missing[0], rows.column_names)
+        raise InputError(f"{where}: no column {missing[0]!r}{suggestion}{hint}")
     by_column = [[as_text(value) for value in rows[name]] for name in columns]
     return list(zip(*by_column, strict=True))
 
@@ -252,14 +252,14 @@ def _retrieve(url: str, sha256: str | None, target: Path) -> Path:
     import pooch
 
     pooch.get_logger().setLevel("WARNING")
-    found = pooch.retrieve(
+    path = pooch.retrieve(
         url,
         known_hash=f"sha256:{sha256}" if sha256 else None,
         fname=target.name,
         path=target.parent,
         downloader=pooch.HTTPDownloader(timeout=30, progressbar=False),
     )
-    return Path(found)
+    return Path(path)
 
 
 def _archive_path(url: str) -> Path:
@@ -277,9 +277,9 @@ def _unpacked(url: str, member: str, sha256: str, target: Path) -> Path:
     with ExitStack() as on_error:
         on_error.callback(packed.unlink, missing_ok=True)
         content = _content(packed, member)
-        found = hashlib.sha256(content).hexdigest()
-        if found != sha256:
-            raise ValueError(f"{member}: expected sha256 {sha256[:12]}…, got {found[:12]}…")
+        actual = hashlib.sha256(content).hexdigest()
+        if actual != sha256:
+            raise ValueError(f"{member}: expected sha256 {sha256[:12]}…, got {actual[:12]}…")
         on_error.pop_all()
     target.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(target, content)

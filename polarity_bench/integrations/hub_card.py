@@ -142,18 +142,18 @@ def model_index(scores: Iterable[CardScore], url: str) -> list[dict[str, Any]]:
     """
     flat = [
         EvalResult(
-            task_type=_TASK_TYPES.get(each.result.kind, PIPELINE),
-            task_name=KINDS[each.result.kind].heading or TRAINED,
-            **asdict(each.data_set),
-            dataset_config=each.settings or None,
-            dataset_args=_facts(each.result),
-            metric_type=str(each.key),
-            metric_name=each.name,
-            metric_value=each.percent,
+            task_type=_TASK_TYPES.get(score.result.kind, PIPELINE),
+            task_name=KINDS[score.result.kind].heading or TRAINED,
+            **asdict(score.data_set),
+            dataset_config=score.settings or None,
+            dataset_args=_facts(score.result),
+            metric_type=str(score.key),
+            metric_name=score.name,
+            metric_value=score.percent,
             source_name=SOURCE,
             source_url=url,
         )
-        for each in scores
+        for score in scores
     ]
     entries: list[dict[str, Any]] = eval_results_to_model_index("", flat)[0]["results"]
     return entries
@@ -171,22 +171,22 @@ def eval_results(scores: Iterable[CardScore], url: str) -> str:
         url: Source URL of the entries.
     """
     entries = []
-    for each in scores:
-        if each.settings:
+    for score in scores:
+        if score.settings:
             continue
-        result, data_set = each.result, each.data_set
+        result, data_set = score.result, score.data_set
         on_hub = data_set.dataset_revision is not None
         facts = [f"{name} {value}" for name, value in _facts(result).items()]
         entries.append(
             EvalResultEntry(
                 dataset_id=data_set.dataset_type if on_hub else f"{SOURCE}/{result.task}",
                 dataset_revision=data_set.dataset_revision,
-                task_id=result.result_name + ("" if each.is_main else f"_{each.key}"),
-                value=each.percent,
+                task_id=result.result_name + ("" if score.is_main else f"_{score.key}"),
+                value=score.percent,
                 date=datetime.fromtimestamp(result.date, UTC).date().isoformat(),
                 source_url=url,
                 source_name=SOURCE,
-                notes="; ".join([each.name, *facts]),
+                notes="; ".join([score.name, *facts]),
             )
         )
     return _text(_node(entries_to_yaml(entries)))
@@ -290,8 +290,8 @@ def _updated_header(
     key, old = indexes[0] if indexes else (yaml.ScalarNode(_TEXT, _INDEX), None)
     end = _end(old) if old else len(header)
     pair = (key, _index(old, name, entries, tasks))  # This call changes `old` in place.
-    whole = yaml.MappingNode("tag:yaml.org,2002:map", [pair], flow_style=False)
-    text = _text(whole).rstrip("\n")
+    mapping = yaml.MappingNode("tag:yaml.org,2002:map", [pair], flow_style=False)
+    text = _text(mapping).rstrip("\n")
     if not old:
         return "\n".join(filter(None, [header.rstrip("\r\n"), text]))
     line_end = "\n" if header[end - 1] in "\r\n" else ""

@@ -124,14 +124,14 @@ def _model_meta(encoder: EncoderId, name: str) -> Any:
     from mteb.models import ModelMeta
 
     blank: dict[str, Any] = ModelMeta.create_empty().model_dump()
-    known = {
+    values = {
         "name": name,
         "revision": encoder.digest,
         "max_tokens": encoder.max_tokens,
         "similarity_fn_name": encoder.compared_by,
         "use_instructions": bool(encoder.prompt),
     }
-    return ModelMeta.model_validate(blank | known)
+    return ModelMeta.model_validate(blank | values)
 
 
 def _as_json(meta: Any) -> bytes:

@@ -230,13 +230,13 @@ def _check_same(registered: type[AbsTask], spec: TaskSpec) -> None:
     """
     if not issubclass(registered, PolarityBenchTask):
         raise InputError(f"mteb already has a task {spec.result_name!r}; set another `mteb_name`")
-    known = registered.spec
-    if known.file.resolve() != spec.file.resolve():
+    other = registered.spec
+    if other.file.resolve() != spec.file.resolve():
         raise InputError(
-            f"the name {spec.result_name!r} is already registered for {known.file}; rename one of "
+            f"the name {spec.result_name!r} is already registered for {other.file}; rename one of "
             "the tasks, or register them in separate processes"
         )
-    if known.digest != spec.digest:
+    if other.digest != spec.digest:
         raise InputError(
             f"the task file of {spec.result_name!r} has changed since the task was registered; "
             "start a new process"

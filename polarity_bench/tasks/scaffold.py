@@ -144,10 +144,10 @@ def _choose(
             raise InputError(
                 f"`{field_name}` {column}: {path} has no such column{nearest(column, header)}"
             )
-    left = [name for name in header if name != label and name.lower() not in _SPLIT]
-    text = text or _named(_TEXT, left) or str(rows[left].map(len).sum().idxmax())
-    left = [name for name in left if name != text]
-    label = label or _named(_LABEL, left) or str(rows[left].nunique().idxmin())
+    candidates = [name for name in header if name != label and name.lower() not in _SPLIT]
+    text = text or _named(_TEXT, candidates) or str(rows[candidates].map(len).sum().idxmax())
+    candidates = [name for name in candidates if name != text]
+    label = label or _named(_LABEL, candidates) or str(rows[candidates].nunique().idxmin())
     labels = rows[label].unique()
     if len(labels) == 1:
         problem = f"every row has the label {labels[0]!r}"

@@ -163,9 +163,9 @@ def train_linear(
         for slot, i in enumerate(running):
             if watches[i].is_best(n_correct[slot]):
                 best[i] = stack.layer(slot)
-        kept = [slot for slot, i in enumerate(running) if not watches[i].stopped]
-        running = [running[slot] for slot in kept]
-        stack.keep(kept)
+        slots = [slot for slot, i in enumerate(running) if not watches[i].stopped]
+        running = [running[slot] for slot in slots]
+        stack.keep(slots)
         if not running:
             break
     return best

@@ -118,13 +118,13 @@ def choose_preset(
         if name not in TORCH_PRESETS:
             raise InputError(f"unknown `preset` {name!r}{nearest(name, TORCH_PRESETS)}")
         chosen = PRESETS[name]
-        trained = chosen.classifier
-        assert isinstance(trained, TorchClassifier)  # noqa: S101  Both torch presets have this type.
-        changed = replace(trained, **_parameters(classifier))
+        original = chosen.classifier
+        assert isinstance(original, TorchClassifier)  # noqa: S101  Both torch presets have this type.
+        changed = replace(original, **_parameters(classifier))
         chosen = replace(
             chosen,
             classifier=replace(changed, device=device) if device else changed,
-            name=" with ".join(filter(None, [name, ", ".join(_changes(trained, changed))])),
+            name=" with ".join(filter(None, [name, ", ".join(_changes(original, changed))])),
         )
     return chosen if kfold is None else replace(chosen, n_folds=kfold)
 

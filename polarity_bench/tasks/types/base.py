@@ -50,14 +50,14 @@ class Settings:
         changed = tuple(settings for settings in self.of_types if settings != type(settings)())
         # Default settings are removed, so that they compare equal to missing settings.
         object.__setattr__(self, "of_types", changed)
-        given = {"ks": min(self.ks, default=1), "limit": self.limit, "workers": self.workers}
-        for name, value in given.items():
+        numbers = {"ks": min(self.ks, default=1), "limit": self.limit, "workers": self.workers}
+        for name, value in numbers.items():
             if value is not None and value < 1:
                 raise InputError(f"`{name}` must be at least 1, got {value}")
 
     def of(self, kind: type[OfType]) -> OfType:
         """Return the settings of class `kind`, or its defaults if they are not set."""
-        return next((given for given in self.of_types if isinstance(given, kind)), None) or kind()
+        return next((value for value in self.of_types if isinstance(value, kind)), None) or kind()
 
 
 @dataclass(frozen=True)

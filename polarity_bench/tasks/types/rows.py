@@ -100,10 +100,10 @@ def _cut(rows: Sequence[Row], settings: Settings) -> Sequence[Row]:
     for position, row in enumerate(rows):
         label = row.label if isinstance(row.label, int) else None
         classes.setdefault(label, []).append(position)
-    each = max(math.ceil(settings.limit / len(classes)), settings.of(Preset).n_folds + 2)
+    n_per_class = max(math.ceil(settings.limit / len(classes)), settings.of(Preset).n_folds + 2)
     draw = np.random.default_rng(0)
-    chosen = [draw.permutation(positions)[:each] for positions in classes.values()]
-    return [rows[position] for position in np.sort(np.concatenate(chosen))]
+    drawn = [draw.permutation(positions)[:n_per_class] for positions in classes.values()]
+    return [rows[position] for position in np.sort(np.concatenate(drawn))]
 
 
 @dataclass(frozen=True)

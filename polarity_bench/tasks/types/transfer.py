@@ -183,7 +183,7 @@ class TransferTask(PreparedTask):
         if self.spec.scheme == "dev-split":
             train, dev, test = (parts[name] for name in ("train", "dev", "test"))
             return dev_split(train, dev, test, preset.classifier, workers=workers)
-        given = {"n_folds": preset.n_folds, "workers": workers}
+        options = {"n_folds": preset.n_folds, "workers": workers}
         if self.spec.scheme == "kfold":
-            return kfold(parts["train"], parts["test"], preset.classifier, **given)
-        return nested_kfold(parts["all"], preset.classifier, **given)
+            return kfold(parts["train"], parts["test"], preset.classifier, **options)
+        return nested_kfold(parts["all"], preset.classifier, **options)

@@ -97,8 +97,8 @@ def rank(task: PolarityTask, embedded: EmbeddedTexts) -> TaskRetrieval:
     """
     source = embedded.sources(task.source.texts)
     query = embedded.queries(task.query.texts)
-    found = top_k(query, source, task.ks[-1], excluded=task.equal_texts)
-    return TaskRetrieval(task, source, query, found)
+    retrieval = top_k(query, source, task.ks[-1], excluded=task.equal_texts)
+    return TaskRetrieval(task, source, query, retrieval)
 
 
 def polarity_scores(
@@ -300,8 +300,8 @@ def place_of(
         means[ScoreKey(name, k, weighting)]
         for name in (f"polarity{whose}", f"similarity{whose}", "similarity_reference")
     )
-    kept = similarity.retention(s, means[_S_CHANCE], s_reference)
-    return Place(pareto_front.lift(p, means[_P_CHANCE]), kept)
+    retention = similarity.retention(s, means[_S_CHANCE], s_reference)
+    return Place(pareto_front.lift(p, means[_P_CHANCE]), retention)
 
 
 def front_of(places: Sequence[Place], oracle: Place, *, clipped: bool = True) -> FloatArray:

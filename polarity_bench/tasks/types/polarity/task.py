@@ -276,8 +276,8 @@ class PolarityTask(Task):
     @property
     def variant(self) -> str:
         """The values of k, such as `k_4-16`; '' if only the k of the task file is scored."""
-        own = self.ks == (self.spec.protocol.k,)
-        return "" if own else "k_" + "-".join(map(str, self.ks))
+        is_default = self.ks == (self.spec.protocol.k,)
+        return "" if is_default else "k_" + "-".join(map(str, self.ks))
 
     @property
     def main_score(self) -> ScoreKey:
@@ -341,10 +341,11 @@ class PolarityTask(Task):
             `retrieved`: the sources in order of rank, with their similarity.
         """
         of_source = _as_rows(self.source)
-        found = zip(arrays["retrieved_index"], arrays["retrieved_similarity"], strict=True)
+        retrievals = zip(arrays["retrieved_index"], arrays["retrieved_similarity"], strict=True)
         beside = ("retrieved_", "resampled_")
         named = {n: values for n, values in arrays.items() if not n.startswith(beside)}
-        for i, (query, (index, cosine)) in enumerate(zip(_as_rows(self.query), found, strict=True)):
+        queries = zip(_as_rows(self.query), retrievals, strict=True)
+        for i, (query, (index, cosine)) in enumerate(queries):
             values = {name: float(array[i]) for name, array in named.items()}
             yield query | {
                 "scores": {n: None if np.isnan(value) else value for n, value in values.items()},
@@ -371,8 +372,8 @@ def _as_rows(split: Split) -> list[dict[str, str]]:
 
 def count_overlap(sources: Iterable[str], queries: Iterable[str]) -> int:
     """Count the queries that occur among the sources, ignoring case."""
-    known = {text.casefold() for text in sources}
-    return sum(text.casefold() in known for text in queries)
+    source_texts = {text.casefold() for text in sources}
+    return sum(text.casefold() in source_texts for text in queries)
 
 
 def _check_overlap(spec: PolaritySpec, found: int, n_queries: int) -> None:
@@ -472,8 +473,8 @@ def cut_positions(texts: Sequence[str], cut: Cut) -> list[int]:
     keys = [text.casefold() for text in texts]
     distinct = list(dict.fromkeys(keys))
     order = np.random.default_rng(cut.seed).permutation(len(distinct))
-    chosen = {distinct[i] for i in order[: round(cut.share * len(distinct))]}
-    return [i for i, key in enumerate(keys) if (key in chosen) != cut.rest]
+    drawn = {distinct[i] for i in order[: round(cut.share * len(distinct))]}
+    return [i for i, key in enumerate(keys) if (key in drawn) != cut.rest]
 
 
 def _rows(spec: PolaritySpec, split: SplitSpec, access: DataAccess) -> tuple[list[FileRow], str]:

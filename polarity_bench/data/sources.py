@@ -98,7 +98,7 @@ def obtain(reference: FileRef, spec: Owner, access: DataAccess) -> Path:
             raise InputError(
                 f"{path}: {spec.name} expects the sha256 {reference.sha256[:12]}…, got "
                 f"{sha256[:12]}… ({_size(path, reference)}); is the file truncated or edited? "
-                f"Replace it{_origin(reference, spec)}"
+                f"Replace the file{_origin(reference, spec)}"
             )
     return path
 

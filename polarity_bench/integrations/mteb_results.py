@@ -34,10 +34,10 @@ from polarity_bench.results.result_files import read_results
 def export_mteb(folder: Path, output: Path) -> list[Path]:
     """Export the results in a folder, with mteb's metadata for each encoder.
 
-    Result files are copied byte by byte. Results with a limit are skipped. Results with an
-    undefined main score are skipped, too, because mteb's tables cannot handle them. If several
-    encoders have the same name, the first digits of the digest are appended to each name. Other
-    files in the output folder are kept.
+    Result files are copied byte by byte. Results with a limit are skipped, and also results with an
+    undefined main score, which mteb's tables cannot handle. If several encoders have the same name,
+    the first digits of the digest are appended to each name. Other files in the output folder are
+    kept.
 
     Args:
         folder: Folder with results of polarity-bench.

@@ -163,7 +163,7 @@ def test_a_second_task_of_one_name_is_refused(mteb: Any, tmp_path: Path) -> None
     assert "ReviewsPolarityRetrieval" in polarity_bench.register(tmp_path / "a")
     with pytest.raises(
         InputError,
-        match=r"b/reviews\.toml: .*'ReviewsPolarityRetrieval' is .*, for .*a/reviews\.toml",
+        match=r"b/reviews\.toml: .*'ReviewsPolarityRetrieval' is .* for .*a/reviews\.toml",
     ):
         polarity_bench.register(tmp_path / "b")
     write_task(tmp_path / "a", "reviews", k=2)

@@ -146,7 +146,7 @@ def test_an_undefined_score_is_left_out() -> None:
 def test_what_was_cut_for_a_quick_look_is_in_no_card() -> None:
     whole, cut = placed(ME, "a", 0.75, 0.4), placed(ME, "b", 0.75, 0.4, limit=5)
     assert [e["dataset"]["type"] for e in entries(whole, cut)] == ["a"]
-    with pytest.raises(InputError, match="each result was cut short"):
+    with pytest.raises(InputError, match="all results have a `limit`"):
         entries(cut)
 
 
@@ -263,13 +263,16 @@ def test_what_training_writes_into_a_card_is_known_again(task_dir: Path) -> None
 @pytest.mark.parametrize(
     ("card", "message"),
     [
-        ("---\na: [\n---\n", "its YAML header is broken: "),
+        ("---\na: [\n---\n", "the YAML header is invalid: "),
         ("---\n- a\n---\n", "metadata block should be a dict"),
-        ("---\na: b\n", "its YAML header does not end"),
-        ("---\nmodel-index:\n- name: x\n---\n", "its YAML header is broken: Invalid `model_index`"),
-        ("---\nmodel-index: x\n---\n", "its YAML header is broken: Invalid `model_index`"),
+        ("---\na: b\n", "the YAML header does not end"),
+        (
+            "---\nmodel-index:\n- name: x\n---\n",
+            "the YAML header is invalid: Invalid `model_index`",
+        ),
+        ("---\nmodel-index: x\n---\n", "the YAML header is invalid: Invalid `model_index`"),
         ("---\nmodel-index: []\nmodel-index: []\n---\n", "occurs twice"),
-        ("---\n{a: b}\n---\n", "nothing can be added to its YAML header in its present form"),
+        ("---\n{a: b}\n---\n", "the YAML header cannot be extended in this form"),
         (
             "---\nmodel-index: [{name: &x a, results: []}]\nb: *x\n---\n",
             "no anchors in 'model-index'",
@@ -415,7 +418,7 @@ def test_results_of_a_quick_look_are_refused(
     spec = read_task(task_dir / "mini.toml")
     cut = evaluate(load_encoder("run"), spec.load(DataAccess(offline=True), Settings(limit=6)))
     write_result(cut, tmp_path / "cut")
-    assert "--results cut: run: each result was cut short" in carded("--results", "cut").err
+    assert "--results cut: run: all results have a `limit`" in carded("--results", "cut").err
     write_result(cut, tmp_path / "results")
     assert "left out: 1 of 2 results" in carded().err
 
@@ -423,7 +426,7 @@ def test_results_of_a_quick_look_are_refused(
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("README.md", b"---\na: [\n---\n", "run/README.md: its YAML header is broken"),
+        ("README.md", b"---\na: [\n---\n", "run/README.md: the YAML header is invalid"),
         ("README.md", b"---\xff", "run/README.md: not UTF-8"),
         (".eval_results/polarity-bench.yaml", b"- 1\n", "not written by polarity-bench; rename it"),
     ],

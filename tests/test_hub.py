@@ -210,7 +210,7 @@ def test_another_commit_in_the_cache_is_never_taken_for_the_pinned_one(
 
 @pytest.mark.parametrize("task", ["gone", "broken"])
 def test_a_data_set_that_cannot_be_read(online: dict[str, Done], task: str) -> None:
-    assert online[task].error.startswith(f"error: {task}: the hub's data set org/{task}@aaaaaaaa")
+    assert online[task].error.startswith(f"error: {task}: the hub data set org/{task}@aaaaaaaa")
     assert "put  into" not in online[task].error
 
 

@@ -27,7 +27,7 @@ from polarity_bench.tasks.types.base import Settings
 pytestmark = pytest.mark.filterwarnings(
     "ignore::FutureWarning",
     "ignore::DeprecationWarning",
-    "ignore:.*1 result left out, cut by a `limit`",  # one in `real` is
+    "ignore:.*skipped 1 result with a `limit`",  # The results of `real` contain one.
 )
 TASK = "ContrastPolarityRetrieval"
 ME = EncoderId("me", "weights")
@@ -237,10 +237,10 @@ def test_a_result_without_a_main_score_is_left_out(mteb: Any, tmp_path: Path) ->
     main = ScoreKey("joint", 16)
     scores = {**result.scores, main: replace(result.scores[main], mean=math.nan)}
     folder = written(tmp_path / "in", replace(result, scores=scores))
-    with pytest.raises(InputError, match="has no results that mteb can read"):
+    with pytest.raises(InputError, match="in: no results that mteb can read"):
         export_mteb(folder, tmp_path / "out")
     written(folder, placed(ME, "b", 0.7, 0.4))
-    with pytest.warns(InputWarning, match="in: 1 result left out, cut by a `limit` or without a m"):
+    with pytest.warns(InputWarning, match="in: skipped 1 result with a `limit` or an undefined m"):
         written_there = export_mteb(folder, tmp_path / "out")
     assert [path.name for path in written_there] == ["B.json"]
 
@@ -249,7 +249,7 @@ def test_bad_input_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="none does not exist"):
         export_mteb(tmp_path / "none", tmp_path / "out")
     cut = written(tmp_path / "cut", placed(ME, "a", 0.7, 0.4, limit=5))
-    with pytest.raises(InputError, match="every result was run with `limit`"):
+    with pytest.raises(InputError, match="each result has a `limit`"):
         export_mteb(cut, tmp_path / "out")
     folder = written(tmp_path / "in", placed(ME, "a", 0.7, 0.4))
     (tmp_path / "file").write_text("")
@@ -257,7 +257,7 @@ def test_bad_input_is_named(tmp_path: Path) -> None:
         export_mteb(folder, tmp_path / "file")
     written(folder / "twice", placed(ME, "a", 0.7, 0.4))
     with pytest.raises(
-        InputError, match=r"A\.json and .*A\.json are results of one encoder on .*; keep one"
+        InputError, match=r"A\.json and .*A\.json are results of the same encoder on .*; remove"
     ):
         export_mteb(folder, tmp_path / "out")
     assert not (tmp_path / "out").exists()

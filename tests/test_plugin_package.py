@@ -54,11 +54,11 @@ def test_broken_it_is_named_and_takes_nothing_with_it(installed: Path, tmp_path:
     listed = bench(site, tmp_path, "tasks", "--suite", "demo")
     assert (listed.returncode, "| contrast |" in listed.stdout) == (0, True)
     assert listed.stderr.count("\n") == 1
-    named = "warning: the tasks of the package 'polarity-bench-moods' are left out: "
+    named = "warning: the tasks of the package 'polarity-bench-moods' are skipped: "
     assert listed.stderr.startswith(named)
     assert "unknown key 'titel'; did you mean 'title'?" in listed.stderr
     asked = bench(site, tmp_path, "run", "--model", "tfidf", "--tasks", "moods", "--json")
     said = json.loads(asked.stdout)["error"]
     assert said.startswith("unknown task 'moods'; ")
-    assert ". The tasks of the package 'polarity-bench-moods' are left out: " in said
+    assert ". The tasks of the package 'polarity-bench-moods' are skipped: " in said
     assert "unknown key 'titel'" in said

@@ -1,1 +1,1 @@
-"""Data: finding a task's files (`sources`), reading them (`readers`) and the resulting splits."""
+"""Data of tasks: finding files (`sources`), reading rows (`readers`) and the splits (`split`)."""

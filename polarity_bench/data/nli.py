@@ -1,9 +1,9 @@
-"""Sentence pairs for natural language inference, from files like SNLI's and MultiNLI's or the hub.
+"""Labelled sentence pairs for natural language inference (NLI), from files or the hub.
 
-The keys of a file show its layout: the official `gold_label`, `sentence1` and `sentence2`, or
-`label`, `premise` and `hypothesis` as on the hub. Any format that `readers` supports is allowed. A
-pair without a label ("-", on the hub -1, because its annotators did not agree) is left out and
-counted.
+Two layouts are supported. SNLI and MultiNLI have the columns `gold_label`, `sentence1` and
+`sentence2`. Data sets on the hub have `label`, `premise` and `hypothesis`. Files may have any
+format that `readers` supports. Pairs on which the annotators did not agree have no label ("-", or
+-1 on the hub). Such pairs are skipped and counted.
 
 Shapes: n pairs.
 """
@@ -25,11 +25,11 @@ from polarity_bench.files import cache_folder
 from polarity_bench.values import IntArray, digest_of
 
 CLASSES = ("entailment", "neutral", "contradiction")
-"""Names of the classes in the order of their numbers, as on the hub."""
+"""Class names; the position of a name is the class number on the hub."""
 ENTAILMENT, NEUTRAL, CONTRADICTION = range(3)
 
 HUB_PREFIX = "hub:"
-"""Prefix that marks the name of a data set on the hub."""
+"""Prefix of the names of data sets on the hub."""
 
 _OFFICIAL = ("gold_label", "sentence1", "sentence2")
 _HUBS = ("label", "premise", "hypothesis")
@@ -41,13 +41,13 @@ _Place = tuple[str, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class NliPairs:
-    """Labelled pairs in the order of their files.
+    """Labelled sentence pairs, in file order.
 
     Attributes:
         premises: First text of each of the n pairs.
         hypotheses: Second text of each pair.
         labels: Class of each pair, as its position in `CLASSES`, (n,).
-        n_skipped: Number of pairs that were left out because they have no label.
+        n_skipped: Number of pairs that were skipped because they have no label.
     """
 
     premises: tuple[str, ...]
@@ -60,23 +60,26 @@ class NliPairs:
 
     @property
     def digest(self) -> str:
-        """Digest, 16 hexadecimal digits, of the texts and labels in order."""
+        """Digest of the texts and labels in order, as 16 hexadecimal digits."""
         return digest_of([self.premises, self.hypotheses, self.labels.tolist()])
 
 
 def load_nli(names: Sequence[str], access: DataAccess) -> NliPairs:
-    """Load the pairs of several files or data sets, one after the other.
+    """Load NLI pairs from files or hub data sets, and concatenate them in the order of the names.
 
     Args:
-        names: Paths, which are also searched in the data folder, or `hub:NAME` for the `train`
-            split of a data set on the hub.
-        access: Where data may come from.
+        names: Paths of files, or `hub:NAME` for the `train` split of a data set on the hub. A
+            relative path may also refer to the data folder.
+        access: Permitted sources of data.
+
+    Returns:
+        The pairs that have a label.
 
     Raises:
-        InputError: If data is missing or damaged, a text is empty or a label is unknown; the
-            message names the file and the line.
+        InputError: If data is missing or damaged, a text is empty or a label is unknown. The
+            message names the file and the line. The error is also raised if no pair has a label.
     """
-    kept: list[tuple[str, str, int]] = []
+    pairs: list[tuple[str, str, int]] = []
     n_skipped = 0
     for name in names:
         rows = _hub_rows(name, access) if name.startswith(HUB_PREFIX) else _file_rows(name, access)
@@ -89,10 +92,10 @@ def load_nli(names: Sequence[str], access: DataAccess) -> NliPairs:
             for what, text in (("premise", premise), ("hypothesis", hypothesis)):
                 if not text.strip():
                     raise InputError(f"{where}: the {what} is empty")
-            kept.append((premise, hypothesis, _CODES[label]))
-    if not kept:
-        raise InputError(f"{', '.join(names) or 'nothing'}: no labelled pairs")
-    premises, hypotheses, labels = zip(*kept, strict=True)
+            pairs.append((premise, hypothesis, _CODES[label]))
+    if not pairs:
+        raise InputError(f"{', '.join(names) or 'no files'}: expected labelled pairs, got none")
+    premises, hypotheses, labels = zip(*pairs, strict=True)
     return NliPairs(premises, hypotheses, np.array(labels, dtype=np.int64), n_skipped)
 
 
@@ -100,7 +103,7 @@ def _file_rows(name: str, access: DataAccess) -> Iterator[_Place]:
     places = [Path(name).expanduser(), *([access.folder / name] if access.folder else [])]
     path = next((place for place in places if place.is_file()), None)
     if path is None:
-        raise MissingDataError(f"no file {' nor '.join(map(str, places))}")
+        raise MissingDataError(f"no such file: {' or '.join(map(str, places))}")
     form = FormatSpec()
     columns = _OFFICIAL if _HUBS[0] not in read_header(path, form) else _HUBS
     for row in read_rows(path, form, columns):

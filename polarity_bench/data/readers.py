@@ -1,7 +1,7 @@
-"""Readers of files of labelled texts. Each row records the line on which it began.
+"""Readers of files with labelled texts.
 
-Readers neither interpret labels nor drop rows. `read_rows` reads any format and returns the values
-of each row as strings.
+`read_rows` reads any supported format. Each row consists of strings and the number of its first
+line. Readers do not interpret labels and do not drop rows.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _TYPES = {
 
 
 _DAMAGE = (EOFError, gzip.BadGzipFile, zlib.error)
-"""Errors that reading a damaged gzip file raises."""
+"""Errors raised when a damaged gzip file is read."""
 
 DELIMITERS = ",;\t|"
 """Common delimiters of csv files."""
@@ -39,7 +39,12 @@ DELIMITERS = ",;\t|"
 
 @dataclass(frozen=True)
 class FileRow:
-    """One row of a file: the requested values as strings, and the line number for messages."""
+    """One row of a file.
+
+    Attributes:
+        line: Number of the row's first line, from 1, for error messages.
+        values: Values of the requested columns, as strings.
+    """
 
     line: int
     values: tuple[str, ...]
@@ -48,14 +53,20 @@ class FileRow:
 def read_rows(
     path: Path, form: FormatSpec, columns: Sequence[str], label_path: Path | None = None
 ) -> list[FileRow]:
-    """Read some columns of a csv, tsv, jsonl or parquet file, or the lines of two text files.
+    """Read columns of a csv, tsv, jsonl or parquet file, or of two files of lines.
 
-    `.gz` files are decompressed while reading. In the format `lines`, the first column holds the
-    lines of the file and the second column those of `label_path`.
+    `.gz` files are decompressed during reading.
+
+    Args:
+        path: Path of the file.
+        form: Format of the file.
+        columns: Names of the columns to read, in the order of the returned values.
+        label_path: Path of the file with one label per line, for the format `lines`. In this
+            format, each row is a line of `path` and the same line of `label_path`.
 
     Raises:
-        InputError: If the file is damaged or lacks a column; the message names the file, line and
-            column.
+        InputError: If the file is damaged, has an unknown format or lacks a column. The message
+            names the file, and the line and column if they are known.
     """
     kind = type_of(path, form)
     if form.header and kind not in {"csv", "tsv"}:
@@ -70,18 +81,21 @@ def read_rows(
         if kind == "lines" and label_path is not None:
             return _read_lines(path, label_path, form)
     if kind == "lines":
-        raise InputError(f"{path}: a text file needs a 'label_file' with one label per line")
+        raise InputError(
+            f"{path}: the text file has no labels; set 'label_file' to a file with one label per "
+            "line"
+        )
     raise InputError(
-        f"{path}: unknown format {path.suffix!r}; set [format] type to csv, tsv, jsonl, parquet "
-        "or lines"
+        f"{path}: unknown suffix {path.suffix!r}; set 'type' in [format] to csv, tsv, jsonl, "
+        "parquet or lines"
     )
 
 
 def read_header(path: Path, form: FormatSpec) -> list[str]:
-    """Return the column names of a file; for jsonl, the keys of its first row.
+    """Return the column names of a file; for a jsonl file, the keys of the first row.
 
     Raises:
-        InputError: If the file is damaged or has another format.
+        InputError: If the file is damaged, or its format has no column names.
     """
     kind = type_of(path, form)
     if kind not in {"csv", "tsv", "jsonl", "parquet"}:
@@ -97,17 +111,24 @@ def read_header(path: Path, form: FormatSpec) -> list[str]:
 
 
 def read_lines(path: Path, form: FormatSpec) -> list[str]:
-    """Return the lines of a text file, including empty ones.
+    """Return the lines of a text file, including empty lines.
 
     Raises:
-        InputError: If the file is damaged or has another encoding.
+        InputError: If the file is damaged or is not in the encoding of `form`.
     """
     with _damage_named(path, form):
         return _lines(path, form.encoding)
 
 
 def check_count(where: object, found: int, expected: int, of: str = "") -> None:
-    """Raise `InputError` if a file does not have the declared number of rows."""
+    """Raise InputError if a file does not have the expected number of rows.
+
+    Args:
+        where: Path or name of the file, for the error message.
+        found: Number of rows in the file.
+        expected: Number of rows that the task file declares.
+        of: Text after "rows" in the message, to name the rows that were counted.
+    """
     if found != expected:
         raise InputError(
             f"{where}: expected {expected:,} rows{of}, got {found:,}; is the file truncated or "
@@ -116,23 +137,23 @@ def check_count(where: object, found: int, expected: int, of: str = "") -> None:
 
 
 def type_of(path: Path, form: FormatSpec) -> str | None:
-    """Return the format of a file, as declared or else by its suffix; None if unknown."""
+    """Return the declared format of a file, or else the format of its suffix; None if unknown."""
     return form.type or _TYPES.get(_suffix(path))
 
 
 @contextmanager
 def _damage_named(path: Path, form: FormatSpec) -> Iterator[None]:
-    """Convert read errors to `InputError`s that say what is wrong with the file."""
+    """Convert errors of reading a file to InputErrors that name the file and the problem."""
     try:
         yield
     except UnicodeDecodeError as error:
         raise InputError(
-            f"{path}: not {form.encoding} at byte {error.start}; set [format] encoding"
+            f"{path}: byte {error.start} is not valid {form.encoding}; set 'encoding' in [format]"
         ) from error
     except LookupError as error:
-        raise InputError(f"{path}: [format] encoding: {error}") from error
+        raise InputError(f"{path}: {error}; correct 'encoding' in [format]") from error
     except json.JSONDecodeError as error:
-        raise InputError(f"{path}: not JSON: {error.msg}") from error
+        raise InputError(f"{path}: invalid JSON: {error.msg}") from error
     except _DAMAGE as error:
         raise _damaged(str(path), error) from error
     except OSError as error:
@@ -140,11 +161,11 @@ def _damage_named(path: Path, form: FormatSpec) -> Iterator[None]:
 
 
 def _damaged(where: str, error: Exception) -> InputError:
-    return InputError(f"{where}: damaged gzip file ({error}); is the file truncated?")
+    return InputError(f"{where}: the gzip file is damaged ({error}); is the file truncated?")
 
 
 def _numbered(path: Path, file: IO[str]) -> Iterator[tuple[int, str]]:
-    """Yield the lines with their numbers; if the file is damaged, the error names the last line."""
+    """Yield each line with its number; for a damaged file, the error names the last good line."""
     line = 0
     try:
         for line, text in enumerate(file, start=1):
@@ -155,7 +176,7 @@ def _numbered(path: Path, file: IO[str]) -> Iterator[tuple[int, str]]:
 
 def _open_text(path: Path, encoding: str) -> IO[str]:
     if codecs.lookup(encoding).name == "utf-8":
-        encoding = "utf-8-sig"  # reads files with or without a byte order mark
+        encoding = "utf-8-sig"  # This codec reads files with and without a byte order mark.
     if path.suffix == ".gz":
         return gzip.open(path, "rt", encoding=encoding, newline="")
     return path.open(encoding=encoding, newline="")
@@ -201,7 +222,7 @@ def _read_jsonl(path: Path, form: FormatSpec, columns: Sequence[str]) -> Iterato
             try:
                 record = json.loads(text)
             except json.JSONDecodeError as error:
-                raise InputError(f"{path}, line {line}: not JSON: {error.msg}") from error
+                raise InputError(f"{path}, line {line}: invalid JSON: {error.msg}") from error
             if not isinstance(record, dict):
                 raise InputError(f"{path}, line {line}: expected a JSON object, got {text[:40]!r}")
             _check_columns(f"{path}, line {line}", "key", columns, list(record), form)
@@ -237,7 +258,10 @@ def _read_lines(path: Path, label_path: Path, form: FormatSpec) -> list[FileRow]
 
 
 def _lines(path: Path, encoding: str) -> list[str]:
-    """Return the lines, split at line feeds only: a text may contain other Unicode separators."""
+    """Return the lines of a file, split at line feeds only.
+
+    `str.splitlines` is not used, because a text may contain other Unicode line separators.
+    """
     with _open_text(path, encoding) as file:
         lines = file.read().split("\n")
     return [line.rstrip("\r") for line in (lines[:-1] if lines[-1] == "" else lines)]
@@ -246,29 +270,30 @@ def _lines(path: Path, encoding: str) -> list[str]:
 def _check_columns(
     where: str, kind: str, columns: Sequence[str], header: Sequence[str], form: FormatSpec
 ) -> None:
-    """Raise `InputError` if a file lacks a column.
+    """Raise InputError if a file lacks a column.
 
-    The message suggests the key of the task file that would name the column.
+    The message suggests which key in the task file to change.
     """
     missing = next((name for name in columns if name not in header), None)
     if missing is None:
         return
     remedy = ""
     key = {form.label: "label", form.text: "text"}.get(missing)
-    if len(header) == 1 and (found := next((d for d in DELIMITERS if d in header[0]), None)):
-        remedy = f" ([format] delimiter = {json.dumps(found)} divides it)"
+    if len(header) == 1 and (delimiter := next((d for d in DELIMITERS if d in header[0]), None)):
+        remedy = f"; set delimiter = {json.dumps(delimiter)} in [format]"
     elif key is not None and header:
         others = [name for name in header if name not in columns]
-        remedy = f' ([format] {key} = "{others[0] if len(others) == 1 else "..."}" names it)'
+        column = others[0] if len(others) == 1 else "..."
+        remedy = f'; set {key} = "{column}" in [format]'
     raise InputError(f"{where}: no {kind} {missing!r}{nearest(missing, header)}{remedy}")
 
 
 def as_text(value: object) -> str:
-    """Return a value of a typed file as a text file would hold it; 3.0 becomes '3'."""
+    """Return a value of a jsonl or parquet file as a string; 3.0 becomes '3', None becomes ''."""
     if value is None:
         return ""
     if isinstance(value, bool):
-        return str(value).lower()  # as JSON writes it
+        return str(value).lower()  # JSON has `true`, not `True`.
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value)

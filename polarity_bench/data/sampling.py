@@ -1,4 +1,4 @@
-"""Random samples of rows, reproducible by their seed."""
+"""Stratified random samples of rows, reproducible from a seed."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from polarity_bench.values import IntArray
 
 
 def sample(labels: IntArray, n: int, seed: int, *, field: str = "sample") -> IntArray:
-    """Draw a stratified sample of rows, in which classes are as frequent as in the whole data set.
+    """Draw a stratified sample of rows, with the class frequencies of the whole data set.
 
     Args:
-        labels: Class of each row of the data set.
+        labels: Class of each row of the data set, (rows,).
         n: Number of rows to draw.
         seed: Seed of the draw.
         field: Name of the setting for n, for the error message.
@@ -35,38 +35,46 @@ def check_count(field: str, n: int, labels: IntArray, available: str) -> None:
     Args:
         field: Name of the setting for n, for the error message.
         n: Number of rows to draw.
-        labels: Class of each row.
-        available: Part of the message that says how many rows there are, with a `{}` for it.
+        labels: Class of each row, (rows,).
+        available: Part of the message that states the number of rows, with a placeholder `{}`.
     """
     if n > len(labels):
-        raise InputError(f"`{field}` {n:,}: {available.format(len(labels))}; ask for fewer")
+        n_rows = len(labels)
+        raise InputError(f"`{field}` {n:,}: {available.format(n_rows)}; choose at most {n_rows:,}")
     if n < (n_classes := len(np.unique(labels))):
         raise InputError(
-            f"`{field}` {n:,}: each of the {n_classes} classes needs a row; ask for at least "
+            f"`{field}` {n:,}: each of the {n_classes} classes needs a row; choose at least "
             f"{n_classes}"
         )
 
 
 def draw(labels: IntArray, n: int, seed: int | Sequence[int]) -> IntArray:
-    """Draw the share of each class and return the positions, ascending.
+    """Draw n rows, stratified by class, and return their positions, (n,), ascending.
 
-    scikit-learn's `train_test_split` is not used, because it may leave a rare class without a row.
+    scikit-learn's `train_test_split` is not used, because it may draw no row of a rare class.
     """
     generator = np.random.default_rng(seed)
     classes, counts = np.unique(labels, return_counts=True)
     drawn = [
-        generator.permutation(np.flatnonzero(labels == each))[:share]
-        for each, share in zip(classes, class_shares(counts, n), strict=True)
+        generator.permutation(np.flatnonzero(labels == code))[:share]
+        for code, share in zip(classes, class_shares(counts, n), strict=True)
     ]
     return np.sort(np.concatenate(drawn))
 
 
 def class_shares(counts: IntArray, n: int) -> IntArray:
-    """Return how many of n rows each class gets.
+    """Divide n rows among classes in proportion to their counts, with at least one row per class.
 
     Each class gets one row. Each further row goes to the class that is furthest below its
-    proportional share, ties to the earlier class. If no class is rarer than one row in n, this is
-    the method of largest remainders.
+    proportional share. Ties go to the earlier class. If the proportional share of every class is at
+    least one row, the result equals the method of largest remainders (Hamilton).
+
+    Args:
+        counts: Number of rows of each class, (classes,).
+        n: Number of rows to divide, at least the number of classes.
+
+    Returns:
+        Number of rows for each class, (classes,).
     """
     shares = np.ones_like(counts)
     for _ in range(n - len(counts)):

@@ -1,4 +1,4 @@
-"""Declarations of data in a task file: files with checksum and rows, hub data sets, formats."""
+"""Models of the data declarations in a task file: files, hub data sets, splits and formats."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _INSIDE = r"^(?!/)(?!(\./*)+$)(?!(.*/)?\.\.(/|$))[^\\:]+$"
 
 def _inside(path: str) -> str:
     if not re.search(_INSIDE, path):
-        raise ValueError("must be a relative path with forward slashes and without '..'")
+        raise ValueError("expected a relative path with forward slashes and without '..'")
     return path
 
 
@@ -43,23 +43,23 @@ _HAS_A_SOURCE: dict[str, JsonValue] = {"anyOf": [{"required": ["path"]}, {"requi
 
 
 class FileRef(Strict):
-    """A file: its place below a data folder, and its public address."""
+    """A data file with its relative path, its URL, or both."""
 
     model_config = ConfigDict(json_schema_extra=_URL_IS_PINNED)
 
     path: RelativePath | None = None
-    """Path below the folder of the task file, or below the data folder."""
+    """Path of the file, relative to the folder of the task file or to the data folder."""
     url: Url | None = None
-    """Public address of the file; needs `path` and `sha256`."""
+    """URL of the file; needs `path` and `sha256`."""
     sha256: Sha256 | None = None
-    """Checksum, verified whenever the file is read."""
+    """SHA-256 checksum of the file, verified before each read."""
 
     @model_validator(mode="after")
     def _url_is_pinned(self) -> Self:
         if self.url and not self.sha256:
-            raise ValueError("a file with a 'url' needs its 'sha256'")
+            raise ValueError("a file with a 'url' needs a 'sha256'")
         if self.url and not self.path:
-            raise ValueError("a file with a 'url' needs a 'path', its place in a data folder")
+            raise ValueError("a file with a 'url' needs a 'path', relative to the data folder")
         return self
 
 
@@ -67,100 +67,103 @@ class HubRef(Strict):
     """A split of a data set on the Hugging Face hub, pinned to a commit."""
 
     id: Annotated[str, StringConstraints(pattern=r"^[\w.-]+/[\w.-]+$")]
-    """Owner and name on the hub."""
+    """Owner and name of the data set on the hub: `owner/name`."""
     revision: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
-    """Full commit id, 40 digits; a branch would move."""
+    """Full commit hash of 40 hexadecimal digits, not a branch name, because branches change."""
     split: str
-    """Name of the split in the data set, such as `train`."""
+    """Name of the split in the hub data set, such as `train`."""
     config: str | None = None
     """Configuration of the data set, if it has several."""
     text: str = "text"
-    """Column with the texts on the hub."""
+    """Column of the hub data set that contains the texts."""
     label: str = "label"
-    """Column with the labels on the hub."""
+    """Column of the hub data set that contains the labels."""
 
 
 class FormatSpec(Strict):
-    """Format of the files of a task."""
+    """Format of the data files of a task."""
 
     type: Literal["csv", "tsv", "jsonl", "parquet", "lines"] | None = None
-    """By default, the suffix decides; `lines` is plain text, which needs a `label_file`."""
+    """File type; by default, the suffix decides. `lines` is plain text and needs a `label_file`."""
     delimiter: Annotated[str, StringConstraints(min_length=1, max_length=1)] = ","
-    """Separator of the columns of a csv file."""
+    """Column separator of a csv file."""
     quoted: StrictBool = True
-    """Whether quotation marks enclose values in csv and tsv."""
+    """Whether quotation marks enclose values in csv and tsv files."""
     header: tuple[str, ...] = ()
-    """Names of the columns of a csv or tsv file without a header line."""
+    """Column names, for a csv or tsv file without a header line."""
     encoding: str = "utf-8"
-    """Encoding of text files, by Python's name."""
+    """Encoding of text files, as Python names it."""
     text: str = "text"
-    """Column with the texts."""
+    """Column that contains the texts."""
     label: str = "label"
-    """Column with the labels."""
+    """Column that contains the labels."""
     columns: tuple[str, ...] = ()
-    """Further columns to keep, for `groups`, `breakdown` and `pair` of the protocol."""
+    """Additional columns to read, for the keys `groups`, `breakdown` and `pair` of `protocol`."""
 
 
 class Cut(Strict):
-    """A random share of the rows of a file; texts that differ only in case stay together."""
+    """A random share of the rows of a file.
+
+    Texts are drawn, not rows, so all rows with the same text, ignoring case, stay together.
+    """
 
     seed: StrictInt
-    """Seed of the draw."""
+    """Seed of the random draw."""
     share: Annotated[StrictFloat, Field(gt=0, lt=1)]
-    """Share of the distinct texts that is drawn."""
+    """Share of the distinct texts to draw, between 0 and 1."""
     rest: StrictBool = False
-    """Whether to keep the texts that are not drawn."""
+    """Whether to keep the texts that were not drawn, instead of the drawn texts."""
 
 
 class SplitSpec(FileRef):
-    """The source of the rows of one split, and their expected number."""
+    """The data of one split: a file or a hub data set, and the expected number of rows."""
 
     model_config = ConfigDict(json_schema_extra=_URL_IS_PINNED | _HAS_A_SOURCE)
 
     label_file: FileRef | None = None
-    """File with one label per line of text, for the format `lines`."""
+    """File with the label of each line of text, for the file type `lines`."""
     hub: HubRef | None = None
-    """Data set on the hub, which is read if the file is not on this machine."""
+    """Data set on the hub. It is read if `path` is not on this machine and `url` is not set."""
     rows: Annotated[StrictInt, Field(gt=0)] | None = None
-    """Expected number of rows."""
+    """Expected number of rows of the split."""
     label_rows: dict[str, StrictInt] | None = None
-    """Expected number of rows of each label, by the names of the labels."""
+    """Expected number of rows of each label, keyed by the label's name."""
     where: dict[str, str] = Field(default_factory=dict)
-    """Keep only rows with these values in these columns: `where = { split = "train" }`."""
+    """Column values of the rows that belong to the split: `where = { split = "train" }`."""
     cut: Cut | None = None
-    """Keep only a share of the rows, so that one file makes both splits."""
+    """Random share of the rows to keep, to divide one file between both splits."""
     format: FormatSpec | None = None
-    """Format of the file of this split, if it differs from that of the task."""
+    """Format of this split's file, if it differs from the format of the task."""
 
     @model_validator(mode="after")
     def _has_a_source(self) -> Self:
         if not self.path and not self.hub:
-            raise ValueError("a split needs a 'path', or a 'hub' data set")
+            raise ValueError("a split needs a 'path' or a 'hub' data set")
         return self
 
 
 class Archive(Strict):
-    """A public archive that contains the files of a task."""
+    """A public archive with the files of a task."""
 
     url: Url
-    """Address of a zip or tar archive."""
+    """URL of a zip or tar archive."""
     strip: str = ""
-    """Start of the paths of the files, which the paths in the archive do not have."""
+    """Prefix to remove from each file's `path` to get the path in the archive."""
 
 
 class CountedFile(FileRef):
-    """A file of a SentEval or STS task, with its expected number of rows."""
+    """A file of a SentEval or STS task, with the expected number of rows."""
 
     path: RelativePath
-    """Path below the folder of the task file, or below the data folder."""
+    """Path of the file, relative to the folder of the task file or to the data folder."""
     sha256: Sha256
-    """Checksum, verified whenever the file is read."""
+    """SHA-256 checksum of the file, verified before each read."""
     rows: Annotated[StrictInt, Field(gt=0)]
-    """Expected number of rows."""
+    """Expected number of rows of the file."""
 
 
 class Owner(Protocol):
-    """Protocol of an object that declares files: the part of a task that finding data needs."""
+    """Interface of an object that declares data files, such as a task file."""
 
     @property
     def name(self) -> str:
@@ -168,7 +171,7 @@ class Owner(Protocol):
 
     @property
     def file(self) -> Path:
-        """Task file, whose folder may contain the data."""
+        """Path of the task file. The folder of the task file may contain the data."""
 
     def references(self) -> list[FileRef]:
-        """Return the files that the task reads."""
+        """Return the declared files of the task."""

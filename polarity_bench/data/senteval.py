@@ -1,10 +1,10 @@
-"""Readers of SentEval's files, which return the same rows as the toolkit's own loaders.
+"""Readers of SentEval's data files.
 
-The toolkit splits every text at white space, and sorts by the number of tokens before it draws
-folds. The text of a row is therefore its tokens joined by one space, `n_tokens` is their number,
-and rows keep the order of the file. A line without tokens (CR and MPQA contain some) is a row with
-an empty text and is kept. The same functions read the original files of STS, which are not
-tokenized.
+The rows equal those of the loaders in the SentEval toolkit and keep the order of the file. The
+toolkit splits every text at white space, and sorts rows by their number of tokens before it draws
+folds. Each text is therefore stored as its tokens, joined by single spaces. A line without tokens
+is kept as a row with an empty text; CR and MPQA contain such lines. The same functions read the
+original STS files, which are not tokenized.
 
 References:
     Conneau and Kiela (2018), SentEval, https://arxiv.org/abs/1803.05449
@@ -24,7 +24,12 @@ _MAX_STS_SCORE = 5.0
 
 @dataclass(frozen=True)
 class Row:
-    """A text or a pair of texts, tokens joined by one space, with its class from 0 or its score."""
+    """A labelled text, or a labelled pair of texts.
+
+    Attributes:
+        texts: One or two texts. Tokens are separated by single spaces.
+        label: Class number, from 0, or score.
+    """
 
     texts: tuple[str, ...]
     label: int | float
@@ -37,17 +42,18 @@ class Row:
 
 @dataclass(frozen=True)
 class Layout:
-    """The columns of a file that holds one row per line.
+    """Layout of a file with one row per line.
 
     Attributes:
-        line: What a line holds, for error messages.
-        texts: Positions of the columns with the texts.
+        line: Description of a line, for error messages.
+        texts: Positions of the text columns.
         label: Position of the column with the class or the score.
-        classes: Names of the classes, from 0; empty if the label is a score from 0 to 5.
-        separator: Regular expression of the separator between two columns.
-        n_splits: Maximal number of splits of a line; 0 means no limit.
+        classes: Values of the label column in the order of the class numbers; empty if labels are
+            scores from 0 to 5.
+        separator: Regular expression that matches the separator between two columns.
+        n_splits: Maximum number of splits per line; 0 means no limit.
         encoding: Encoding of the file.
-        n_headings: Number of lines before the first row.
+        n_headings: Number of header lines before the first row.
     """
 
     line: str
@@ -60,7 +66,12 @@ class Layout:
     n_headings: int = 0
 
     def row(self, line: str) -> Row:
-        """Return the row of a line; raise ValueError or IndexError if the line is malformed."""
+        """Parse a line.
+
+        Raises:
+            ValueError: If the class is unknown, or the score is not a number from 0 to 5.
+            IndexError: If the line has too few columns.
+        """
         columns = re.split(self.separator, line.strip(), maxsplit=self.n_splits)
         label = columns[self.label]
         value = self.classes.index(label) if self.classes else _score_of(label)
@@ -73,7 +84,8 @@ _TREC_LABELS = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
 LAYOUTS = {
     "sst-binary": Layout("a text, a tab and 0 or 1", (0,), 1, ("0", "1"), n_splits=1),
     "sst-fine": Layout("0 to 4, a blank and a text", (1,), 0, tuple("01234"), " ", n_splits=1),
-    "trec": Layout(  # the fine class belongs to the separator, because only the coarse one is kept
+    # Only the coarse class of TREC is used, so the separator matches the fine class.
+    "trec": Layout(
         f"{', '.join(_TREC_LABELS)}:fine and a question",
         texts=(1,),
         label=0,
@@ -87,14 +99,18 @@ LAYOUTS = {
     "sick-relatedness": Layout(_SICK_LINE, (1, 2), 3, n_headings=1),
     "stsb": Layout("four columns, a score in [0, 5] and two texts", (5, 6), 4),
 }
-"""Layouts by the readers that task files name."""
+"""Layout of each `reader` in task files."""
 
 
 def read_split(path: Path, reader: str) -> list[Row]:
     """Read a split of SST2, SST5, TREC, MRPC, SICK or STS-B.
 
+    Args:
+        path: Path of the file.
+        reader: Name of the layout, a key of `LAYOUTS`.
+
     Raises:
-        InputError: If the file is missing, or a line does not have the reader's layout; the
+        InputError: If the file is missing, or a line does not have the reader's layout. The
             message names the file and the line.
     """
     layout = LAYOUTS[reader]
@@ -109,10 +125,19 @@ def read_split(path: Path, reader: str) -> list[Row]:
 
 
 def read_labelled_lines(positive: Path, negative: Path) -> list[Row]:
-    """Read MR, CR, SUBJ or MPQA: one latin-1 file per class, class 1 first.
+    """Read MR, CR, SUBJ or MPQA, which have one latin-1 file per class.
 
-    In SUBJ, the objective sentences are class 1. Lines are split by Python's `splitlines`, as in
-    the toolkit.
+    Lines are split by `str.splitlines`, as in the toolkit.
+
+    Args:
+        positive: File of class 1; for SUBJ, the file of objective sentences.
+        negative: File of class 0.
+
+    Returns:
+        The rows of class 1, then the rows of class 0.
+
+    Raises:
+        InputError: If a file is missing.
     """
     return [
         Row((_joined(line),), label)
@@ -122,21 +147,28 @@ def read_labelled_lines(positive: Path, negative: Path) -> list[Row]:
 
 
 def read_sts(texts: Path, gold: Path) -> list[Row]:
-    """Read a subset of STS12 to STS16: a file of pairs and a file of scores from 0 to 5.
+    """Read a subset of STS12 to STS16.
 
     Pairs with an empty line in the score file were not annotated and are skipped.
+
+    Args:
+        texts: File with two texts per line, separated by a tab.
+        gold: File with the score of each pair, from 0 to 5, in the same order.
+
+    Raises:
+        InputError: If a file is missing, a line is malformed, or the files differ in length.
     """
     pairs = _read(texts, "utf-8").splitlines()
     scores = _read(gold, "utf-8").splitlines()
     if len(pairs) != len(scores):
         raise InputError(
-            f"{texts} has {len(pairs)} lines, but {gold.name} has {len(scores)} scores"
+            f"{gold}: expected {len(pairs)} lines, as in {texts.name}, got {len(scores)}"
         )
     rows = []
     for number, (pair, score) in enumerate(zip(pairs, scores, strict=True), start=1):
         first, tab, rest = pair.partition("\t")
         if not tab:
-            raise InputError(f"{texts}:{number}: expected two texts, got {pair!r}")
+            raise InputError(f"{texts}:{number}: expected two texts and a tab, got {pair!r}")
         if not score:
             continue
         try:
@@ -156,7 +188,7 @@ def _read(path: Path, encoding: str) -> str:
         raise InputError(f"no such file: {path}") from None
     except UnicodeDecodeError as error:
         raise InputError(
-            f"{path} is not {encoding}: {error.reason} at byte {error.start}"
+            f"{path}: invalid {encoding} at byte {error.start}: {error.reason}"
         ) from None
 
 

@@ -1,8 +1,8 @@
-"""Sources of data: finding a task's files on this machine, or downloading them.
+"""Sources of data: local files, downloads and data sets on the hub.
 
-A file is looked for in the folder of the task file, then in the data folder, then among earlier
-downloads. Otherwise it is downloaded; pooch hashes the stream and renames the complete file. If the
-task declares a checksum, the file is verified before it is read, wherever it was found.
+A file is searched first in the folder of the task file, then in the data folder, then in the
+download cache. If the file is in none of them, pooch downloads it and verifies its checksum. Local
+files are verified before they are read, if the task file declares a checksum.
 """
 
 from __future__ import annotations
@@ -34,7 +34,12 @@ _LAYOUTS = ("", "senteval", "SentEval/data", "data")
 
 @dataclass(frozen=True, init=False)
 class DataAccess:
-    """Permitted sources of data: the user's folder, and the network unless offline."""
+    """Permitted sources of data.
+
+    Attributes:
+        folder: The user's data folder; None if there is none.
+        offline: Whether downloads are forbidden.
+    """
 
     folder: Path | None
     offline: bool
@@ -49,7 +54,15 @@ class DataAccess:
     def from_environment(
         cls, folder: str | Path | None = None, offline: bool = False
     ) -> DataAccess:
-        """Return the access; POLARITY_BENCH_DATA and HF_HUB_OFFLINE replace missing arguments."""
+        """Return the permitted sources, with defaults from the environment.
+
+        Args:
+            folder: Data folder; the value of POLARITY_BENCH_DATA by default.
+            offline: Whether downloads are forbidden. HF_HUB_OFFLINE also forbids downloads.
+
+        Raises:
+            InputError: If the data folder does not exist.
+        """
         named = os.environ.get(DATA_VARIABLE)
         return cls(
             folder or named or None,
@@ -58,7 +71,7 @@ class DataAccess:
 
 
 def find(reference: FileRef, spec: Owner, access: DataAccess) -> Path | None:
-    """Return the path of a file on this machine, or None."""
+    """Return the local path of a file, or None if the file is not on this machine."""
     if reference.path is None:
         return None
     folders = [spec.file.parent]
@@ -69,11 +82,11 @@ def find(reference: FileRef, spec: Owner, access: DataAccess) -> Path | None:
 
 
 def obtain(reference: FileRef, spec: Owner, access: DataAccess) -> Path:
-    """Return the path of a file; download the file if it is not on this machine.
+    """Return the local path of a file, after downloading the file if necessary.
 
     Raises:
-        InputError: If the file is not available or its checksum is wrong; the message says how to
-            provide the file.
+        InputError: If the file is not available or has the wrong checksum. The message explains how
+            to provide the file.
     """
     path = find(reference, spec, access)
     if path is None:
@@ -85,7 +98,7 @@ def obtain(reference: FileRef, spec: Owner, access: DataAccess) -> Path:
             raise InputError(
                 f"{path}: {spec.name} expects the sha256 {reference.sha256[:12]}…, got "
                 f"{sha256[:12]}… ({_size(path, reference)}); is the file truncated or edited? "
-                f"Replace it{_origin(reference, spec)}"
+                f"Replace the file{_origin(reference, spec)}"
             )
     return path
 
@@ -93,17 +106,26 @@ def obtain(reference: FileRef, spec: Owner, access: DataAccess) -> Path:
 def load_hub_split(
     hub: HubRef, spec: Owner, access: DataAccess, extra: Sequence[str] = ()
 ) -> list[tuple[str, ...]]:
-    """Read the text, label and extra columns of a split of a hub data set at its pinned commit.
+    """Read one split of a hub data set at its pinned commit.
+
+    Args:
+        hub: Data set, commit, split and columns.
+        spec: Task that declares the data set, for error messages.
+        access: Permitted sources of data.
+        extra: Names of additional columns.
+
+    Returns:
+        Text, label and extra columns of each row, as strings.
 
     Raises:
-        InputError: If the hub cannot be reached, or the data set lacks a column.
+        InputError: If the data set is not available, or lacks a column.
     """
     return read_hub(
         partial(_load_at_commit, hub),
         (hub.text, hub.label, *extra),
         access,
-        where=f"{spec.name}: the hub's data set {hub.id}@{hub.revision[:8]}",
-        hint=" (text and label of the task file's hub table name them)",
+        where=f"{spec.name}: the hub data set {hub.id}@{hub.revision[:8]}",
+        hint="; correct 'text' and 'label' of 'hub' in the task file",
         remedy=_remedy(spec),
     )
 
@@ -117,18 +139,21 @@ def read_hub(
     hint: str = "",
     remedy: str = "",
 ) -> list[tuple[str, ...]]:
-    """Read columns of a hub data set as texts.
+    """Read columns of a hub data set.
 
     Args:
-        load: Return the rows, given the `datasets.DownloadConfig`.
+        load: Function that maps a `datasets.DownloadConfig` to the data set.
         columns: Names of the columns.
-        access: Where data may come from.
+        access: Permitted sources of data.
         where: Name of the data set, for error messages.
-        hint: What the message of a missing column adds.
-        remedy: What the message adds if the hub cannot be reached.
+        hint: Text to append to the message about a missing column.
+        remedy: Text to append to the message if the data set is not available.
+
+    Returns:
+        The values of the columns in each row, as strings.
 
     Raises:
-        InputError: If the hub cannot be reached, or the data set lacks a column.
+        InputError: If the data set is not available, or lacks a column.
     """
     import datasets
 
@@ -140,8 +165,8 @@ def read_hub(
     finally:
         datasets.enable_progress_bars()
     if missing := [name for name in columns if name not in rows.column_names]:
-        known = nearest(missing[0], rows.column_names)
-        raise InputError(f"{where}: no column {missing[0]!r}{known}{hint}")
+        suggestion = nearest(missing[0], rows.column_names)
+        raise InputError(f"{where}: no column {missing[0]!r}{suggestion}{hint}")
     by_column = [[as_text(value) for value in rows[name]] for name in columns]
     return list(zip(*by_column, strict=True))
 
@@ -152,22 +177,29 @@ def _load_at_commit(hub: HubRef, config: Any) -> Any:
     builder = datasets.load_dataset_builder(
         hub.id, hub.config, revision=hub.revision, download_config=config
     )
-    if builder.hash != hub.revision:  # without the hub, it is the latest cached commit
-        raise ValueError(f"the hub is not available, and the cache has {builder.hash}")
+    if builder.hash != hub.revision:
+        # If the hub cannot be reached, `datasets` silently falls back to the latest cached commit.
+        raise ValueError(
+            f"the hub is not available, and the cache contains only commit {builder.hash}"
+        )
     builder.download_and_prepare(download_config=config)
     return builder.as_dataset(split=hub.split)
 
 
 def file_status(spec: Owner, access: DataAccess) -> list[dict[str, str]]:
-    """Return for each file of a task whether it is on this machine, and its path or its source."""
+    """Return the status of each file of a task, one row per file.
+
+    Each row contains the task, the file, the status (`here` or `missing`), and the local path of
+    the file or its source.
+    """
     rows = []
     for reference in spec.references():
         path = find(reference, spec, access)
-        origin = _origin(reference, spec) or " with a copy of yours"
+        origin = _origin(reference, spec) or " with your own copy"
         rows.append(
             {
                 "task": spec.name,
-                "file": reference.path or "(on the hub alone)",
+                "file": reference.path or "(only on the hub)",
                 "status": "here" if path else "missing",
                 "place": str(path) if path else origin.removeprefix(" with "),
             }
@@ -197,7 +229,7 @@ def _download(reference: FileRef, spec: Owner, access: DataAccess) -> Path:
     if target is None or url is None:
         folders = [str(spec.file.parent), *([str(access.folder)] if access.folder else [])]
         raise MissingDataError(
-            f"{spec.name}: {reference.path} is not in {' nor in '.join(folders)}{_remedy(spec)}"
+            f"{spec.name}: {reference.path} is not in {' or '.join(folders)}{_remedy(spec)}"
         )
     if access.offline and not (archive and _archive_path(url).is_file()):
         raise MissingDataError(
@@ -220,14 +252,14 @@ def _retrieve(url: str, sha256: str | None, target: Path) -> Path:
     import pooch
 
     pooch.get_logger().setLevel("WARNING")
-    found = pooch.retrieve(
+    path = pooch.retrieve(
         url,
         known_hash=f"sha256:{sha256}" if sha256 else None,
         fname=target.name,
         path=target.parent,
         downloader=pooch.HTTPDownloader(timeout=30, progressbar=False),
     )
-    return Path(found)
+    return Path(path)
 
 
 def _archive_path(url: str) -> Path:
@@ -236,14 +268,18 @@ def _archive_path(url: str) -> Path:
 
 
 def _unpacked(url: str, member: str, sha256: str, target: Path) -> Path:
-    """Download an archive once and extract a file; delete the archive if the file is not in it."""
+    """Extract a file from an archive, which is downloaded on first use.
+
+    If the archive does not contain the file with the right checksum, the archive is deleted, so
+    that the next call downloads it again.
+    """
     packed = _retrieve(url, None, _archive_path(url))
     with ExitStack() as on_error:
         on_error.callback(packed.unlink, missing_ok=True)
         content = _content(packed, member)
-        found = hashlib.sha256(content).hexdigest()
-        if found != sha256:
-            raise ValueError(f"its {member} has sha256 {found[:12]}…, expected {sha256[:12]}…")
+        actual = hashlib.sha256(content).hexdigest()
+        if actual != sha256:
+            raise ValueError(f"{member}: expected sha256 {sha256[:12]}…, got {actual[:12]}…")
         on_error.pop_all()
     target.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(target, content)
@@ -251,10 +287,10 @@ def _unpacked(url: str, member: str, sha256: str, target: Path) -> Path:
 
 
 def _content(archive: Path, member: str) -> bytes:
-    """Return the content of one file in a zip or tar archive, found by the end of its path.
+    """Find the archive entry with a path that ends in `member`, and return its content.
 
-    Only this file is read and nothing is unpacked to disk, because an archive has no checksum, and
-    the paths in it may point outside the folder.
+    The function never unpacks the archive to disk. Archives have no checksum, and a malicious path
+    in an archive could point outside the target folder.
     """
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as packed:
@@ -262,7 +298,7 @@ def _content(archive: Path, member: str) -> bytes:
     with tarfile.open(archive) as packed_tar:
         files = [entry.name for entry in packed_tar if entry.isfile()]
         extracted = packed_tar.extractfile(_member(files, member))
-        assert extracted is not None  # noqa: S101  it is a file
+        assert extracted is not None  # noqa: S101  `files` contains only regular files
         return extracted.read()
 
 
@@ -270,7 +306,7 @@ def _member(names: Sequence[str], wanted: str) -> str:
     for name in names:
         if f"/{name.removeprefix('./')}".endswith(f"/{wanted}"):
             return name
-    raise ValueError(f"the archive holds no {wanted}")
+    raise ValueError(f"the archive does not contain {wanted}")
 
 
 def _origin(reference: FileRef, spec: Owner) -> str:
@@ -279,8 +315,8 @@ def _origin(reference: FileRef, spec: Owner) -> str:
     if reference.url:
         return f" with {reference.url}"
     if archive is not None:
-        return f" with that of {archive.url}"
-    return f" with the hub's data set {hub.id}" if hub else ""
+        return f" with the copy in {archive.url}"
+    return f" with the hub data set {hub.id}" if hub else ""
 
 
 def _remedy(spec: Owner) -> str:
@@ -289,8 +325,8 @@ def _remedy(spec: Owner) -> str:
         return ""
     shown = files if len(files) <= 4 else [*files[:3], f"{len(files) - 3} more"]
     return (
-        f". To use a copy, put {' and '.join(shown)} into a folder and name it with `data_dir` or "
-        f"{DATA_VARIABLE}"
+        f". To use a copy, put {' and '.join(shown)} into a folder and set `data_dir` or "
+        f"{DATA_VARIABLE} to this folder"
     )
 
 

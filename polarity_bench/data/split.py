@@ -1,4 +1,4 @@
-"""Labelled texts of one split."""
+"""Splits: the labelled texts of one part of a data set."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from polarity_bench.values import IntArray
 class Split:
     """Labelled texts of one split, in file order.
 
-    `columns` holds the further columns of the file by name, with a value for each text.
+    Attributes:
+        texts: Texts of the split.
+        labels: Label of each text.
+        columns: Additional columns of the file, keyed by name, with one value per text.
     """
 
     texts: tuple[str, ...]
@@ -23,7 +26,7 @@ class Split:
         return len(self.texts)
 
     def take(self, positions: Sequence[int] | IntArray) -> Split:
-        """Return the rows at these positions, in the given order."""
+        """Return a split with the rows at `positions`, in that order."""
         return Split(
             texts=tuple(self.texts[i] for i in positions),
             labels=tuple(self.labels[i] for i in positions),

@@ -1,13 +1,13 @@
-"""Results in a model card, in the forms that the hub reads: `model-index` and `.eval_results`.
+"""Results in model cards, in the two formats that the hub reads: `model-index` and `.eval_results`.
 
-`huggingface_hub` writes our entries and checks the complete card. It does not write the rest of
-the card, because its round trip would reorder, requote and drop what others wrote. It would also
-attribute our scores to another source if both have the same data set. Therefore the rest of the
-card is kept byte by byte. Within a `model-index` that also has entries of others, each of their
-scalars is kept.
+`huggingface_hub` writes our entries and validates the complete card. It must not rewrite the rest
+of the card: it would reorder, requote and drop content of other authors, and could attribute our
+scores to another source of the same data set. Therefore the rest of the card is kept byte by byte.
+In a `model-index` with entries of others, all their values are kept.
 
-Our entries are those whose source is named `polarity-bench`, and those that training or an
-evaluator wrote about the same data set. Scores are in percent, as in mteb's cards.
+An entry is ours if the name of its source is `polarity-bench`. Entries without a source are ours if
+training or an evaluator wrote them for one of our data sets. Scores are in percent, as in mteb's
+cards.
 """
 
 from __future__ import annotations
@@ -44,26 +44,29 @@ from polarity_bench.training.model_card import (
 from polarity_bench.values import shortest
 
 SOURCE = "polarity-bench"
-"""Name of our source, which identifies our entries."""
+"""Source name of our entries."""
 HOMEPAGE = "https://github.com/polarity-bench/polarity-bench"
-"""URL of our source if no board is given."""
+"""Default source URL of our entries."""
 
 _TASK_TYPES = {"polarity": "retrieval", "transfer": "text-classification"}
 _INDEX = "model-index"
 _TEXT = "tag:yaml.org,2002:str"
 _NUMBER = re.compile(r"[-+]?\d+[eE][-+]?\d+|0o[0-7]+")
-"""Text, such as a digest, that is a number in YAML 1.2, which the hub reads, but not in 1.1."""
+"""Strings that are numbers in YAML 1.2, which the hub reads, but not in YAML 1.1.
+
+An example is the digest 12e4.
+"""
 
 
 @dataclass(frozen=True)
 class CardScore:
-    """One score of an encoder.
+    """One score of an encoder, for the model card.
 
     Attributes:
-        result: The result that holds the score.
-        settings: Settings that differ from the task's defaults; '' if none do.
-        key: Key of the score.
-        data_set: The data set of the task.
+        result: Result that contains the score.
+        settings: Name of the non-default settings; '' if all settings are defaults.
+        key: Key of the score in the result.
+        data_set: Data set of the task.
     """
 
     result: Result
@@ -82,12 +85,12 @@ class CardScore:
 
     @property
     def percent(self) -> float:
-        """The score times 100."""
+        """The score in percent, rounded to four decimals."""
         return round(100 * self.result.scores[self.key].mean, 4)
 
     @property
     def is_main(self) -> bool:
-        """Whether this is the task's main score, with either weighting of the ranks."""
+        """Whether this is the main score of the task, with either weighting of the ranks."""
         main = self.result.main_score
         return (self.key.metric, self.key.k, self.key.part) == (main.metric, main.k, main.part)
 
@@ -97,24 +100,25 @@ def measured(
     data_sets: Mapping[str, DataSet] | None = None,
     weighting: Weighting = "linear",
 ) -> list[CardScore]:
-    """Return the scores of an encoder that a card shows.
+    """Return the scores to show in the model card of an encoder.
 
-    For tasks that retrieve, these are P, S, retention and joint at each k, and otherwise the main
-    score. Undefined scores are left out.
+    For retrieval tasks, these are P, S, retention and joint at each k; for other tasks, the main
+    score. Results with a limit and undefined scores are skipped.
 
     Args:
-        stored: The encoder's results.
-        data_sets: Data sets of the tasks, by task name. If a task has none, its name is used.
+        stored: Results of the encoder.
+        data_sets: Data set of each task, keyed by task name. By default, the name of the task is
+            used as the name of the data set.
         weighting: Weighting of the ranks.
 
     Raises:
-        InputError: If all results have a limit, or a task type is unknown.
+        InputError: If no result is without a limit, or a task type is unknown.
     """
     settled = by_settings(stored)
     if not settled:
         raise InputError(
-            "each result was cut short for a quick look; evaluate the whole tasks before they are "
-            "published"
+            "all results have a `limit` and cannot be published; evaluate the tasks without a "
+            "`limit`"
         )
     kinds = list(KINDS)
     for (path, result), _ in settled:
@@ -130,62 +134,66 @@ def measured(
 
 
 def model_index(scores: Iterable[CardScore], url: str) -> list[dict[str, Any]]:
-    """Return our entries of a `model-index`, one for each result.
+    """Return our entries for a `model-index`, one per result.
 
     Args:
-        scores: The scores.
-        url: URL of our source.
+        scores: Scores of one encoder.
+        url: Source URL of the entries.
     """
     flat = [
         EvalResult(
-            task_type=_TASK_TYPES.get(each.result.kind, PIPELINE),
-            task_name=KINDS[each.result.kind].heading or TRAINED,
-            **asdict(each.data_set),
-            dataset_config=each.settings or None,
-            dataset_args=_facts(each.result),
-            metric_type=str(each.key),
-            metric_name=each.name,
-            metric_value=each.percent,
+            task_type=_TASK_TYPES.get(score.result.kind, PIPELINE),
+            task_name=KINDS[score.result.kind].heading or TRAINED,
+            **asdict(score.data_set),
+            dataset_config=score.settings or None,
+            dataset_args=_facts(score.result),
+            metric_type=str(score.key),
+            metric_name=score.name,
+            metric_value=score.percent,
             source_name=SOURCE,
             source_url=url,
         )
-        for each in scores
+        for score in scores
     ]
     entries: list[dict[str, Any]] = eval_results_to_model_index("", flat)[0]["results"]
     return entries
 
 
 def eval_results(scores: Iterable[CardScore], url: str) -> str:
-    """Return the content of a file in `.eval_results`: results with the tasks' default settings.
+    """Return the content of a file for `.eval_results`.
 
-    A main score is named after the task in mteb. Other scores append their own name, because the
-    hub keeps a leaderboard for each name. A data set that is not on the hub is named
-    `polarity-bench/TASK`.
+    Only results with default settings are included. The id of an entry is the task's name in mteb.
+    Entries of other scores than the main score append the name of the score, because the hub has
+    one leaderboard per id. Data sets that are not on the hub are named `polarity-bench/TASK`.
+
+    Args:
+        scores: Scores of one encoder.
+        url: Source URL of the entries.
     """
     entries = []
-    for each in scores:
-        if each.settings:
+    for score in scores:
+        if score.settings:
             continue
-        result, data_set = each.result, each.data_set
+        result, data_set = score.result, score.data_set
         on_hub = data_set.dataset_revision is not None
         facts = [f"{name} {value}" for name, value in _facts(result).items()]
         entries.append(
             EvalResultEntry(
                 dataset_id=data_set.dataset_type if on_hub else f"{SOURCE}/{result.task}",
                 dataset_revision=data_set.dataset_revision,
-                task_id=result.result_name + ("" if each.is_main else f"_{each.key}"),
-                value=each.percent,
+                task_id=result.result_name + ("" if score.is_main else f"_{score.key}"),
+                value=score.percent,
                 date=datetime.fromtimestamp(result.date, UTC).date().isoformat(),
                 source_url=url,
                 source_name=SOURCE,
-                notes="; ".join([each.name, *facts]),
+                notes="; ".join([score.name, *facts]),
             )
         )
     return _text(_node(entries_to_yaml(entries)))
 
 
 def _facts(result: Result) -> dict[str, str]:
-    """Return what the numbers of a result depend on, besides the data."""
+    """Return the protocol, reference, prompt, strength and digests of a result, keyed by name."""
     key = result.key
     facts = {"protocol": key.protocol_label}
     if KINDS[result.kind].ranks:
@@ -198,7 +206,7 @@ def _facts(result: Result) -> dict[str, str]:
 
 
 def is_own_file(text: str) -> bool:
-    """Return whether all entries of a file in `.eval_results` are ours."""
+    """Return whether all entries in the text of an `.eval_results` file are ours."""
     try:
         entries = yaml.safe_load(text) or []
         return all(entry["source"]["name"] == SOURCE for entry in entries)
@@ -207,7 +215,12 @@ def is_own_file(text: str) -> bool:
 
 
 def new_card(name: str, is_sentence_transformer: bool) -> str:
-    """Return a card for an encoder that has none."""
+    """Return a minimal model card for an encoder without a card.
+
+    Args:
+        name: Name of the encoder.
+        is_sentence_transformer: Whether sentence-transformers can load the encoder.
+    """
     front = header(library=LIBRARY if is_sentence_transformer else None)
     return f"{front}\n\n# {escape(name)}\n\nA sentence encoder.\n"
 
@@ -215,16 +228,16 @@ def new_card(name: str, is_sentence_transformer: bool) -> str:
 def updated(
     card: str, name: str, entries: Sequence[Mapping[str, Any]], tasks: Iterable[str] = ()
 ) -> str:
-    """Return a card with new entries of ours in place of our old ones.
+    """Return the text of a card in which new entries replace our old entries.
 
     Args:
         card: Text of the card, with or without a YAML header.
-        name: Name of the encoder, used if the card does not have one.
-        entries: Our new entries, see `model_index`.
-        tasks: Names of tasks, which evaluators use as the data sets of their entries.
+        name: Name of the encoder, used if the card has no `model-index`.
+        entries: Our new entries, from `model_index`.
+        tasks: Names of tasks, which evaluators use as names of data sets.
 
     Raises:
-        InputError: If the header is broken, or has a form to which nothing can be added.
+        InputError: If the header is invalid, or has a form that cannot be extended.
     """
     body = card.removeprefix("\ufeff")
     bom = card[: len(card) - len(body)]
@@ -235,31 +248,31 @@ def updated(
         _check(body)
         old, before, after = block[2], body[: block.start(2)], body[block.end(2) :]
     elif re.match(r"\s*---[ \t]*[\r\n]", body):
-        raise InputError("its YAML header does not end: a line --- is missing")
+        raise InputError("the YAML header does not end; add a line with ---")
     else:
         old, before, after = "", "---\n", f"\n---\n{body}"
     new = _updated_header(old, name, entries, tasks)
     result = before + new + after
     try:
         _check(result)
-        is_kept = repr(_others(old)) == repr(_others(new))  # `repr`, as nan != nan
+        is_kept = repr(_others(old)) == repr(_others(new))  # `repr` is used because NaN != NaN.
     except (InputError, yaml.YAMLError):
         is_kept = False
     if not is_kept:
         raise InputError(
-            "nothing can be added to its YAML header in its present form; write one key per line, "
-            f"and no anchors in {_INDEX!r}"
+            "the YAML header cannot be extended in this form; write one key per line, and use no "
+            f"anchors in {_INDEX!r}"
         )
     return bom + (result.replace("\n", "\r\n") if has_crlf else result)
 
 
 def _check(card: str) -> None:
-    """Raise InputError if the hub's own class cannot read the card."""
+    """Raise InputError if `huggingface_hub` cannot read the card."""
     try:
         ModelCard(card)
     except (yaml.YAMLError, ValueError, TypeError, AttributeError) as error:
         problem = " ".join(str(error).split())[:300]
-        raise InputError(f"its YAML header is broken: {problem}") from error
+        raise InputError(f"the YAML header is invalid: {problem}") from error
 
 
 def _others(header: str) -> dict[str, Any]:
@@ -273,12 +286,12 @@ def _updated_header(
     root = yaml.compose(header, yaml.SafeLoader)
     indexes = [pair for pair in (root.value if root else []) if pair[0].value == _INDEX]
     if len(indexes) > 1:
-        raise InputError(f"its YAML header is broken: {_INDEX!r} occurs twice")
+        raise InputError(f"the YAML header is invalid: {_INDEX!r} occurs twice")
     key, old = indexes[0] if indexes else (yaml.ScalarNode(_TEXT, _INDEX), None)
     end = _end(old) if old else len(header)
-    pair = (key, _index(old, name, entries, tasks))  # changes `old` in place
-    whole = yaml.MappingNode("tag:yaml.org,2002:map", [pair], flow_style=False)
-    text = _text(whole).rstrip("\n")
+    pair = (key, _index(old, name, entries, tasks))  # This call changes `old` in place.
+    mapping = yaml.MappingNode("tag:yaml.org,2002:map", [pair], flow_style=False)
+    text = _text(mapping).rstrip("\n")
     if not old:
         return "\n".join(filter(None, [header.rstrip("\r\n"), text]))
     line_end = "\n" if header[end - 1] in "\r\n" else ""
@@ -286,9 +299,9 @@ def _updated_header(
 
 
 def _end(node: Any) -> int:
-    """Return where a node's text ends.
+    """Return the position at which the text of a node ends.
 
-    The end mark of a block is no use for this, because it follows blank lines and comments.
+    The end mark of a block cannot be used, because it comes after blank lines and comments.
     """
     inner = node.value if isinstance(node, yaml.CollectionNode) and not node.flow_style else None
     if not inner:
@@ -297,7 +310,14 @@ def _end(node: Any) -> int:
 
 
 def _index(old: Any, name: str, entries: Sequence[Mapping[str, Any]], tasks: Iterable[str]) -> Any:
-    """Return the node of a `model-index` with our entries at the place of our old ones."""
+    """Return the node of a `model-index` in which new entries replace our old entries.
+
+    Args:
+        old: Node of the existing `model-index`, changed in place; None if there is none.
+        name: Name of the encoder.
+        entries: Our new entries.
+        tasks: Names of tasks, which evaluators use as names of data sets.
+    """
     values = _plain(old)
     if not values:
         model = {"name": " ".join(name.split()), "results": list(entries)}

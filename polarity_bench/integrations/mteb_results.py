@@ -1,10 +1,10 @@
-"""Export of results in the layout of mteb's cache, so that mteb's own tools can load them.
+"""Export of results to a folder that mteb's tools can load.
 
 `mteb.ResultCache(OUTPUT).load_results()` reads the files
-`OUTPUT/results/ORG__NAME/DIGEST/TASK.json`, and a `model_meta.json` in the same folder. mteb's
-tables identify models by name alone, and average the experiments of one name. Therefore the name of
-an encoder with another reference encoder mentions the reference, and results with other settings
-than a task's defaults are exported under a separate model name.
+`OUTPUT/results/ORG__NAME/DIGEST/TASK.json` and `model_meta.json` in the same folder. mteb's tables
+identify models only by name, and average all results of the same name. Therefore exported model
+names also state the reference encoder, if it differs from the model, and the settings that differ
+from a task's defaults.
 """
 
 from __future__ import annotations
@@ -32,41 +32,41 @@ from polarity_bench.results.result_files import read_results
 
 
 def export_mteb(folder: Path, output: Path) -> list[Path]:
-    """Write the results of a folder, and mteb's metadata of each encoder.
+    """Export the results in a folder, with mteb's metadata for each encoder.
 
-    Result files are copied byte by byte. Results with a limit are left out, and so are results
-    without a main score, which mteb's tables cannot handle. If encoders share a name, the first
-    digits of their digest are appended, because mteb's tables identify models by name. Other files
-    in the output folder are kept.
+    Result files are copied byte by byte. Results with a limit are skipped, and also results with an
+    undefined main score, which mteb's tables cannot handle. If several encoders have the same name,
+    the first digits of the digest are appended to each name. Other files in the output folder are
+    kept.
 
     Args:
-        folder: Folder of our results.
-        output: Path of mteb's cache; it is created if missing.
+        folder: Folder with results of polarity-bench.
+        output: Folder of mteb's cache; it is created if it does not exist.
 
     Returns:
-        The paths of the exported results, sorted.
+        The sorted paths of the exported results.
 
     Raises:
-        InputError: If the folder has no results that can be exported, a result is damaged, two
-            results would be written to one file, or the output folder is not writable.
+        InputError: If the folder contains no results that mteb can read, a result is damaged, two
+            results are of the same encoder and task, or the output folder is not writable.
 
     Warns:
-        InputWarning: If results are left out.
+        InputWarning: If results are skipped.
     """
     if not folder.is_dir():
         raise InputError(
-            f"the results folder {folder} does not exist; use `polarity-bench run` first"
+            f"the results folder {folder} does not exist; run `polarity-bench run` first"
         )
     results = list(read_results(folder))
     stored = [each for each in by_settings(results) if not math.isnan(each[0][1].main.mean)]
     if not stored:
         raise InputError(
-            f"the folder {folder} has no results that mteb can read: the folder is empty, or every "
-            "result was run with `limit` or lacks a main score"
+            f"{folder}: no results that mteb can read; the folder is empty, or each result has a "
+            "`limit` or an undefined main score"
         )
     if n_out := len(results) - len(stored):
         count = "1 result" if n_out == 1 else f"{n_out} results"
-        remark = f"{folder}: {count} left out, cut by a `limit` or without a main score"
+        remark = f"{folder}: skipped {count} with a `limit` or an undefined main score"
         warnings.warn(remark, InputWarning, stacklevel=2)
     names = mteb_names(result.key.encoder for (_, result), _ in stored)
     marks = defaultdict(set)
@@ -80,14 +80,17 @@ def export_mteb(folder: Path, output: Path) -> list[Path]:
             mark = folder_name(settings)
         elif result.key.reference is not None:
             mark = _mark_of(result.key.reference)
-        else:  # no reference plays a part: beside the encoder's other results, if these have one
+        else:
+            # The task uses no reference. If the encoder's other results share one reference, this
+            # result gets the same model name, so that mteb shows them in one row.
             mark = "".join(marks[encoder.digest]) if len(marks[encoder.digest]) == 1 else ""
         meta = _model_meta(encoder, "-".join(filter(None, [names[encoder.digest], mark])))
         place = output / "results" / meta.model_name_as_path() / encoder.digest
         target = place / f"{result.result_name}.json"
         if target in planned:
             raise InputError(
-                f"{planned[target][0]} and {path} are results of one encoder on one task; keep one"
+                f"{planned[target][0]} and {path} are results of the same encoder on the same "
+                "task; remove one of them"
             )
         planned[target] = path, meta
     for target, (path, meta) in planned.items():
@@ -98,12 +101,12 @@ def export_mteb(folder: Path, output: Path) -> list[Path]:
 
 
 def _mark_of(reference: EncoderId) -> str:
-    """Return what a model's name says of the encoder that S is measured with."""
+    """Return the suffix of a model name that states the reference encoder."""
     return f"by-{folder_name(reference.name.rpartition('/')[2])}"
 
 
 def mteb_names(encoders: Iterable[EncoderId]) -> dict[str, str]:
-    """Return a unique name that mteb accepts for each encoder, by digest.
+    """Return unique model names that mteb accepts, keyed by the digest of the encoder.
 
     Example:
         >>> mteb_names([EncoderId("org/a", "1")])
@@ -117,18 +120,18 @@ def mteb_names(encoders: Iterable[EncoderId]) -> dict[str, str]:
 
 @cache
 def _model_meta(encoder: EncoderId, name: str) -> Any:
-    """Return mteb's metadata of an encoder."""
+    """Return mteb's metadata for an encoder under a name."""
     from mteb.models import ModelMeta
 
     blank: dict[str, Any] = ModelMeta.create_empty().model_dump()
-    known = {
+    values = {
         "name": name,
         "revision": encoder.digest,
         "max_tokens": encoder.max_tokens,
         "similarity_fn_name": encoder.compared_by,
         "use_instructions": bool(encoder.prompt),
     }
-    return ModelMeta.model_validate(blank | known)
+    return ModelMeta.model_validate(blank | values)
 
 
 def _as_json(meta: Any) -> bytes:

@@ -1,9 +1,9 @@
-"""Our tasks as mteb tasks, for `mteb.get_task`, `mteb.get_benchmark` and `mteb.evaluate`.
+"""The tasks of polarity-bench as mteb tasks.
 
-A class is created from each task file. mteb (2.26) has no plugin interface. Therefore `register`
-writes to mteb's registries, in one place and with checks, and changes nothing else in mteb. The
-scores equal those of our own runner, because the same functions compute them from the vectors of
-mteb's encoders.
+After `register`, the tasks work with `mteb.get_task`, `mteb.get_benchmark` and `mteb.evaluate`.
+Each task file becomes a class. mteb (2.26) has no plugin interface, so `register` writes to mteb's
+registries. It changes nothing else in mteb. mteb encodes the texts, and the functions of our own
+runner compute the scores, so both give the same scores.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from polarity_bench.values import FloatArray
 
 
 class MtebEncoder(UnpaddedEncoder):
-    """An mteb model as one of our encoders.
+    """Adapter that makes an mteb model usable as an encoder of polarity-bench.
 
-    The model gets all texts as one batch and divides them itself.
+    The model receives all texts in one call and divides them into batches itself.
     """
 
     def __init__(self, model: Any, encode_kwargs: dict[str, Any], **where: Any) -> None:
@@ -52,7 +52,7 @@ class MtebEncoder(UnpaddedEncoder):
         self._encode_kwargs = encode_kwargs
         self._where = where
         meta = model.mteb_model_meta
-        # mteb's metadata does not identify the weights, so vectors are not cached.
+        # mteb's metadata does not identify the weights, so the vectors must not be cached.
         self.id = EncoderId(
             name=str(meta.name),
             weights=f"mteb:{meta.name}@{meta.revision}",
@@ -60,7 +60,7 @@ class MtebEncoder(UnpaddedEncoder):
         )
 
     def encode(self, texts: Sequence[str]) -> FloatArray:
-        """Encode texts with mteb's interface, (b, d) float32."""
+        """Encode texts with the mteb model, and return their vectors, (b, d) float32."""
         loader = create_dataloader(
             Dataset.from_dict({"text": list(texts)}),
             task_metadata=self._where["task_metadata"],
@@ -73,18 +73,20 @@ class MtebEncoder(UnpaddedEncoder):
 
 
 class PolarityBenchTask(AbsTask):
-    """One of our tasks in mteb.
+    """A task of polarity-bench as an mteb task.
 
-    mteb's cache identifies tasks by name alone. Therefore the name contains all settings that
-    differ from the defaults, as in `ContrastPolarityRetrieval__limit_40`. To determine this name,
-    the data and the reference encoder are loaded when such a task is created. The task is then
-    registered under its name. The cache does not notice changes of a task file or its data either;
-    after such a change, evaluate with `overwrite_strategy="always"`.
+    mteb's cache identifies tasks only by name. If a reference or settings are given, the name
+    therefore contains all non-default settings, as in `ContrastPolarityRetrieval__limit_40`. To
+    determine this name, the constructor loads the data and the reference encoder. It then registers
+    the task under the new name.
+
+    mteb's cache does not detect changes of a task file or its data. After such a change, evaluate
+    with `overwrite_strategy="always"`.
 
     Args:
-        reference: The reference encoder, which measures S, or its name. None means the base of an
-            encoder that was trained with this package, and otherwise the encoder under test.
-        settings: Settings of the protocol. The k of the main score is always added to its ks.
+        reference: The reference encoder, or its name. By default, an encoder that was trained with
+            polarity-bench is compared with its base, and any other encoder with itself.
+        settings: Settings of the protocol. The k of the main score is always added to `ks`.
         data_dir: Folder of the data sets; POLARITY_BENCH_DATA by default.
         **kwargs: Arguments of mteb's `AbsTask`.
     """
@@ -110,7 +112,11 @@ class PolarityBenchTask(AbsTask):
             self._take_name(reference=self.reference, settings=settings, data_dir=data_dir)
 
     def _take_name(self, **given: Any) -> None:
-        """Rename the task after its settings, and register it with mteb under this name."""
+        """Add the non-default settings to the name, and register the task under the new name.
+
+        Args:
+            **given: Arguments of the constructor, to create the registered task again.
+        """
         self.load_data()
         if not self.task.uses_reference:
             self.reference = None
@@ -126,7 +132,7 @@ class PolarityBenchTask(AbsTask):
             registry[name] = type(name, (plain,), values)
 
     def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:  # noqa: ARG002
-        """Read the task's files from the locations that `polarity-bench data status` shows."""
+        """Load the task's data from the files that `polarity-bench data status` lists."""
         if self.data_loaded:
             return
         self.task = self.spec.load(DataAccess.from_environment(self.data_dir), self.settings)
@@ -136,7 +142,7 @@ class PolarityBenchTask(AbsTask):
     def _evaluate_subset(
         self,
         model: Any,
-        data_split: Dataset,  # noqa: ARG002  `self.task` knows what each text is for
+        data_split: Dataset,  # noqa: ARG002  `self.task` contains the texts
         *,
         hf_split: str,
         hf_subset: str,
@@ -156,7 +162,8 @@ class PolarityBenchTask(AbsTask):
             reference = Embedder().embed(other, texts) if other else None
         with timer("Scoring", split=hf_split, subset=hf_subset):
             scores = score_task(self.task, embedded, reference).flat
-        # JSON has no NaN, so undefined scores are left out, except the main score: mteb needs it.
+        # JSON has no NaN, so undefined scores are removed. mteb requires the main score in any
+        # case.
         main = self.metadata.main_score
         return {n: value for n, value in scores.items() if n == main or not math.isnan(value)}
 
@@ -168,25 +175,25 @@ class PolarityBenchTask(AbsTask):
 
 
 def register(task_dir: str | Path | None = None) -> list[str]:
-    """Register every task with mteb, and two benchmarks of the tasks that the project ships.
+    """Register all tasks and two benchmarks with mteb.
 
-    `PolarityBench(eng)` holds the polarity tasks, `PolarityBench(eng, SentEval)` all others.
-
-    Further calls keep what is already registered. mteb resets the state of the random generators
-    whenever a task is created; `register` restores it.
+    The benchmark `PolarityBench(eng)` contains the polarity tasks of the suite `polarity`, and
+    `PolarityBench(eng, SentEval)` the tasks of the suites `transfer` and `sts`. Repeated calls keep
+    earlier registrations. mteb resets the random generators whenever a task is created, and
+    `register` restores their state.
 
     Args:
-        task_dir: A folder with your own task files, or one such file, to register as well.
+        task_dir: A folder with your own task files, or one task file, to register in addition.
 
     Returns:
         The names of the tasks in mteb.
 
     Raises:
-        InputError: If a task file is wrong, mteb does not accept a task of `task_dir`, or another
+        InputError: If a task file is invalid, mteb rejects a task of `task_dir`, or a different
             task of the same name is already registered.
 
     Warns:
-        InputWarning: If mteb does not accept a task from elsewhere; the task is left out.
+        InputWarning: If mteb rejects a task that is not in `task_dir`. The task is skipped.
     """
     tasks = load_tasks(task_dir)
     registry, module = _registries()
@@ -198,13 +205,13 @@ def register(task_dir: str | Path | None = None) -> list[str]:
             else:
                 registry[spec.result_name] = new = _task_class(spec)
                 module.TASK_LIST = (*module.TASK_LIST, new)
-        except ValueError as error:  # includes pydantic's ValidationError
+        except ValueError as error:  # This includes pydantic's ValidationError.
             reason = " ".join(str(error).split())[:300]
-            problem = f"{spec.file}: mteb cannot take this task: {reason}"
+            problem = f"{spec.file}: mteb rejects this task: {reason}"
             file = spec.file.resolve()
             if task_dir is not None and Path(task_dir).resolve() in (file, *file.parents):
                 raise InputError(problem) from error
-            warnings.warn(f"{problem}; it is left out", InputWarning, stacklevel=2)
+            warnings.warn(f"{problem}; the task is skipped", InputWarning, stacklevel=2)
             continue
         names.append(spec.result_name)
     _register_benchmarks(
@@ -217,16 +224,19 @@ def register(task_dir: str | Path | None = None) -> list[str]:
 
 
 def _check_same(registered: type[AbsTask], spec: TaskSpec) -> None:
-    """Raise InputError for a second task of a name: mteb would evaluate the first task's data."""
+    """Raise InputError if a registered task differs from a task file of the same name.
+
+    Otherwise, mteb would evaluate the registered task without any message.
+    """
     if not issubclass(registered, PolarityBenchTask):
-        raise InputError(f"mteb has another task {spec.result_name!r}")
-    known = registered.spec
-    if known.file.resolve() != spec.file.resolve():
+        raise InputError(f"mteb already has a task {spec.result_name!r}; set another `mteb_name`")
+    other = registered.spec
+    if other.file.resolve() != spec.file.resolve():
         raise InputError(
-            f"the name {spec.result_name!r} is registered already, for {known.file}; rename one of "
-            "the two tasks, or register them in two processes"
+            f"the name {spec.result_name!r} is already registered for {other.file}; rename one of "
+            "the tasks, or register them in separate processes"
         )
-    if known.digest != spec.digest:
+    if other.digest != spec.digest:
         raise InputError(
             f"the task file of {spec.result_name!r} has changed since the task was registered; "
             "start a new process"
@@ -237,9 +247,9 @@ def _registries() -> tuple[dict[str, type[AbsTask]], Any]:
     module: Any = import_module("mteb.get_tasks")
     registry = getattr(module, "_TASKS_REGISTRY", None)
     if not isinstance(registry, dict) or not isinstance(getattr(module, "TASK_LIST", None), tuple):
-        raise RuntimeError(  # noqa: TRY004  the caller made no type error
-            f"mteb {version('mteb')} stores its tasks in an unknown way; polarity-bench is tested "
-            "with mteb 2.26"
+        raise RuntimeError(  # noqa: TRY004  The caller made no type error.
+            f"mteb {version('mteb')}: the task registry has an unknown form; install mteb 2.26 "
+            "(the tested version)"
         )
     return registry, module
 
@@ -254,13 +264,13 @@ def _register_benchmarks(suites: Mapping[str, Sequence[type[AbsTask]]]) -> None:
             name="PolarityBench(eng)",
             aliases=("PolarityBench", "polarity"),
             tasks=[task() for task in suites["polarity"]],
-            description="Can a sentence encoder tell polarity without forgetting meaning?",
+            description="Can a sentence encoder separate polarity without losing meaning?",
         )
         benchmarks.POLARITY_BENCH_SENTEVAL = Benchmark(
             name="PolarityBench(eng, SentEval)",
             aliases=("polarity-senteval",),
             tasks=[task() for task in (*suites["transfer"], *suites["sts"])],
-            description="SentEval's transfer, relatedness and STS tasks: what else it knows.",
+            description="SentEval's transfer and relatedness tasks, and STS tasks.",
         )
     getters._build_registry.cache_clear()  # noqa: SLF001  mteb has no public function for this
     getters._build_aliases_registry.cache_clear()  # noqa: SLF001

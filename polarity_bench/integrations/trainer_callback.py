@@ -1,4 +1,4 @@
-"""A sentence-transformers evaluator, which reports our scores in a trainer and the model card."""
+"""Evaluator for sentence-transformers trainers, which also writes scores to the model card."""
 
 from __future__ import annotations
 
@@ -31,22 +31,21 @@ if TYPE_CHECKING:
 
 
 class PolarityEvaluator(BaseEvaluator):
-    """Evaluator that scores a task during training, as `polarity-bench run` does.
+    """Evaluator that scores a model on a task during training.
 
-    The primary metric is the task's main score. For polarity retrieval, it is joint at the task's
-    k.
+    The scores equal those of `polarity-bench run`. The primary metric is the main score of the
+    task; for polarity retrieval, this is joint at the k of the task file.
 
     Args:
         task: A task, or its name.
-        reference: The reference model, which measures S. Its vectors are computed immediately, so
-            that it may be the model to be trained. That model is then recorded as the base in the
-            model's configuration. None measures each state with the base that the model's
-            configuration names, or with the model itself if it names none.
-        settings: Settings of the protocol, for a task given by name.
-        name: Prefix of the metrics; the task's name by default.
-        write_csv: Whether to append each evaluation to a CSV file in the trainer's folder. The
-            file's name contains the settings that differ from the task's defaults, such as other
-            ks or a reference.
+        reference: The reference model, with which S is measured. It may be the model to train,
+            because its vectors are computed immediately. In this case, the untrained model is
+            recorded as the base in the model's configuration. By default, the reference is the base
+            in the configuration of the evaluated model; if there is none, the model itself.
+        settings: Settings of the protocol, if `task` is a name.
+        name: Prefix of the metrics; the name of the task by default.
+        write_csv: Whether to append each evaluation to a CSV file in the trainer's folder. The name
+            of the file contains the non-default settings, such as the values of k or the reference.
 
     Example:
         >>> evaluator = PolarityEvaluator("contrast")
@@ -79,22 +78,33 @@ class PolarityEvaluator(BaseEvaluator):
         self._bases: dict[Base, EmbeddedTexts] = {}
         self._reference_label = "itself"
 
-    def __call__(  # type: ignore[override]  # the base class takes any model, this one encodes
+    def __call__(  # type: ignore[override]  # The base class accepts any model.
         self,
         model: SentenceTransformer,
         output_path: str | None = None,
         epoch: int = -1,
         steps: int = -1,
     ) -> dict[str, float]:
-        """Score a model, and return the scores with the evaluator's name as prefix."""
+        """Score a model on the task.
+
+        Args:
+            model: The model to evaluate.
+            output_path: Folder of the CSV file; None to write no file.
+            epoch: Number of the epoch, for the CSV file and the model card.
+            steps: Number of the step, for the CSV file and the model card.
+
+        Returns:
+            The scores, keyed by metric with the evaluator's name as prefix.
+        """
         if self._trained_from and model is self._trained:
-            write_base(model, self._trained_from)  # lets `run` find the reference
+            # The base in the configuration is the default reference of `polarity-bench run`.
+            write_base(model, self._trained_from)
         encoder = SentenceTransformerEncoder(model, name="model")
         reference = self._reference or self._base_of(encoder)
         result = score_task(self.task, self._embed(encoder), reference)
         means = {str(key): score.mean for key, score in result.scores.items()}
         metrics: dict[str, float] = self.prefix_name_to_metrics(means, self.name)
-        if self.task.limit is None:  # model cards show only scores of complete tasks
+        if self.task.limit is None:  # Model cards show only scores of complete tasks.
             card = {str(key): 100 * result.scores[key].mean for key in shown_keys(result)}
             card = self.prefix_name_to_metrics(card, self.name)
             self._reference_label = reference.encoder.label if reference else "itself"
@@ -107,13 +117,13 @@ class PolarityEvaluator(BaseEvaluator):
 
     @property
     def description(self) -> str:
-        """Name of this evaluator's entries in the model card."""
+        """Name of the evaluator's entries in the model card."""
         if not self.task.uses_reference:
             return self.task.spec.heading
         return f"{TRAINED}, reference {self._reference_label}"
 
     def get_config_dict(self) -> dict[str, Any]:
-        """Return the description of this evaluator in the model card."""
+        """Return the evaluator's configuration, for the model card."""
         spec = self.task.spec
         config = {"task": spec.name, "version": spec.version, "protocol": dict(self.task.protocol)}
         reference = {"reference": self._reference_label} if self.task.uses_reference else {}
@@ -130,7 +140,11 @@ class PolarityEvaluator(BaseEvaluator):
 
 
 def _append(folder: Path, stem: str, row: Mapping[str, float]) -> None:
-    """Append a row to a csv file, or to another file if the existing one has other columns."""
+    """Append a row to a CSV file.
+
+    If the existing file has other columns, the row is appended to a file with a digest of the
+    columns in its name.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     file, columns = folder / f"{stem}.csv", list(row)
     if file.exists() and list(pd.read_csv(file, nrows=0)) != columns:

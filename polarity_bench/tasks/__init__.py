@@ -1,1 +1,1 @@
-"""Tasks: the task types, the catalogue and the SentEval protocols."""
+"""Tasks: task types, the catalogue of tasks, and the SentEval protocols."""

@@ -1,9 +1,8 @@
-"""The task catalogue: tasks by name, from this project, other packages and the user's own files.
+"""The task catalogue: tasks of this project, of other packages and of the user, by name.
 
-A task is a TOML file. An unknown key is an error that suggests the nearest known key, and every
-message names the file. Other packages add tasks through the entry-point group
-`polarity_bench.tasks`: the entry point names a package, which is never imported, and every TOML
-file in the package's folder is a task.
+Each task is a TOML file. Unknown keys are errors. Other packages add tasks through the entry-point
+group `polarity_bench.tasks`. The entry point names a package, and each TOML file in the package's
+folder is a task. The package is never imported.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ KINDS: dict[str, type[TaskSpec]] = {
     "relatedness": RelatednessSpec,
     "sts": StsSpec,
 }
-"""Task types by the `kind` that task files declare, in the order in which tables list them."""
+"""Task types, keyed by the `kind` in task files, in the order of tables."""
 
 
 def load_task(
@@ -43,35 +42,38 @@ def load_task(
     access: DataAccess | None = None,
     task_dir: str | Path | None = None,
 ) -> Task:
-    """Load a task and its data.
+    """Load a task with its data.
 
     Args:
-        name: The task's name (`sst2`) or its name in mteb (`SST2PolarityRetrieval`).
-        settings: Settings of the task's protocol.
-        access: Where the data may come from; POLARITY_BENCH_DATA and the network by default.
-        task_dir: A folder with your own task files, or one such file.
+        name: Name of the task (`sst2`), or its name in mteb (`SST2PolarityRetrieval`).
+        settings: Settings of the protocol; the task's defaults if None.
+        access: Permitted sources of data; POLARITY_BENCH_DATA and the network by default.
+        task_dir: A folder with your own task files, or one task file.
 
     Raises:
-        InputError: If the task is unknown, or its data is missing or wrong.
+        InputError: If the task is unknown, or its data is missing or does not match the task file.
     """
     (spec,) = choose_tasks(load_tasks(task_dir), names=[name])
     return spec.load(access or DataAccess.from_environment(), settings or Settings())
 
 
 def load_tasks(task_dir: str | Path | None = None) -> dict[str, TaskSpec]:
-    """Read every known task: those of this project, of other packages and of `task_dir`.
+    """Read the task files of this project, of other packages and of `task_dir`.
 
-    If any task of a package cannot be read, all tasks of that package are left out, and a warning
-    names the package.
+    If one task file of a package cannot be read, all tasks of that package are skipped.
 
     Args:
-        task_dir: A folder with your own task files, or one such file.
+        task_dir: A folder with your own task files, or one task file.
 
     Returns:
         The tasks, keyed by name.
 
     Raises:
-        InputError: If a task file is wrong, two tasks share a name, or the folder holds no task.
+        InputError: If a task file is invalid, two tasks share a name, or `task_dir` does not exist
+            or contains no task file.
+
+    Warns:
+        InputWarning: If the tasks of a package are skipped.
     """
     tasks, left_out = _installed()
     for remark in left_out:
@@ -80,22 +82,22 @@ def load_tasks(task_dir: str | Path | None = None) -> dict[str, TaskSpec]:
 
 
 def _installed() -> tuple[dict[str, TaskSpec], list[str]]:
-    """Return the tasks of this project and of other packages, and why packages are left out."""
+    """Return the tasks of this project and of other packages, and a remark per skipped package."""
     tasks, left_out = _added({}, sorted(shipped_folder().glob("*/*.toml"))), []
     for entry_point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda e: e.name):
         try:
             tasks = _added(tasks, _files_of_module(entry_point.value))
-        except Exception as error:  # noqa: BLE001  a broken package is not the user's error
+        except Exception as error:  # noqa: BLE001  A broken package must not stop the command.
             package = entry_point.dist.name if entry_point.dist else entry_point.value
-            left_out.append(f"the tasks of the package {package!r} are left out: {error}")
+            left_out.append(f"the tasks of the package {package!r} are skipped: {error}")
     return tasks, left_out
 
 
 def _added(tasks: Mapping[str, TaskSpec], files: Sequence[Path]) -> dict[str, TaskSpec]:
-    """Return the tasks together with those read from the files.
+    """Return a copy of `tasks` extended with the tasks in `files`.
 
     Raises:
-        InputError: If a file is wrong, or two tasks share a name.
+        InputError: If a file is invalid, or two tasks share a name.
     """
     added = dict(tasks)
     for spec in map(read_task, files):
@@ -123,13 +125,19 @@ def load_suites() -> dict[str, tuple[str, ...]]:
 def choose_tasks(
     known: Mapping[str, TaskSpec], *, names: Sequence[str] = (), suite: str | None = None
 ) -> list[TaskSpec]:
-    """Return the tasks of the suite, then the named tasks, each task once.
+    """Select tasks by suite and by name.
 
-    A task is found by its own name (`sst2`) or by its name in mteb (`SST2PolarityRetrieval`).
+    Args:
+        known: All tasks, keyed by name.
+        names: Names of tasks (`sst2`), or their names in mteb (`SST2PolarityRetrieval`).
+        suite: Name of a suite.
+
+    Returns:
+        The tasks of the suite, then the named tasks, without duplicates.
 
     Raises:
-        InputError: If a task or the suite is unknown. The message suggests the nearest names and
-            lists the packages whose tasks are left out.
+        InputError: If a task or the suite is unknown. The message suggests similar names and lists
+            the packages whose tasks are skipped.
     """
     chosen: dict[str, TaskSpec] = {}
     if suite is not None:
@@ -142,7 +150,7 @@ def choose_tasks(
         spec = known.get(name) or by_result_name.get(name)
         if spec is None:
             similar = difflib.get_close_matches(name, by_result_name, n=1)
-            _, left_out = _installed()  # the task may belong to a package that was left out
+            _, left_out = _installed()  # The unknown task may belong to a skipped package.
             remarks = "".join(f". {remark[0].upper()}{remark[1:]}" for remark in left_out)
             raise InputError(
                 f"unknown task {name!r}{nearest(name, [*known, *similar])}; `task_dir` adds your "
@@ -153,11 +161,11 @@ def choose_tasks(
 
 
 def read_task(path: str | Path) -> TaskSpec:
-    """Read and check one task file.
+    """Read and validate one task file.
 
     Raises:
-        InputError: If the file is not TOML, or does not describe a task. The message names the
-            file.
+        InputError: If the file cannot be read, is not TOML, or is not a valid task. The message
+            names the file.
     """
     path = Path(path)
     try:
@@ -166,7 +174,7 @@ def read_task(path: str | Path) -> TaskSpec:
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not a TOML file: {error}") from error
+        raise InputError(f"{path}: invalid TOML: {error}") from error
     kind = values.get("kind")
     if kind not in KINDS:
         problem = "'kind' is missing" if kind is None else f"unknown kind {kind!r}"
@@ -178,9 +186,9 @@ def read_task(path: str | Path) -> TaskSpec:
 
 
 def shipped_folder() -> Path:
-    """Return the folder of the task files that the project ships.
+    """Return the folder with this project's task files.
 
-    The folder is inside the package in an installed wheel, and next to the package in a checkout.
+    An installed wheel contains the folder inside the package; a checkout, next to the package.
     """
     package = Path(__file__).parents[1]
     installed = package / "_tasks"
@@ -197,16 +205,16 @@ def _own_files(folder: Path) -> list[Path]:
 
 def _files_of_module(name: str) -> list[Path]:
     top, *inner = name.split(".")
-    module = find_spec(top)  # `find_spec` of a nested package would import its parents
+    module = find_spec(top)  # For a nested package, `find_spec` would import the parent packages.
     locations = (module.submodule_search_locations or []) if module else []
     folders = [folder for place in locations if (folder := Path(place, *inner)).is_dir()]
     if not folders:
-        raise InputError(f"its entry point {name!r} names no importable package")
-    return _task_files(folders, f"its entry point {name!r} names a package that")
+        raise InputError(f"the entry point {name!r} does not name an importable package")
+    return _task_files(folders, f"the entry point {name!r} names a package that")
 
 
 def _task_files(folders: Sequence[Path], where: str) -> list[Path]:
     files = sorted(file for folder in folders for file in folder.glob("*.toml"))
     if not files:
-        raise InputError(f"{where} contains no .toml file")
+        raise InputError(f"{where} contains no .toml files")
     return files

@@ -1,4 +1,4 @@
-"""Labelled texts for classification, from any task that has labels."""
+"""Labelled texts for classification, from transfer tasks and polarity tasks."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from polarity_bench.tasks.types.transfer import TransferSpec
 from polarity_bench.values import IntArray, digest_of
 
 Text = str | tuple[str, str]
-"""The input of a classifier: a text, or a pair of texts."""
+"""Input of a classifier: a text, or a pair of texts."""
 
 
 @dataclass(frozen=True)
 class LabelledTexts:
-    """A data set of labelled texts.
+    """A data set of labelled texts, for classification.
 
     Attributes:
-        name: Name of the task that the texts come from.
+        name: Name of the task that contains the texts.
         texts: Texts, or pairs of texts.
         labels: Class of each text, as a position in `classes`, (n,).
         classes: Names of the classes.
@@ -40,10 +40,15 @@ class LabelledTexts:
 
     @classmethod
     def of(cls, task: str, access: DataAccess, task_dir: str | Path | None = None) -> LabelledTexts:
-        """Load all texts of a transfer task or a polarity task, from all of its splits.
+        """Load the labelled texts of a transfer task or polarity task, from all splits.
+
+        Args:
+            task: Name of the task.
+            access: Permitted sources of data.
+            task_dir: A folder with your own task files, or one task file.
 
         Raises:
-            InputError: If the task is unknown or of another type, or its data is missing.
+            InputError: If the task is unknown, has another type, or its data is missing.
         """
         spec = labelled_spec(load_tasks(task_dir), task)
         if isinstance(spec, PolaritySpec):
@@ -58,10 +63,10 @@ class LabelledTexts:
         return cls(spec.name, texts, np.array([row.label for row in rows]), spec.labels)
 
     def drawn(self, n: int | Literal["all"], seed: int, *, field: str) -> LabelledTexts:
-        """Return n of the texts, with classes as frequent as among all; or all of them.
+        """Draw a stratified sample of n texts.
 
         Args:
-            n: Number of texts.
+            n: Number of texts; "all" returns the whole data set.
             seed: Seed of the draw.
             field: Name of the setting for n, for the error message.
 
@@ -75,15 +80,19 @@ class LabelledTexts:
 
     @property
     def digest(self) -> str:
-        """Digest of texts, labels and classes, as 16 hexadecimal digits."""
+        """Digest of the texts, labels and classes, as 16 hexadecimal digits."""
         return digest_of([list(self.texts), self.labels.tolist(), list(self.classes)])
 
 
 def labelled_spec(known: Mapping[str, TaskSpec], task: str) -> PolaritySpec | TransferSpec:
-    """Return the named task, without loading its data.
+    """Return the task file of a task with classes, without loading data.
+
+    Args:
+        known: All tasks, keyed by name.
+        task: Name of the task.
 
     Raises:
-        InputError: If the task is unknown, or its type has no classes.
+        InputError: If the task is unknown, or is not a transfer task or polarity task.
     """
     (spec,) = choose_tasks(known, names=[task])
     if not isinstance(spec, PolaritySpec | TransferSpec):

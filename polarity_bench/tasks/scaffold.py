@@ -1,6 +1,6 @@
-"""Creation of a task file for one or two existing files of labelled texts.
+"""Creation of a task file from one or two files of labelled texts.
 
-The task file lists each guess next to its alternatives, so that the user can correct it.
+Comments in the task file explain which values were guessed. The user can then correct the guesses.
 """
 
 from __future__ import annotations
@@ -36,7 +36,14 @@ _SEED = 42
 
 @dataclass(frozen=True)
 class _Side:
-    """A future split: its file, its rows, and the condition that selects them in the file."""
+    """One split of the new task.
+
+    Attributes:
+        path: Path of the data file.
+        rows: Rows of the split, indexed by line number.
+        where: Column values that select the rows in the file; empty if the split has all rows.
+        note: Comment for the task file about the origin of the rows.
+    """
 
     path: Path
     rows: pd.DataFrame
@@ -53,28 +60,29 @@ def new_task(
 ) -> Path:
     """Write a task file next to its data.
 
-    If two files are given, the first holds the sources and the second the queries. A single file is
-    divided by the column that names the split. Without such a column, a fifth of the distinct
-    texts of each label, but at most 5,000 in all, are drawn as queries. Both parts are then
-    written, with all columns, to csv files next to the task file.
+    If two files are given, the first contains the sources and the second the queries. A single file
+    is divided by its split column. If there is no split column, queries are drawn at random: a
+    fifth of the distinct texts of each label, but at most 5,000 texts in total. Both parts are then
+    written to csv files next to the task file.
 
     Args:
-        files: The data, one file or two.
+        files: One file or two files with the data.
         task_name: Name of the task; by default, derived from the name of the file or folder.
-        text_column: Column of the texts; guessed by default.
-        label_column: Column of the labels; guessed by default.
+        text_column: Name of the column with the texts; guessed by default.
+        label_column: Name of the column with the labels; guessed by default.
 
     Returns:
-        The path of the task file, which was read back as a check.
+        The path of the task file.
 
     Raises:
-        InputError: If the data is not valid for a polarity task, or an output file already exists.
+        InputError: If the data or the name is not valid for a polarity task, or an output file
+            already exists.
 
     Warns:
         InputWarning: If texts have several labels.
     """
     if len(files) not in {1, 2}:
-        raise InputError(f"give one file, or two (sources and queries), got {len(files)}")
+        raise InputError(f"expected one file, or two (sources and queries), got {len(files)} files")
     name = _slug(files) if task_name is None else task_name
     file = _folder(files) / f"{name}.toml"
     _check_name(name, file)
@@ -92,7 +100,7 @@ def new_task(
     write_atomically(file, _toml(file, form, header, sides).encode())
     try:
         read_task(file)
-    except InputError:  # for instance, the path of the data is not allowed in a task file
+    except InputError:  # For instance, the path of the data is not allowed in a task file.
         file.unlink()
         raise
     return file
@@ -102,7 +110,7 @@ def new_task(
 
 
 def _read_form(path: Path) -> tuple[FormatSpec, list[str]]:
-    """Return the guessed format of a file, and the names of its columns."""
+    """Guess the format of a file, and return the format and the column names."""
     form = FormatSpec(encoding="utf-8" if _is_utf8(path) else "cp1252")
     header = read_header(path, form)
     if len(header) == 1 and path.suffix != ".parquet":
@@ -111,14 +119,14 @@ def _read_form(path: Path) -> tuple[FormatSpec, list[str]]:
         header = read_header(path, form)
     if len(header) < 2:
         raise InputError(
-            f"{path}: expected a column of texts and one of labels, got {header or 'nothing'}"
+            f"{path}: expected at least two columns (texts and labels), got {header or 'none'}"
         )
     return form, list(dict.fromkeys(header))
 
 
 def _is_utf8(path: Path) -> bool:
     if path.suffix in {".gz", ".parquet"} or not path.is_file():
-        return True  # otherwise the reader reports the problem
+        return True  # The reader checks these files and reports a problem.
     try:
         path.read_bytes().decode("utf-8")
     except UnicodeDecodeError:
@@ -129,27 +137,27 @@ def _is_utf8(path: Path) -> bool:
 def _choose(
     path: Path, form: FormatSpec, rows: pd.DataFrame, text: str | None, label: str | None
 ) -> FormatSpec:
-    """Return the format with the columns of texts and labels filled in."""
+    """Choose or guess the columns of texts and labels, and return the format with their names."""
     header = [str(name) for name in rows]
     for field_name, column in (("text_column", text), ("label_column", label)):
         if column is not None and column not in header:
             raise InputError(
-                f"`{field_name}` {column}: no column of {path}{nearest(column, header)}"
+                f"`{field_name}` {column}: {path} has no such column{nearest(column, header)}"
             )
-    left = [name for name in header if name != label and name.lower() not in _SPLIT]
-    text = text or _named(_TEXT, left) or str(rows[left].map(len).sum().idxmax())
-    left = [name for name in left if name != text]
-    label = label or _named(_LABEL, left) or str(rows[left].nunique().idxmin())
+    candidates = [name for name in header if name != label and name.lower() not in _SPLIT]
+    text = text or _named(_TEXT, candidates) or str(rows[candidates].map(len).sum().idxmax())
+    candidates = [name for name in candidates if name != text]
+    label = label or _named(_LABEL, candidates) or str(rows[candidates].nunique().idxmin())
     labels = rows[label].unique()
     if len(labels) == 1:
         problem = f"every row has the label {labels[0]!r}"
     elif len(labels) > _MOST_LABELS:
-        problem = f"{len(labels):,} different labels in {label!r}"
+        problem = f"the column {label!r} has {len(labels):,} different labels"
     elif label in labels:
-        raise InputError(f"{path}: the first line looks like data; add column names")
+        raise InputError(f"{path}: the first line looks like data; add a line of column names")
     else:
         return form.model_copy(update={"text": text, "label": label})
-    raise InputError(f"{path}: {problem}; name the columns with `text_column` and `label_column`")
+    raise InputError(f"{path}: {problem}; set the columns with `text_column` and `label_column`")
 
 
 def _named(known: Sequence[str], header: Sequence[str]) -> str | None:
@@ -158,16 +166,16 @@ def _named(known: Sequence[str], header: Sequence[str]) -> str | None:
 
 
 def _rows(path: Path, form: FormatSpec, columns: Sequence[str]) -> pd.DataFrame:
-    """Return some columns of a file, with the number of each row's line as the index."""
+    """Read columns of a file, and return them as a frame indexed by line number."""
     rows = read_rows(path, form, columns)
     if not rows:
-        raise InputError(f"{path}: no rows")
+        raise InputError(f"{path}: the file has no rows")
     lines = [row.line for row in rows]
     return pd.DataFrame([row.values for row in rows], lines, pd.Index(columns), dtype=object)
 
 
 def _check_pairs(sides: Sequence[_Side], form: FormatSpec) -> None:
-    """Refuse empty texts and labels, and warn of texts that have several labels."""
+    """Raise InputError for empty texts or labels, and warn about texts with several labels."""
     for side in sides:
         for what, column in (("text", form.text), ("label", form.label)):
             empty = side.rows.index[side.rows[column].str.strip() == ""]
@@ -187,7 +195,7 @@ def _check_pairs(sides: Sequence[_Side], form: FormatSpec) -> None:
 
 
 def _keys(rows: pd.DataFrame, form: FormatSpec) -> pd.Series[str]:
-    """Return the texts by which rows are compared, without regard to case."""
+    """Return the case-folded texts, which identify equal rows."""
     return rows[form.text].str.casefold().rename("key")
 
 
@@ -195,7 +203,7 @@ def _keys(rows: pd.DataFrame, form: FormatSpec) -> pd.Series[str]:
 
 
 def _declared_sides(path: Path, form: FormatSpec, rows: pd.DataFrame) -> list[_Side]:
-    """Divide a file by the column that names the split; return an empty list without one."""
+    """Divide a file by its split column; return an empty list if the file has no such column."""
     column = _named(_SPLIT, [str(name) for name in rows if name not in {form.text, form.label}])
     if column is None:
         return []
@@ -206,7 +214,7 @@ def _declared_sides(path: Path, form: FormatSpec, rows: pd.DataFrame) -> list[_S
 
 
 def _drawn_sides(data: Path, form: FormatSpec, rows: pd.DataFrame, file: Path) -> list[_Side]:
-    """Draw queries, and write both parts to csv files next to the task file."""
+    """Draw the queries, and write queries and sources to csv files next to the task file."""
     keys = _keys(rows, form)
     drawn = _drawn_texts(keys, rows[form.label])
     share = "a fifth" if len(drawn) < _MOST_QUERIES else f"{_MOST_QUERIES:,}"
@@ -229,7 +237,7 @@ def _drawn_sides(data: Path, form: FormatSpec, rows: pd.DataFrame, file: Path) -
 def _drawn_texts(keys: pd.Series[str], labels: pd.Series[str]) -> set[str]:
     """Draw a fifth of the distinct texts of each label, but at most 5,000 texts in all.
 
-    A text that occurs in several rows has the label of the first row.
+    If a text occurs in several rows, the label of the first row counts.
     """
     is_first = ~keys.duplicated()
     distinct = keys[is_first]
@@ -241,7 +249,7 @@ def _drawn_texts(keys: pd.Series[str], labels: pd.Series[str]) -> set[str]:
 
 
 def _slug(files: Sequence[Path]) -> str:
-    """Return a task name: from the name of a single file, or of the folder of two files."""
+    """Derive a task name from the only file, or from the folder of the first of two files."""
     named = files[0].stem if len(files) == 1 else files[0].absolute().parent.name
     return re.sub(r"[^a-z0-9]+", "-", named.lower()).strip("-")[:64]
 
@@ -257,13 +265,15 @@ def _check_name(name: str, file: Path) -> None:
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,63}", name):
         raise InputError(f"`task_name` needs lower-case letters, digits and hyphens, got {name!r}")
     if name in load_tasks():
-        raise InputError(f"`task_name` {name!r}: a task of this name exists; choose another")
+        raise InputError(
+            f"`task_name` {name!r}: a task with this name already exists; choose another name"
+        )
     if file.exists():
         raise InputError(f"{file} already exists; choose another `task_name`")
 
 
 def _toml(file: Path, form: FormatSpec, header: Sequence[str], sides: Sequence[_Side]) -> str:
-    """Return the task file, with comments on what is guessed."""
+    """Return the content of the task file, with comments on the guessed values."""
     source, query = (side.rows for side in sides)
     labels = sorted({*source[form.label], *query[form.label]})
     usual, quarter = PolarityProtocol().k, max(1, len(source) // 4)
@@ -300,7 +310,7 @@ def _toml(file: Path, form: FormatSpec, header: Sequence[str], sides: Sequence[_
 
 
 def _split(side: _Side, form: FormatSpec, folder: Path) -> Any:
-    """Return the table of a split, with its counts of labels as a comment."""
+    """Return the TOML table of a split, with the number of rows per label as a comment."""
     checksum = hashlib.sha256(side.path.read_bytes()).hexdigest()
     place = side.path.absolute().relative_to(folder.absolute()).as_posix()
     table: Any = tomlkit.table()

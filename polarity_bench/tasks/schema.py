@@ -1,4 +1,4 @@
-"""The JSON schema of task files, for editors and for the documentation page of all keys."""
+"""JSON schema of task files, for editors and for the documentation."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def task_schema() -> dict[str, Any]:
-    """Return the JSON schema of a task file of any type."""
+    """Return one JSON schema that covers task files of all types."""
     kinds = list(KINDS.values())
     _, schemas = models_json_schema([(kind, "validation") for kind in kinds])
     tables: dict[str, Any] = _lean(schemas["$defs"])
     for kind in kinds:
         table = tables[kind.__name__]
-        del table["properties"]["file"]  # the path of the task file, which is no key in it
+        del table["properties"]["file"]  # `file` is the path of the task file, not a key in it.
         table["required"].remove("file")
         table["properties"]["kind"]["description"] = TaskSpec.model_fields["kind"].description
     choice = [{"$ref": f"#/$defs/{kind.__name__}"} for kind in kinds]
@@ -27,7 +27,7 @@ def task_schema() -> dict[str, Any]:
 
 
 def _lean(value: Any) -> Any:
-    """Leave out nulls, which TOML does not have, and titles, which only repeat the keys."""
+    """Remove nulls, which TOML does not have, and titles, which repeat the keys, from a schema."""
     if isinstance(value, list):
         return [_lean(item) for item in value]
     if not isinstance(value, dict):

@@ -129,11 +129,15 @@ def bad_archives() -> dict[str, tuple[str, Callable[[dict[str, bytes]], bytes | 
         "half a zip": ("data.zip", lambda f: zipped(f)[:-60], "could not be"),
         "half a gzip": ("data.tar.gz", lambda f: gzipped(f)[:-200], "ended|unexpected end"),
         "a damaged zip": ("data.zip", lambda f: damaged(zipped(f)), "."),
-        "no such member": ("data.zip", lambda _: zipped({"MR/a": b""}), "holds no MR/rt.pos"),
+        "no such member": (
+            "data.zip",
+            lambda _: zipped({"MR/a": b""}),
+            "the archive does not contain MR/rt.pos",
+        ),
         "another text": (
             "data.tar",
             lambda f: tarred(changed(f)),
-            r"its MR/rt\.pos has sha256 \w{12}…, expected \w{12}…",
+            r"MR/rt\.pos: expected sha256 \w{12}…, got \w{12}…",
         ),
     }
 
@@ -154,8 +158,8 @@ def test_a_bad_archive_ends_with_one_message_and_leaves_nothing(
     assert said.startswith("little-mr: downstream/MR/rt.pos is not on this machine and downl")
     assert url in said
     assert said.endswith(
-        "To use a copy, put downstream/MR/rt.pos and downstream/MR/rt.neg into a folder and name "
-        "it with `data_dir` or POLARITY_BENCH_DATA"
+        "To use a copy, put downstream/MR/rt.pos and downstream/MR/rt.neg into a folder and set "
+        "`data_dir` or POLARITY_BENCH_DATA to this folder"
     )
     assert "\n" not in said
     assert said.count("is not on this machine") == 1

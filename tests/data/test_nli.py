@@ -84,11 +84,11 @@ GOOD = line(*ROWS[0])
         (GOOD + "\n" + line("", "A dog.", "neutral"), ", line 3: the premise is empty"),
         (line("A.", "B.", "entails"), ", line 1: unknown label 'entails'; did you mean 'entailm"),
         (line("A.", "B.", "3"), ", line 1: unknown label '3'; known: contradiction, entailment"),
-        (GOOD + '{"gold_label": "neutral", "sent', ", line 2: not JSON"),
+        (GOOD + '{"gold_label": "neutral", "sent', ", line 2: invalid JSON"),
         (GOOD + '{"gold_label": "neutral", "sentence1": "A."}\n', ", line 2: no key 'sentence2'"),
         ('{"text": "A.", "class": "neutral"}\n', ", line 1: no key 'gold_label'"),
-        ("", ": no labelled pairs"),
-        (line("A.", "B.", "-"), ": no labelled pairs"),
+        ("", ": expected labelled pairs, got none"),
+        (line("A.", "B.", "-"), ": expected labelled pairs, got none"),
     ],
 )
 def test_a_damaged_file_is_refused_with_its_line(tmp_path: Path, content: str, said: str) -> None:
@@ -104,7 +104,7 @@ def test_a_truncated_gz_is_refused(tmp_path: Path, share: float) -> None:
     lines = [line(f"A {i}.", f"{i * i}", "neutral") for i in range(999)]
     whole = gzip.compress("".join(lines).encode())
     path.write_bytes(whole[: int(share * len(whole))])
-    with pytest.raises(InputError, match=rf"{re.escape(str(path))}.*: damaged gzip file"):
+    with pytest.raises(InputError, match=rf"{re.escape(str(path))}.*: the gzip file is damaged"):
         load_nli([str(path)], OFFLINE)
 
 
@@ -112,13 +112,17 @@ def test_the_line_after_which_a_gz_breaks_off_is_named(tmp_path: Path) -> None:
     path = tmp_path / "pairs.jsonl.gz"
     whole = gzip.compress((GOOD * 5_000).encode())
     path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(InputError, match=r"pairs\.jsonl\.gz, after line \d\d+: damaged gzip"):
+    with pytest.raises(
+        InputError, match=r"pairs\.jsonl\.gz, after line \d\d+: the gzip file is damaged"
+    ):
         load_nli([str(path)], OFFLINE)
 
 
 @pytest.mark.parametrize("name", ["none.jsonl", "hub:none"])
 def test_what_is_not_there_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(InputError, match=r"no file .*none\.jsonl nor .*|hub:none: cannot be read"):
+    with pytest.raises(
+        InputError, match=r"no such file: .*none\.jsonl or .*|hub:none: cannot be read"
+    ):
         load_nli([name], DataAccess(tmp_path, offline=True))
 
 

@@ -102,33 +102,33 @@ def test_a_cell_over_several_lines_keeps_the_line_numbers_right(tmp_path: Path) 
         (
             "r.csv",
             b"sentence,label\na,1\n",
-            "no column 'text'; known: label, sentence ([format] text = \"sentence\" names it)",
+            "no column 'text'; known: label, sentence; set text = \"sentence\" in [format]",
         ),
         (
             "r.jsonl",
             b'{"text": "a", "stars": 1, "id": 2}\n',
-            "no key 'label'; known: id, stars, text ([format] label = \"...\" names it)",
+            "no key 'label'; known: id, stars, text; set label = \"...\" in [format]",
         ),
-        ("r.csv", b"text;label\na;1\n", '([format] delimiter = ";" divides it)'),
+        ("r.csv", b"text;label\na;1\n", '; set delimiter = ";" in [format]'),
         ("r.csv", b"text,label\na,1\nb\n", "line 3: expected 2 columns, as in the header, got 1"),
         ("r.csv", b'text,label\na,1\n"b,0\n', "line 3: unexpected end of data"),
-        ("r.csv", b"text,label\n\xff,1\n", "not utf-8 at byte"),
-        ("r.jsonl", b'{"text": "a", "label": 1}\n{"text": \n', "line 2: not JSON"),
+        ("r.csv", b"text,label\n\xff,1\n", "byte 11 is not valid utf-8"),
+        ("r.jsonl", b'{"text": "a", "label": 1}\n{"text": \n', "line 2: invalid JSON"),
         ("r.jsonl", b'{"text": "a", "labl": 1}\n', "line 1: no key 'label'; did you mean 'labl'"),
         ("r.jsonl", b"[1]\n", "line 1: expected a JSON object"),
         ("r.parquet", b"text,label\n", "not a parquet file"),
-        ("r.xlsx", b"", "unknown format '.xlsx'; set [format] type"),
-        ("r.txt", b"a\n", "a text file needs a 'label_file'"),
+        ("r.xlsx", b"", "unknown suffix '.xlsx'; set 'type' in [format]"),
+        ("r.txt", b"a\n", "the text file has no labels; set 'label_file'"),
         (
             "r.csv.gz",
             gzip.compress(b"text,label\n" + b"a,1\n" * 9999, mtime=0)[:60],
-            "damaged gzip file",
+            "the gzip file is damaged",
         ),
-        ("r.csv.gz", b"text,label\n", "damaged gzip file"),
+        ("r.csv.gz", b"text,label\n", "the gzip file is damaged"),
         (
             "r.csv.gz",
             gzip.compress(b"text,label\n", mtime=0)[:10] + b"\xff" * 30,
-            "damaged gzip file",
+            "the gzip file is damaged",
         ),
     ],
 )
@@ -157,5 +157,5 @@ def test_label_lines_must_be_as_many_as_text_lines(tmp_path: Path) -> None:
 
 def test_an_unknown_encoding_is_refused(tmp_path: Path) -> None:
     (tmp_path / "r.csv").write_text("text,label\n")
-    with pytest.raises(InputError, match=r"encoding: unknown encoding: utf-9"):
+    with pytest.raises(InputError, match=r"unknown encoding: utf-9; correct 'encoding'"):
         values(tmp_path / "r.csv", FormatSpec(encoding="utf-9"))

@@ -164,7 +164,7 @@ def test_the_other_optimizers_learn(name: str) -> None:
 
 def test_an_unknown_optimizer_is_refused() -> None:
     classifier = replace(TORCH, optimizer="adma")
-    with pytest.raises(ValueError, match=r"unknown optimizer 'adma'; known are adadelta, .*, sgd"):
+    with pytest.raises(ValueError, match=r"unknown optimizer 'adma'; known: adadelta, .*, sgd"):
         classifier.fit(blobs(40, 2, seed=1), [1e-5], n_classes=2)
 
 

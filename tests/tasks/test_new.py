@@ -70,7 +70,7 @@ def test_one_file_is_divided_and_no_text_stands_on_both_sides(tmp_path: Path) ->
     assert file == tmp_path / "my-reviews.toml"
     assert '-query.csv" # a fifth of the distinct texts of My reviews.csv' in file.read_text()
     assert 'guessed from the columns "text", "label"\ntext = "text"' in file.read_text()
-    with pytest.warns(InputWarning, match="queries repeat the text of an earlier one"):
+    with pytest.warns(InputWarning, match="queries repeat the text of an earlier query"):
         task = load(file)
     assert len(task.source) + len(task.query) == 600
     assert 100 <= len(task.query) <= 150, "a fifth of the distinct texts"
@@ -104,8 +104,14 @@ def test_texts_of_several_labels_are_warned_of(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"text_column": "txet"}, "`text_column` txet: no column of .*r.csv; did you mean 'text'"),
-        ({"label_column": "lable"}, "`label_column` lable: no column of .*; did you mean 'label'"),
+        (
+            {"text_column": "txet"},
+            "`text_column` txet: .*r.csv has no such column; did you mean 'text'",
+        ),
+        (
+            {"label_column": "lable"},
+            "`label_column` lable: .* has no such column; did you mean 'label'",
+        ),
     ],
 )
 def test_a_column_that_is_not_there_is_refused_by_its_option(
@@ -170,15 +176,15 @@ def test_values_that_toml_must_quote(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("text,label\n", r"reviews\.csv: no rows"),
+        ("text,label\n", r"reviews\.csv: the file has no rows"),
         ("text,label\na,1\n", r"reviews\.csv: every row has the label '1'; .* `label_column`"),
         (
             "text\na\nb\n",
-            r"reviews\.csv: expected a column of texts and one of labels, got \['text'\]",
+            r"reviews\.csv: expected at least two columns \(texts and labels\), got \['text'\]",
         ),
         (
             "I loved it,1\nI hated it,0\nGreat,1\n",
-            r"reviews\.csv: .* add column names",
+            r"reviews\.csv: .* add a line of column names",
         ),
         ("a\x00", r"reviews\.csv"),
     ],
@@ -193,7 +199,7 @@ def test_what_cannot_be_a_task_is_refused(tmp_path: Path, content: str, message:
 
 def test_a_path_that_no_task_file_may_hold_leaves_none(tmp_path: Path) -> None:
     sides = [table(tmp_path / f"a:{i}.csv", TEXTS, ("text", "label")) for i in range(2)]
-    with pytest.raises(InputError, match="must be a relative path with forward slashes"):
+    with pytest.raises(InputError, match="expected a relative path with forward slashes"):
         new_task(sides, task_name="colon")
     assert not (tmp_path / "colon.toml").exists()
 
@@ -205,16 +211,18 @@ def test_nothing_is_overwritten_and_names_are_checked(tmp_path: Path) -> None:
         InputError, match=r"reviews\.toml already exists; choose another `task_name`"
     ):
         new_task([path])
-    with pytest.raises(InputError, match=r"`task_name` 'sst2': a task of this name exists"):
+    with pytest.raises(
+        InputError, match=r"`task_name` 'sst2': a task with this name already exists"
+    ):
         new_task([path], task_name="sst2")
     with pytest.raises(
         InputError, match=r"`task_name` needs lower-case letters, digits and hyphens, got 'Ä'"
     ):
         new_task([path], task_name="Ä")
-    with pytest.raises(InputError, match=r"give one file, or two .* got 3"):
+    with pytest.raises(InputError, match=r"expected one file, or two .* got 3 files"):
         new_task([path, path, path])
     with pytest.raises(
-        InputError, match=r"`text_column` txt: no column of .*; did you mean 'text'"
+        InputError, match=r"`text_column` txt: .* has no such column; did you mean 'text'"
     ):
         new_task([path], task_name="other", text_column="txt")
     with pytest.raises(InputError, match=r"gone\.csv: cannot be read: No such file"):

@@ -54,25 +54,25 @@ def test_a_task_is_loaded_as_its_file_declares(task_dir: Path) -> None:
             {"sources": [*SOURCES[:3], ("Odd.", "2"), *SOURCES[3:]]},
             "mini-source.csv, line 5: unknown label '2'; the task declares '0', '1'",
         ),
-        ({"sources": SOURCES[:12]}, "every source has the label 'good'; polarity needs two"),
-        ({"queries": QUERIES[4:]}, "every query has the label 'bad'; polarity needs two"),
-        ({"queries": []}, "mini-query.csv: no rows for the split 'query'"),
+        ({"sources": SOURCES[:12]}, "every source has the label 'good'; a polarity task needs"),
+        ({"queries": QUERIES[4:]}, "every query has the label 'bad'; a polarity task needs"),
+        ({"queries": []}, "mini-query.csv: the split 'query' has no rows"),
         ({"sources": SOURCES[10:13]}, "k = 4 needs at least 4 sources, got 3"),
         (
             {"sources": [*SOURCES[10:13], QUERIES[0]], "protocol": "overlap = 1"},
-            "k = 4 needs at least 4 sources, got 3 whose text differs from the query's",
+            "k = 4 needs at least 4 sources, got 3 without those equal to the query",
         ),
         (
             {"sources": [*SOURCES, QUERIES[0]], "protocol": "overlap = 0"},
-            "expected 0 queries that also occur in the source file, got 1",
+            "expected 0 queries that also occur in the source split, got 1",
         ),
         (
             {"sources": [*SOURCES, (QUERIES[0][0].upper(), "1")], "protocol": "overlap = 0"},
-            "expected 0 queries that also occur in the source file, got 1",
+            "expected 0 queries that also occur in the source split, got 1",
         ),
         (
             {"protocol": "overlap = 2"},
-            "expected 2 queries that also occur in the source file, got 0",
+            "expected 2 queries that also occur in the source split, got 0",
         ),
     ],
 )

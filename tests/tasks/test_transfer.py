@@ -221,7 +221,7 @@ def test_more_folds_than_rows_of_a_label_are_refused(workshop: Workshop) -> None
         labels=["negative", "positive"],
     )
     with pytest.raises(
-        InputError, match=r"few: 3 folds need 5 rows of every label, but the rarest label has 3"
+        InputError, match=r"few: 3 folds need 5 rows of each label, but the rarest label has 3"
     ):
         workshop.load(spec, PAPERS)
 

@@ -182,7 +182,7 @@ def test_one_file_makes_both_splits(tmp_path: Path) -> None:
 
 def test_two_cuts_that_overlap_are_noticed(tmp_path: Path) -> None:
     both = "{ seed = 3, share = 0.5 }"
-    with pytest.raises(InputError, match="that also occur in the source file, got 12"):
+    with pytest.raises(InputError, match="that also occur in the source split, got 12"):
         loaded(cut_task(tmp_path, both, both))
 
 
@@ -199,7 +199,7 @@ def test_two_cuts_that_overlap_are_noticed(tmp_path: Path) -> None:
             r"'splits.source.cut.seed' must be a whole number",
         ),
         ("{ seed = 1, part = 0.5 }", r"unknown key 'splits.source.cut.part'"),
-        ("{ seed = 1, share = 0.01 }", r"rows.csv: no rows for the split 'source'"),
+        ("{ seed = 1, share = 0.01 }", r"rows.csv: the split 'source' has no rows"),
     ],
 )
 def test_a_wrong_cut_is_refused(tmp_path: Path, cut: str, message: str) -> None:
@@ -229,7 +229,9 @@ def test_columns_of_the_protocol_must_be_kept_of_both_splits(tmp_path: Path) -> 
         head='[format]\ncolumns = ["topic"]',
         protocol='groups = ["topic"]',
     )
-    with pytest.raises(InputError, match=r"\[protocol\] names 'topic'; add it to .columns. of"):
+    with pytest.raises(
+        InputError, match=r"\[protocol\] uses the column 'topic'; add it to .columns. in"
+    ):
         read_task(file)
 
 

@@ -193,9 +193,9 @@ def test_seeds_are_different_whole_numbers(seeds: tuple[int, ...]) -> None:
     ("protocol", "message"),
     [
         (Protocol(folds=21, rows=None), "`folds` 21: the class 0 has 20 rows"),
-        (Protocol(folds=4, rows=31), "`rows` 31: the fold has 30 training rows; ask for fewer"),
+        (Protocol(folds=4, rows=31), "`rows` 31: the fold has 30 training rows; choose at most 30"),
         (Protocol(folds=4, rows=1), "`rows` 1: each of the 2 classes needs a row"),
-        (Protocol(folds=4, sample=41), "`sample` 41: the data has 40 rows; ask for fewer"),
+        (Protocol(folds=4, sample=41), "`sample` 41: the data has 40 rows; choose at most 40"),
     ],
 )
 def test_data_that_cannot_be_divided_so_is_refused_before_any_encoder_is_loaded(

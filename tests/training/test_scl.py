@@ -312,7 +312,7 @@ def test_what_cannot_be_is_refused(changes: dict[str, Any], said: str) -> None:
     [
         (None, "`pairs`: name files of NLI pairs"),
         (" , ", "`pairs`: name files of NLI pairs"),
-        ("none.jsonl", "`pairs`: no file none.jsonl"),
+        ("none.jsonl", "`pairs`: no such file: none.jsonl"),
     ],
 )
 def test_pairs_that_are_not_there_are_refused_before_anything_is_written(

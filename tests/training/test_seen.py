@@ -182,7 +182,9 @@ def test_pairs_of_another_place(task_dir: Path, tmp_path: Path) -> None:
         *("A entailment boat.", "A neutral boat.", "A contradiction boat."),
     ]
     pairs.unlink()
-    with pytest.raises(InputError, match=r"cannot be recreated: `pairs`: no file .*pairs\.jsonl"):
+    with pytest.raises(
+        InputError, match=r"cannot be recreated: `pairs`: no such file: .*pairs\.jsonl"
+    ):
         texts_of(folder, task_dir)
 
 

@@ -158,9 +158,9 @@ def test_all_rows_are_a_cut_too() -> None:
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        (11, "`rows` 11: the fold has 10 training rows; ask for fewer"),
-        (2, "`rows` 2: each of the 3 classes needs a row; ask for at least 3"),
-        (-1, "`rows` -1: each of the 3 classes needs a row; ask for at least 3"),
+        (11, "`rows` 11: the fold has 10 training rows; choose at most 10"),
+        (2, "`rows` 2: each of the 3 classes needs a row; choose at least 3"),
+        (-1, "`rows` -1: each of the 3 classes needs a row; choose at least 3"),
     ],
 )
 def test_a_cut_that_cannot_be_is_refused(rows: int, said: str) -> None:

@@ -1,3 +1,3 @@
-"""SentEval's protocols: its classifiers, their training loops, the folds, and presets."""
+"""SentEval protocols: classifiers, training loops, folds and presets."""
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The two classifier families of SentEval, which predict labels from embeddings.
+"""The two classifier families of SentEval.
 
-A family is a frozen value with one method, `fit`, which fits one classifier per regularization
-and returns each classifier as a function from features to labels. Labels are integers from 0.
-Both families reproduce the toolkit's results to the digit, including its seeds, permutations and
-early stopping. Neither changes the global random state of numpy or torch.
+The method `fit` of a family trains one classifier per regularization. It returns each classifier as
+a function from features to labels. Labels are integers from 0. Both families reproduce the seeds,
+permutations and early stopping of the SentEval toolkit, so results are identical to the last digit.
+The global random state of numpy and torch does not change.
 
 Shapes: n samples, d dimensions, c classes.
 
@@ -34,36 +34,40 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 Predict = Callable[[FloatArray], IntArray]
-"""A fitted classifier: a function from features (n, d) to labels (n,)."""
+"""A fitted classifier: a function from features, (n, d), to labels, (n,)."""
 
 Examples = tuple[FloatArray, IntArray]
-"""Features (n, d) and their labels (n,)."""
+"""Features, (n, d), and labels, (n,)."""
 
 OPTIMIZERS: Mapping[str, str] = {
     name.lower(): name
     for name in ("Adadelta", "Adagrad", "Adam", "Adamax", "ASGD", "RMSprop", "Rprop", "SGD")
 }
-"""The toolkit's names of the optimizers, mapped to torch's names."""
+"""torch's name of each optimizer, keyed by the toolkit's name."""
 
-_SPARSE_SHARE = 0.05  # features with a smaller share of nonzero values are stored sparsely
-_DEV_SHARE = 0.05  # share of the training set that becomes the dev set if `fit` gets none
+_SPARSE_SHARE = 0.05  # Features with a smaller share of nonzero values become sparse arrays.
+_DEV_SHARE = 0.05  # Share of the training set that serves as dev set if `fit` gets no dev set.
 
 
 class ClassifierFamily(ABC):
-    """A family of classifiers; its fields are the parameters, by their names in stored results."""
+    """Base class of classifier families.
+
+    The fields of a subclass are the classifier's parameters. Stored results contain their names, so
+    the names must not change.
+    """
 
     protocol: ClassVar[SentEvalProtocol]
-    """Name of the family's protocol in results."""
+    """Name of the protocol in results."""
     grid: ClassVar[tuple[float, ...]]
-    """The regularizations from which `nested_kfold` and `dev_split` choose."""
+    """Candidate regularizations for `nested_kfold` and `dev_split`."""
     wide_grid: ClassVar[tuple[float, ...]]
-    """The regularizations from which `kfold` chooses."""
+    """Candidate regularizations for `kfold`."""
     seed: int
-    """Seed of the weights, the permutations and the folds of `kfold`."""
+    """Seed of the initial weights, the permutations and the folds of `kfold`."""
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The parameters, keyed by their names in digests and stored results."""
+        """Parameters of the classifier, keyed by their names in digests and stored results."""
         return dict(vars(self))
 
     @abstractmethod
@@ -75,18 +79,25 @@ class ClassifierFamily(ABC):
         n_classes: int,
         dev: Examples | None = None,
     ) -> list[Predict]:
-        """Fit one classifier per regularization to the training set.
+        """Fit one classifier per regularization.
 
-        A family with early stopping uses `dev` to decide when to stop.
+        Args:
+            train: Training examples.
+            regularizations: Regularization of each classifier.
+            n_classes: Number of classes.
+            dev: Dev examples for early stopping, if the family uses early stopping.
+
+        Returns:
+            The fitted classifiers, one per regularization.
         """
 
 
 @dataclass(frozen=True)
 class SklearnLogistic(ClassifierFamily):
-    """Logistic regression with L-BFGS, scikit-learn's default.
+    """Logistic regression of scikit-learn with L-BFGS.
 
-    The regularization is scikit-learn's C: a greater value regularizes less. As in the toolkit, a
-    fit ends after 100 iterations even if it has not converged.
+    The regularization is scikit-learn's C; a larger value regularizes less. As in the toolkit, a
+    fit ends after 100 iterations, even if it has not converged.
     """
 
     protocol: ClassVar[SentEvalProtocol] = "senteval-sklearn"
@@ -100,25 +111,26 @@ class SklearnLogistic(ClassifierFamily):
         train: Examples,
         regularizations: Sequence[float],
         *,
-        n_classes: int,  # noqa: ARG002 - scikit-learn infers it from the labels
-        dev: Examples | None = None,  # noqa: ARG002 - there is no early stopping
+        n_classes: int,  # noqa: ARG002 - scikit-learn infers the number from the labels
+        dev: Examples | None = None,  # noqa: ARG002 - this family has no early stopping
     ) -> list[Predict]:
-        """Fit one model per value of C to the training set."""
+        """Fit one model per value of C."""
         from sklearn.exceptions import ConvergenceWarning
         from sklearn.linear_model import LogisticRegression
 
         features, labels = _packed(train[0]), train[1]
         models = [LogisticRegression(C=c, random_state=self.seed) for c in regularizations]
         with warnings.catch_warnings():
-            # The iteration limit is part of the protocol; TREC, with six classes, reaches it.
+            # The iteration limit is part of the protocol. TREC, with six classes, reaches the
+            # limit.
             warnings.simplefilter("ignore", ConvergenceWarning)
             return [model.fit(features, labels).predict for model in models]
 
 
 def _packed(features: FloatArray) -> Any:
-    """Convert features that are nearly all zero, such as word counts, to a sparse array.
+    """Convert features to a sparse array if nearly all values are zero, to fit faster.
 
-    Fits on sparse arrays are faster.
+    Word counts are an example of such features.
     """
     from scipy import sparse
 
@@ -128,23 +140,23 @@ def _packed(features: FloatArray) -> Any:
 
 @dataclass(frozen=True)
 class TorchClassifier(ClassifierFamily):
-    """The toolkit's own classifier: a linear model or one hidden layer, trained in batches.
+    """The toolkit's PyTorch classifier: a linear model, or a network with one hidden layer.
 
-    Training runs in blocks of `epoch_size` epochs and measures the accuracy on the dev set after
-    each block. Blocks without a new best accuracy are counted, and the count is never reset to 0.
-    Training ends once more than `tenacity` blocks are counted, or after `max_epochs`. The best
-    weights are kept. Without a dev set, 5 % of the training set is split off as the dev set. The
-    regularization is the optimizer's weight decay.
+    Training runs in blocks of `epoch_size` epochs. After each block, the accuracy on the dev set is
+    measured, and blocks without a new best accuracy are counted. This count is never reset.
+    Training ends when the count exceeds `tenacity`, or when more than `max_epochs` epochs are
+    finished. The weights with the best dev accuracy are kept. If there is no dev set, 5 % of the
+    training set is used as dev set. The regularization is the weight decay of the optimizer.
 
     Attributes:
         n_hidden: Number of units of the hidden layer; 0 means logistic regression.
         dropout: Dropout rate before the hidden layer's sigmoid.
-        optimizer: Name and settings in the toolkit's notation: "adam", "sgd,lr=0.1".
-        batch_size: Examples per step.
+        optimizer: Name and settings in the toolkit's notation: "adam" or "sgd,lr=0.1".
+        batch_size: Number of examples per step.
         tenacity: Number of blocks without a new best accuracy that do not end the training.
-        epoch_size: Epochs per block.
-        max_epochs: No block starts after more epochs than this.
-        seed: Seed of the weights, the permutations and the split.
+        epoch_size: Number of epochs per block.
+        max_epochs: A block starts only if at most this many epochs are finished.
+        seed: Seed of the initial weights, the permutations and the split.
         device: Device to train on, "cpu" or "cuda".
     """
 
@@ -170,13 +182,13 @@ class TorchClassifier(ClassifierFamily):
         n_classes: int,
         dev: Examples | None = None,
     ) -> list[Predict]:
-        """Fit to the training set and keep the weights with the best accuracy on the dev set."""
+        """Fit one model per weight decay, and keep the weights with the best dev accuracy."""
         import torch
 
         devices = [torch.device(self.device)] if self.device != "cpu" else []
         with torch.random.fork_rng(devices):
-            # BLAS rounding depends on the memory alignment of the operands. Rows whose size is a
-            # multiple of 16 bytes have the same alignment, stacked or not.
+            # BLAS rounding depends on the memory alignment of the operands. Stacking does not
+            # change the alignment of rows whose size is a multiple of 16 bytes.
             aligned = train[0].shape[1] % 4 == 0 and self.device == "cpu"
             may_stack = aligned and self.n_hidden == 0 and self.optimizer == "adam"
             groups = [regularizations] if may_stack else [[value] for value in regularizations]
@@ -201,7 +213,7 @@ class TorchClassifier(ClassifierFamily):
 
         from polarity_bench.tasks.senteval.descent import Schedule, train_any, train_linear
 
-        draw = np.random.RandomState(self.seed)  # the generator that the toolkit seeds globally
+        draw = np.random.RandomState(self.seed)  # The toolkit seeds this generator globally.
         torch.manual_seed(self.seed)
         if dev is None:
             train, dev = _split(train, draw)
@@ -209,7 +221,7 @@ class TorchClassifier(ClassifierFamily):
         schedule = Schedule(self.batch_size, self.epoch_size, self.tenacity, self.max_epochs)
         model = self._model(learn[0].shape[1], n_classes).to(self.device)
         if len(regularizations) > 1:
-            assert isinstance(model, nn.Linear)  # noqa: S101  only such models are stacked
+            assert isinstance(model, nn.Linear)  # noqa: S101  Only linear models are stacked.
             watch = self._tensor(dev[0]), self._tensor(dev[1])
             return train_linear(learn, watch, model, regularizations, schedule, draw)
         (weight_decay,) = regularizations
@@ -228,7 +240,7 @@ class TorchClassifier(ClassifierFamily):
         return nn.Sequential(
             nn.Linear(n_features, self.n_hidden),
             nn.Dropout(self.dropout),
-            nn.Sigmoid(),  # as in the toolkit's code, although its README says tanh
+            nn.Sigmoid(),  # The toolkit's code uses a sigmoid, although its README says tanh.
             nn.Linear(self.n_hidden, n_classes),
         )
 
@@ -241,14 +253,15 @@ class TorchClassifier(ClassifierFamily):
 
 @contextmanager
 def single_threaded(*, with_torch: bool = True) -> Iterator[None]:
-    """Limit BLAS and OpenMP to one thread, so that sums do not depend on the number of cores.
+    """Limit computations to one thread, so that sums do not depend on the number of cores.
 
-    Torch is limited separately. Once anything has set torch's number of threads, torch's MKL,
-    which `threadpoolctl` does not see, only follows that number.
+    `threadpoolctl` limits BLAS and OpenMP. Torch needs a separate limit: `threadpoolctl` does not
+    detect torch's MKL, whose number of threads follows `torch.set_num_threads` after its first
+    call.
 
     Args:
-        with_torch: Whether torch computes in this context. If so, torch is imported at the start,
-            because the limits do not apply to libraries that are loaded later.
+        with_torch: Whether to limit torch as well. Torch is then imported first, because limits do
+            not apply to libraries that are loaded later.
     """
     import threadpoolctl
 
@@ -263,10 +276,13 @@ def single_threaded(*, with_torch: bool = True) -> Iterator[None]:
 
 
 def single_threaded_processes(n: int, **options: Any) -> Parallel:
-    """Return a pool of `n` single-threaded processes.
+    """Return a pool of single-threaded processes.
 
-    The thread limit holds for every library that the processes load. Later calls reuse the
-    processes.
+    The limit applies to all libraries that the processes load. Later calls reuse the processes.
+
+    Args:
+        n: Number of processes.
+        **options: Options of joblib's `Parallel`.
     """
     from joblib import parallel_config
     from sklearn.utils.parallel import Parallel
@@ -288,7 +304,7 @@ def _optimizer(text: str, model: nn.Module, *, weight_decay: float) -> torch.opt
 
     name, *settings = text.split(",")
     if name not in OPTIMIZERS:
-        raise ValueError(f"unknown optimizer {name!r}; known are {', '.join(OPTIMIZERS)}")
+        raise ValueError(f"unknown optimizer {name!r}; known: {', '.join(OPTIMIZERS)}")
     options = {key: float(value) for key, value in (s.split("=") for s in settings)}
     optimizer: torch.optim.Optimizer = getattr(optim, OPTIMIZERS[name])(
         model.parameters(), **options

@@ -1,13 +1,13 @@
-"""Fast training loops for the toolkit's PyTorch models, with bit-identical results.
+"""Training loops for the PyTorch models of the SentEval toolkit, with bit-identical results.
 
-The toolkit trains its classifier once per regularization, always from the same seed, so that the
-initial weights and the batches are the same every time. `train_linear` stacks these classifiers
-and trains them in shared steps. Gradients and Adam are written out, because most of the time of a
-step of such a small model is call overhead. Every product and sum uses the same kernel, operands
-and order as torch's own loop, and tests compare the results bit by bit. `train_any` is torch's
-own loop, for all other models, and for relatedness.
+The toolkit trains its classifier once per regularization, always from the same seed. The initial
+weights and the batches are therefore the same each time. `train_linear` stacks these classifiers
+and trains them together. It computes gradients and Adam by hand, because a step of such a small
+model spends most of its time on call overhead. Each product and sum uses the same kernel, operands
+and order as a standard torch loop. Tests compare the results bit by bit. `train_any` is a standard
+torch loop, for all other models and for relatedness.
 
-Shapes: r regularizations, n samples, b batch, d dimensions, c classes.
+Shapes: r regularizations, n samples, b samples in a batch, d dimensions, c classes.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from torch.nn.functional import cross_entropy
 _RATE, _BETA, _BETA_SQUARE, _EPSILON = 1e-3, 0.9, 0.999, 1e-8  # Adam's defaults
 
 Examples = tuple[Tensor, Tensor]
-"""Features (n, d) and their labels (n,), or what else a loss compares with a model's outputs."""
+"""Features, (n, d), and targets: labels, (n,), or other values that the loss accepts."""
 
 
 def batches(n_rows: int, size: int) -> list[slice]:
-    """Return the slices that divide rows into batches; the last batch may be smaller."""
+    """Return slices that divide `n_rows` rows into batches; the last batch may be smaller."""
     return [slice(start, start + size) for start in range(0, n_rows, size)]
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """Batch size and length of the training; see `TorchClassifier` for the attributes."""
+    """Batch size and length of a training; see `TorchClassifier` for the attributes."""
 
     batch_size: int
     epoch_size: int
@@ -42,11 +42,11 @@ class Schedule:
     max_epochs: int
 
     def blocks(self) -> range:
-        """Return the number of epochs before each block."""
+        """Return the number of finished epochs at the start of each block."""
         return range(0, self.max_epochs + 1, self.epoch_size)
 
     def block(self, examples: Examples, draw: np.random.RandomState) -> Iterator[Examples]:
-        """Yield the batches of the epochs of one block, shuffled again for each epoch."""
+        """Yield the batches of one block of epochs. Examples are shuffled for each epoch."""
         features, targets = examples
         for _ in range(self.epoch_size):
             order = torch.from_numpy(draw.permutation(len(targets))).to(targets.device)
@@ -57,7 +57,16 @@ class Schedule:
 
 @dataclass
 class EarlyStop:
-    """The toolkit's early stopping, whose count of blocks without a new best is never reset."""
+    """Early stopping as in the toolkit.
+
+    Unlike in common implementations, a new best score does not reset the count of worse blocks.
+
+    Attributes:
+        tenacity: Number of worse blocks that do not end the training.
+        best: Best score so far.
+        n_worse: Number of blocks without a new best score.
+        stopped: Whether the training ends.
+    """
 
     tenacity: int
     best: float = -1.0
@@ -65,7 +74,7 @@ class EarlyStop:
     stopped: bool = False
 
     def is_best(self, score: float) -> bool:
-        """Record the score of a block, and return whether it is a new best."""
+        """Record the score of a block, and return whether the score is a new best."""
         if score > self.best:
             self.best = score
             return True
@@ -76,7 +85,7 @@ class EarlyStop:
 
 @torch.no_grad()
 def outputs(model: nn.Module, features: Tensor, batch_size: int) -> Tensor:
-    """Return the model's output for each row, (n, c), batch by batch as in the toolkit."""
+    """Return the model's outputs, (n, c), computed in batches as in the toolkit."""
     model.eval()
     return torch.cat([model(features[b]) for b in batches(len(features), batch_size)])
 
@@ -90,16 +99,19 @@ def train_any(
     score: Callable[[nn.Module], float],
     loss: Callable[[Tensor, Tensor], Tensor] = cross_entropy,
 ) -> nn.Module:
-    """Train a model and return its best state.
+    """Train a model with early stopping, and return its best state.
 
     Args:
         train: Training examples.
-        model: Model from features to outputs, trained in place.
+        model: Model that maps features to outputs. It is trained in place.
         optimizer: Optimizer of the model's parameters.
         schedule: Batch size and length of the training.
         draw: Generator that draws the order of the examples in each epoch.
-        score: Score of a model on the dev examples, for early stopping.
-        loss: Loss of a batch, from the model's outputs and the examples' labels.
+        score: Function that returns the dev score of a model; higher is better.
+        loss: Function of the model's outputs and the targets that returns the loss of a batch.
+
+    Returns:
+        A copy of the model after the block with the best dev score.
     """
     watch, best = EarlyStop(schedule.tenacity), model
     for _ in schedule.blocks():
@@ -124,21 +136,21 @@ def train_linear(
     schedule: Schedule,
     draw: np.random.RandomState,
 ) -> list[nn.Linear]:
-    """Train copies of a layer with cross-entropy and Adam on the CPU, one copy per weight decay.
+    """Train copies of a linear layer with cross-entropy and Adam on the CPU, one per weight decay.
 
-    The result is bit-identical to that of `train_any` if d is a multiple of 4.
+    If d is a multiple of 4, the result is bit-identical to `train_any`.
 
     Args:
         train: Training examples.
-        dev: Dev examples, for the early stopping of each copy.
-        start: The layer before training, from d features to c logits.
+        dev: Dev examples, for early stopping. Each copy stops on its own.
+        start: Layer before training, from d features to c logits.
         weight_decays: Weight decay of each copy, (r,).
         schedule: Batch size and length of the training.
-        draw: Generator that draws the order of the examples in each epoch, the same for all
-            copies.
+        draw: Generator that draws the order of the examples in each epoch. All copies share the
+            order.
 
     Returns:
-        The best state of each copy, (r,).
+        The best state of each copy.
     """
     stack = _Stack(start, weight_decays)
     best = [start] * len(weight_decays)
@@ -151,19 +163,19 @@ def train_linear(
         for slot, i in enumerate(running):
             if watches[i].is_best(n_correct[slot]):
                 best[i] = stack.layer(slot)
-        kept = [slot for slot, i in enumerate(running) if not watches[i].stopped]
-        running = [running[slot] for slot in kept]
-        stack.keep(kept)
+        slots = [slot for slot, i in enumerate(running) if not watches[i].stopped]
+        running = [running[slot] for slot in slots]
+        stack.keep(slots)
         if not running:
             break
     return best
 
 
 class _Stack:
-    """Linear classifiers in training, by Adam with torch's defaults.
+    """Stack of linear classifiers that are trained together, by Adam with torch's defaults.
 
-    Each classifier has one row of parameters: the weights, then the biases. Adam calls the same
-    kernels in the same order as torch's, with less call overhead.
+    Each classifier has one row of parameters: the weights, then the biases. The steps call the same
+    kernels in the same order as torch's Adam, with less overhead.
     """
 
     def __init__(self, start: nn.Linear, weight_decays: Sequence[float]) -> None:
@@ -175,12 +187,12 @@ class _Stack:
         self._n_steps = 0
 
     def step(self, features: Tensor, labels: Tensor) -> None:
-        """Take one step of all classifiers on a batch of features (b, d) and labels (b,)."""
+        """Update all classifiers on a batch of features, (b, d), and labels, (b,)."""
         n_batch = len(labels)
         log_shares = self._logits(features).log_softmax(2)
         to_loss = torch.zeros_like(log_shares)
         to_loss[:, torch.arange(n_batch), labels] = -1 / n_batch
-        to_logits = torch.ops.aten._log_softmax_backward_data(  # noqa: SLF001 - as autograd rounds
+        to_logits = torch.ops.aten._log_softmax_backward_data(  # noqa: SLF001 - rounds as autograd does
             to_loss, log_shares, 2, log_shares.dtype
         )
         stacked = features.expand(len(to_logits), -1, -1)
@@ -198,28 +210,29 @@ class _Stack:
         self._values.addcdiv_(self._mean, spread, value=-rate)
 
     def count_correct(self, features: Tensor, labels: Tensor, batch_size: int) -> list[int]:
-        """Count the correct predictions of each classifier, (r,)."""
+        """Return the number of correct predictions of each classifier."""
         counts = torch.zeros(len(self._biases()), dtype=torch.int64)
         for batch in batches(len(labels), batch_size):
             counts += (self._logits(features[batch]).argmax(2) == labels[batch]).sum(1)
         return counts.tolist()
 
     def layer(self, slot: int) -> nn.Linear:
-        """Return a copy of the classifier in a slot."""
+        """Return a copy of the classifier at position `slot` of the stack."""
         layer = nn.Linear(self._n_features, self._n_classes)
         layer.weight.copy_(self._weights()[slot])
         layer.bias.copy_(self._biases()[slot])
         return layer
 
     def keep(self, slots: list[int]) -> None:
-        """Keep only the classifiers in these slots."""
+        """Remove all classifiers from the stack except those at positions `slots`."""
         self._values, self._weight_decay = self._values[slots], self._weight_decay[slots]
         self._mean, self._square = self._mean[slots], self._square[slots]
 
     def _logits(self, features: Tensor) -> Tensor:
         if len(features) == 1:
-            # BLAS handles a single row by a routine whose rounding depends on the memory alignment
-            # of its operands. Copies have the same alignment as the operands of torch's own loop.
+            # For a single row, BLAS uses a routine whose rounding depends on the memory alignment
+            # of the operands. Copies have the same alignment as the operands in a standard torch
+            # loop.
             row = features.clone()
             layers = zip(self._weights(), self._biases(), strict=True)
             return torch.stack([torch.addmm(b.clone(), row, w.clone().t()) for w, b in layers])

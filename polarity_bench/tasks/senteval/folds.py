@@ -1,17 +1,19 @@
-"""Transfer: how well a simple classifier predicts labels from frozen embeddings.
+"""Transfer protocols: classifiers are trained and tested on frozen embeddings.
 
-SentEval has three protocols. The splits of a data set decide which one applies:
+The splits of a data set determine the protocol:
 
-- `nested_kfold`: one set. Each fold is the test set once, and inner folds of the other folds
-  choose the regularization (MR, CR, SUBJ, MPQA).
-- `kfold`: train and test. Folds of the training set choose the regularization (TREC, MRPC).
-- `dev_split`: train, dev and test. The dev set chooses the regularization (SST2, SST5, SICK-E).
+- `nested_kfold`, for a single set (MR, CR, SUBJ, MPQA). Each fold is the test set once. The
+  regularization is chosen by inner cross-validation on the other folds.
+- `kfold`, for training and test sets (TREC, MRPC). The regularization is chosen by cross-validation
+  on the training set.
+- `dev_split`, for training, dev and test sets (SST2, SST5, SICK-E). The regularization is chosen on
+  the dev set.
 
-Samples are sorted before they are split, since folds depend on their order. Predictions are
-returned in the caller's order. Accuracies are fractions. The toolkit rounds means to two decimals
-of a percentage before it compares or averages them, and takes the first of equally good
-regularizations. Both affect scores, so this module does the same. A result does not depend on the
-number of workers.
+Accuracies are in [0, 1]. Samples are sorted as in the SentEval toolkit before they are split,
+because folds depend on the order. Predictions are returned in the caller's order. The toolkit
+rounds mean accuracies to 0.01 percent before it compares or averages them, and chooses the first of
+equally good regularizations. Both affect scores, so this module does the same. Results do not
+depend on the number of workers.
 
 Shapes: n samples, d dimensions.
 
@@ -37,16 +39,17 @@ from polarity_bench.tasks.senteval.classifiers import (
 )
 from polarity_bench.values import FloatArray, IntArray
 
-_NESTED_SEED = 1111  # the toolkit hard-codes it for nested folds, whatever the classifier's seed
+# For nested folds, the toolkit hard-codes this seed and ignores the classifier's seed.
+_NESTED_SEED = 1111
 
 
 @dataclass(frozen=True)
 class Samples:
-    """Samples to train or test a classifier on.
+    """Samples for training or testing a classifier.
 
     Attributes:
         features: Embeddings of texts, or `pair_features` of pairs, (n, d).
-        labels: Classes from 0, or scores, (n,).
+        labels: Class numbers from 0, or scores, (n,).
         n_tokens: Number of tokens of each text, (n,), or of both texts of each pair, (n, 2).
     """
 
@@ -60,15 +63,15 @@ class Samples:
 
 @dataclass(frozen=True)
 class TransferOutcome:
-    """Accuracies and predictions of a transfer protocol.
+    """Result of a transfer protocol: accuracies and predictions.
 
     Attributes:
         dev_accuracy: Dev accuracy of the chosen regularization, rounded as in the toolkit.
         test_accuracy: Accuracy on the test set, rounded as in the toolkit.
-        fold_accuracies: Test accuracy of each outer fold, not rounded.
-        regularizations: The chosen regularization of each outer fold.
-        predictions: Predicted classes of the test set, in the caller's order.
-        labels: True classes of the test set, in the same order.
+        fold_accuracies: Unrounded test accuracy of each outer fold.
+        regularizations: Chosen regularization of each outer fold.
+        predictions: Predicted classes of the test samples, (n,), in the caller's order.
+        labels: True classes of the test samples, (n,), in the same order.
     """
 
     dev_accuracy: float
@@ -80,7 +83,13 @@ class TransferOutcome:
 
 
 def sorted_positions(labels: FloatArray | IntArray, n_tokens: IntArray) -> IntArray:
-    """Return the toolkit's order: by number of tokens, then by label, with a stable sort.
+    """Return the positions of samples in the toolkit's order: by number of tokens, then by label.
+
+    The sort is stable.
+
+    Args:
+        labels: Labels or scores, (n,).
+        n_tokens: Number of tokens of each text, (n,), or of both texts of each pair, (n, 2).
 
     Example:
         >>> sorted_positions(np.array([1, 0, 1]), n_tokens=np.array([[2, 9], [2, 9], [2, 8]]))
@@ -90,7 +99,14 @@ def sorted_positions(labels: FloatArray | IntArray, n_tokens: IntArray) -> IntAr
 
 
 def pair_features(first: FloatArray, second: FloatArray) -> FloatArray:
-    """Concatenate |u - v| and u * v of each pair of embeddings: two (n, d) arrays to (n, 2d).
+    """Return the features of pairs of embeddings u and v: |u - v| and u * v, concatenated.
+
+    Args:
+        first: Embedding u of each pair, (n, d).
+        second: Embedding v of each pair, (n, d).
+
+    Returns:
+        The features, (n, 2d).
 
     Example:
         >>> pair_features(np.array([[1.0, 2.0]]), np.array([[3.0, -1.0]]))
@@ -102,10 +118,16 @@ def pair_features(first: FloatArray, second: FloatArray) -> FloatArray:
 def nested_kfold(
     samples: Samples, classifier: ClassifierFamily, *, n_folds: int = 10, workers: int = 1
 ) -> TransferOutcome:
-    """Test on each fold in turn, with the regularization that inner folds of the others choose.
+    """Run nested cross-validation, in which each sample is tested once.
 
-    The dev accuracy is the accuracy on the inner folds, averaged over the outer folds. Every
-    sample is tested once.
+    The regularization of each outer fold is chosen by cross-validation on the other folds. The dev
+    accuracy is the mean accuracy of these inner cross-validations.
+
+    Args:
+        samples: All samples of the data set.
+        classifier: Classifier family with its parameters.
+        n_folds: Number of outer folds, and of inner folds per outer fold.
+        workers: Number of processes.
     """
     study = _Study(classifier, workers, samples)
     (everything,) = study.parts
@@ -136,7 +158,15 @@ def kfold(
     n_folds: int = 10,
     workers: int = 1,
 ) -> TransferOutcome:
-    """Test once, with the regularization that folds of the training set choose."""
+    """Choose the regularization by cross-validation on the training set, then train and test once.
+
+    Args:
+        train: Training samples.
+        test: Test samples.
+        classifier: Classifier family with its parameters.
+        n_folds: Number of folds of the training set.
+        workers: Number of processes.
+    """
     study = _Study(classifier, workers, train, test)
     train_part, test_part = study.parts
     grid = classifier.wide_grid
@@ -149,7 +179,15 @@ def kfold(
 def dev_split(
     train: Samples, dev: Samples, test: Samples, classifier: ClassifierFamily, *, workers: int = 1
 ) -> TransferOutcome:
-    """Test once, with the regularization that the dev set chooses."""
+    """Choose the regularization on the dev set, and test the classifier.
+
+    Args:
+        train: Training samples.
+        dev: Dev samples.
+        test: Test samples.
+        classifier: Classifier family with its parameters.
+        workers: Number of processes.
+    """
     study = _Study(classifier, workers, train, dev, test)
     fit_on, stop_on, test_on = study.parts
     grid = classifier.grid
@@ -157,16 +195,20 @@ def dev_split(
     done = study.run([_Job(fit_on, share, stop_on, test_on) for share in shares])
     trials = dict(zip(chain(*shares), chain(*done), strict=True))
     choice = _choose([[trials[value] for value in grid]], grid)
-    # The toolkit fits the chosen regularization again. The seed and the data are the same, so the
-    # result would be the same, and the first fit is reused.
+    # The toolkit fits the chosen regularization a second time. Seed and data are the same, so the
+    # first fit is reused.
     return _outcome(study, test, [test_on], [choice], [trials[choice[0]]])
 
 
 @dataclass(frozen=True)
 class _Job:
-    """Fits to one training set, one per regularization.
+    """Fits on one training set, one per regularization.
 
-    Positions refer to the samples of a study.
+    Attributes:
+        train: Positions of the training samples in the study.
+        regularizations: Regularization of each fit.
+        dev: Positions of the dev samples; None to compute no dev accuracy.
+        test: Positions of the samples to predict; None to predict nothing.
     """
 
     train: IntArray
@@ -177,20 +219,24 @@ class _Job:
 
 @dataclass(frozen=True)
 class _Trial:
-    """Dev accuracy, in [0, 1], and test predictions of one fit."""
+    """Dev accuracy, in [0, 1] or NaN without dev samples, and test predictions of one fit."""
 
     dev_accuracy: float
     predictions: IntArray
 
 
 _Choice = tuple[float, float]
-"""The best regularization, and its dev accuracy in percent, rounded."""
+"""The chosen regularization, and its rounded dev accuracy in percent."""
 
 
 class _Study:
-    """All samples of a task, sorted within each part.
+    """All samples of a task, sorted within each part, and the fits on them.
 
-    `origin` holds the position of each sample in the caller's order.
+    Attributes:
+        features: Features of the samples, (n, d).
+        labels: Labels of the samples, (n,).
+        origin: Position of each sample in its part in the caller's order, (n,).
+        parts: Positions of the samples of each part.
     """
 
     def __init__(self, classifier: ClassifierFamily, workers: int, *parts: Samples) -> None:
@@ -204,7 +250,11 @@ class _Study:
         self.parts = np.split(np.arange(ends[-1]), ends[:-1])
 
     def folds(self, part: IntArray, n_folds: int, seed: int) -> list[tuple[IntArray, IntArray]]:
-        """Split a part into stratified folds: training and held-out positions of each."""
+        """Split a part into stratified folds.
+
+        Returns:
+            Positions of the training samples and the held-out samples of each fold.
+        """
         from sklearn.model_selection import StratifiedKFold
 
         splitter = StratifiedKFold(n_folds, shuffle=True, random_state=seed)
@@ -214,7 +264,7 @@ class _Study:
         ]
 
     def run(self, jobs: Sequence[_Job]) -> list[list[_Trial]]:
-        """Run all jobs, and return one trial per regularization for each job."""
+        """Run all jobs, and return the trials of each job, one per regularization."""
         fit = partial(_fit, self.classifier, self.features, self.labels)
         if self.workers == 1:
             return [fit(job) for job in jobs]
@@ -245,7 +295,12 @@ def _fit(
 
 
 def _choose(folds: Sequence[Sequence[_Trial]], grid: Sequence[float]) -> _Choice:
-    """Choose the first regularization with the best rounded mean over the folds."""
+    """Return the first regularization with the best rounded mean dev accuracy, and this accuracy.
+
+    Args:
+        folds: Trials of each fold, one per regularization.
+        grid: The regularizations.
+    """
     accuracies = [[fold[i].dev_accuracy for fold in folds] for i in range(len(grid))]
     rounded = [float(np.round(100 * np.mean(values), 2)) for values in accuracies]
     best = int(np.argmax(rounded))
@@ -259,7 +314,15 @@ def _outcome(
     choices: Sequence[_Choice],
     trials: Sequence[_Trial],
 ) -> TransferOutcome:
-    """Combine the tests of disjoint parts of the tested samples, each with its own choice."""
+    """Combine the trials on disjoint parts of the test samples.
+
+    Args:
+        study: All samples of the task.
+        tested: Test samples in the caller's order.
+        parts: Positions of the samples in each part.
+        choices: Chosen regularization and dev accuracy of each part.
+        trials: Trial with the predictions for each part.
+    """
     predictions = np.empty(len(tested), dtype=np.int64)
     positions = [study.origin[part] for part in parts]
     for tested_rows, trial in zip(positions, trials, strict=True):

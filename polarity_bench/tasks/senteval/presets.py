@@ -1,4 +1,4 @@
-"""Presets: the protocol, classifier, folds and text preparation of published tables."""
+"""Presets: the classifier, folds and text preparation behind published tables."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from polarity_bench.validation import Strict, one_of, validated
 
 @dataclass(frozen=True)
 class Preset:
-    """A classifier and the other settings of a published table; by default `senteval-sklearn`.
+    """Settings of a transfer protocol, as in a published table. The default is `senteval-sklearn`.
 
     Attributes:
-        classifier: The classifier family and its parameters.
-        n_folds: Number of folds of the tasks without a dev set.
-        lower_case: Whether texts are lower-cased before they are encoded.
-        placeholder: The text that is encoded in place of an empty one.
-        name: Name in tables; empty for the only preset of its family.
+        classifier: Classifier family with its parameters.
+        n_folds: Number of folds for tasks without a dev set.
+        lower_case: Whether texts are lower-cased before encoding.
+        placeholder: Text to encode instead of an empty text.
+        name: Name of the preset in tables; empty for `senteval-sklearn`, which has one preset.
     """
 
     classifier: ClassifierFamily = field(default_factory=SklearnLogistic)
@@ -44,11 +44,11 @@ class Preset:
 
     @property
     def protocol(self) -> SentEvalProtocol:
-        """Name of the protocol in results, which depends on the classifier."""
+        """Name of the classifier's protocol in results."""
         return self.classifier.protocol
 
     def text(self, text: str) -> str:
-        """Return the text as the encoder gets it."""
+        """Prepare a text for encoding: apply `lower_case`, and replace an empty text."""
         return (text.lower() if self.lower_case else text) or self.placeholder
 
 
@@ -70,7 +70,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
 
 
 class _Parameters(Strict):
-    """The parameters of `senteval-torch` that users may change, with the toolkit's names."""
+    """Parameters of `senteval-torch` that users can set, under the toolkit's names."""
 
     batch_size: Annotated[int, Field(ge=1)] = 1
     dropout: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = 0
@@ -89,19 +89,19 @@ def choose_preset(
     classifier: str | None = None,
     device: str | None = None,
 ) -> Preset:
-    """Return the preset of a transfer protocol, with the given changes.
+    """Return the preset of a transfer protocol, with the user's changes.
 
     Args:
         protocol: `senteval-sklearn` or `senteval-torch`. The default is `senteval-torch` if
             `preset` or `classifier` is given, and `senteval-sklearn` otherwise.
         preset: `literature` (the default of `senteval-torch`) or `papers`.
-        kfold: Number of folds, in place of the preset's.
-        classifier: Parameters of `senteval-torch`, in place of the preset's: NAME=VALUE,
-            separated by commas, with the toolkit's names.
-        device: Device on which `senteval-torch` trains.
+        kfold: Number of folds; the preset's number by default.
+        classifier: Parameters of `senteval-torch` that replace those of the preset, as NAME=VALUE
+            pairs separated by commas. The names are the toolkit's.
+        device: Device on which `senteval-torch` trains, such as `cuda`.
 
     Raises:
-        InputError: If a name or value is unknown, or does not fit the protocol.
+        InputError: If a name is unknown, or a value is invalid for the protocol.
     """
     protocol = protocol or ("senteval-torch" if preset or classifier else "senteval-sklearn")
     if protocol not in SENTEVAL_PROTOCOLS:
@@ -118,21 +118,21 @@ def choose_preset(
         if name not in TORCH_PRESETS:
             raise InputError(f"unknown `preset` {name!r}{nearest(name, TORCH_PRESETS)}")
         chosen = PRESETS[name]
-        trained = chosen.classifier
-        assert isinstance(trained, TorchClassifier)  # noqa: S101  true of both torch presets
-        changed = replace(trained, **_parameters(classifier))
+        original = chosen.classifier
+        assert isinstance(original, TorchClassifier)  # noqa: S101  Both torch presets have this type.
+        changed = replace(original, **_parameters(classifier))
         chosen = replace(
             chosen,
             classifier=replace(changed, device=device) if device else changed,
-            name=" with ".join(filter(None, [name, ", ".join(_changes(trained, changed))])),
+            name=" with ".join(filter(None, [name, ", ".join(_changes(original, changed))])),
         )
     return chosen if kfold is None else replace(chosen, n_folds=kfold)
 
 
 def _changes(one: TorchClassifier, other: TorchClassifier) -> list[str]:
-    """Describe the parameters in which `other` differs from `one`.
+    """List the parameters in which `other` differs from `one`, as NAME=VALUE.
 
-    They become part of the preset's name, so that tables do not mix different settings.
+    The list becomes part of the preset's name, so that tables do not mix different settings.
     """
     return [
         f"{info.alias or name}={getattr(other, name)}"
@@ -142,7 +142,7 @@ def _changes(one: TorchClassifier, other: TorchClassifier) -> list[str]:
 
 
 def _parameters(text: str | None) -> dict[str, Any]:
-    """Return the parameters that a text sets, by our names."""
+    """Parse NAME=VALUE pairs, and return the values keyed by `TorchClassifier`'s field names."""
     values = {}
     for part in filter(None, (part.strip() for part in (text or "").split(","))):
         name, equals, values[name] = part.partition("=")

@@ -1,4 +1,4 @@
-"""Names of the SentEval protocols and presets, for modules that do not import the protocols."""
+"""Names of the SentEval protocols and presets, without imports of heavy packages."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ SentEvalProtocol = Literal["senteval-sklearn", "senteval-torch"]
 SENTEVAL_PROTOCOLS: tuple[SentEvalProtocol, ...] = get_args(SentEvalProtocol)
 
 TorchPreset = Literal["literature", "papers"]
-"""Presets of `senteval-torch`."""
+"""Names of the presets of `senteval-torch`."""
 
 TORCH_PRESETS: tuple[TorchPreset, ...] = get_args(TorchPreset)

@@ -1,1 +1,1 @@
-"""Task types. A new type needs a module here and a line in `tasks.catalogue`."""
+"""Task types. A new type is a module in this package and a line in `tasks.catalogue`."""

@@ -1,8 +1,8 @@
-"""Base classes of tasks: the task file, the protocol settings, the task and its scores.
+"""Base classes of task types: task file, protocol settings, task and scores.
 
-Each task type is one module of this package. It defines the model of the task file, how the data
-is loaded and scored, the columns in tables and the task type in mteb. All other code (embedding,
-storage, tables, mteb) treats all task types alike.
+Each task type is one module or folder of this package. It defines the keys of the task file, the
+loading and scoring of data, the columns of tables, and the task type in mteb. Embedding, storage,
+tables and the mteb integration treat all task types in the same way.
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ OfType = TypeVar("OfType")
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of the protocols.
+    """Protocol settings of a run.
 
     Attributes:
-        ks: Numbers of sources at which a polarity task is scored; the task's own k by default.
-        limit: Number of queries of a polarity task, or of rows of each part of another task, to
-            use for a quick look. Every class keeps at least as many rows as its folds need.
-        workers: Number of processes that fit classifiers; results do not depend on it.
-        of_types: Settings that single task types bring, such as the `Preset` of transfer tasks.
+        ks: Values of k (number of retrieved sources) for polarity tasks; by default, the k of the
+            task file.
+        limit: Number of queries of a polarity task, or of rows per part of another task, for a
+            quick look; None uses all. Each class keeps at least as many rows as the folds need.
+        workers: Number of processes that fit classifiers. It does not affect scores.
+        of_types: Settings of single task types, such as the `Preset` of transfer tasks.
     """
 
     ks: tuple[int, ...] = ()
@@ -47,27 +48,37 @@ class Settings:
     def __post_init__(self) -> None:
         object.__setattr__(self, "ks", tuple(sorted(set(self.ks))))
         changed = tuple(settings for settings in self.of_types if settings != type(settings)())
-        object.__setattr__(self, "of_types", changed)  # default settings equal missing ones
-        given = {"ks": min(self.ks, default=1), "limit": self.limit, "workers": self.workers}
-        for name, value in given.items():
+        # Default settings are removed, so that they compare equal to missing settings.
+        object.__setattr__(self, "of_types", changed)
+        numbers = {"ks": min(self.ks, default=1), "limit": self.limit, "workers": self.workers}
+        for name, value in numbers.items():
             if value is not None and value < 1:
                 raise InputError(f"`{name}` must be at least 1, got {value}")
 
     def of(self, kind: type[OfType]) -> OfType:
-        """Return the settings of this class, or its defaults if there are none."""
-        return next((given for given in self.of_types if isinstance(given, kind)), None) or kind()
+        """Return the settings of class `kind`, or its defaults if they are not set."""
+        return next((value for value in self.of_types if isinstance(value, kind)), None) or kind()
 
 
 @dataclass(frozen=True)
 class TaskScores:
-    """The scores of an encoder on a task, and its values per query, sample or fold."""
+    """Scores of one encoder on one task.
+
+    Attributes:
+        scores: Scores, keyed by metric.
+        arrays: Values per query, sample or fold, keyed by name.
+    """
 
     scores: Mapping[ScoreKey, Score]
     arrays: Mapping[str, NDArray[Any]]
 
 
 class TaskSpec(Strict):
-    """The content of a task file of any type; `file` is the path that it was read from."""
+    """Content of a task file, with the keys that all task types share.
+
+    Attributes:
+        file: Path of the task file.
+    """
 
     file: Path = Field(exclude=True)
     name: Name
@@ -75,74 +86,80 @@ class TaskSpec(Strict):
     kind: str
     """Type of the task."""
     title: Annotated[str, StringConstraints(min_length=1, max_length=80)]
-    """Title for people to read."""
+    """Title of the task in tables and on pages."""
     version: Annotated[StrictInt, Field(ge=1)] = 1
-    """Version; raise it whenever a change moves a score, so that results are recomputed."""
+    """Version of the task. Raise it if a change affects scores, so that results are recomputed."""
     mteb_name: MtebName | None = None
-    """Name of the task in mteb and in result files; made from `name` by default."""
+    """Name of the task in mteb and in result files; derived from `name` by default."""
     description: str = ""
-    """One or two sentences, for mteb."""
+    """Description of the task in one or two sentences."""
     languages: tuple[str, ...] = ("eng-Latn",)
-    """ISO 639-3 and script of each language, as mteb writes them."""
+    """Languages of the texts, in mteb's notation: ISO 639-3 code and script, such as `eng-Latn`."""
     domains: tuple[str, ...] = ()
-    """Domains of the texts, in mteb's words: `Reviews`, `News`, `Social`, ..."""
+    """Domains of the texts, as mteb names them: `Reviews`, `News`, `Social`, ..."""
     date: tuple[str, str] | None = None
-    """First and last day on which the texts were written."""
+    """Dates of the oldest and the newest text: `["2013-01-01", "2018-12-31"]`."""
     licence: str | None = None
-    """Licence of the data, as mteb writes it: `mit`, `cc-by-4.0`, `not specified`, ..."""
+    """Licence of the data, as mteb names it: `mit`, `cc-by-4.0`, `not specified`, ..."""
     homepage: Url | None = None
-    """Home page of the data."""
+    """URL of the data set's home page."""
     citation: str | None = None
-    """BibTeX entry of the data."""
+    """BibTeX entries to cite for the data."""
 
     moving: ClassVar[tuple[str, ...]] = ()
-    """The fields that affect scores, besides kind and version."""
+    """Names of the fields that affect scores, in addition to `kind` and `version`."""
     heading: ClassVar[str] = ""
-    """The heading of this task type on a board."""
+    """Heading of this task type on a board."""
     measure: ClassVar[str] = ""
-    """The name of the main score, for people to read."""
+    """Name of the main score in tables."""
     columns: ClassVar[tuple[tuple[str, ScoreKey], ...]] = ()
     """Title and score of each column in the table of a suite."""
     ranks: ClassVar[bool] = False
-    """Whether tasks of this type retrieve, so that rows differ by k and by reference encoder."""
+    """Whether tasks of this type are retrieval tasks, so scores depend on k and a reference."""
     mteb_type: ClassVar[str] = ""
+    """Name of the corresponding task type in mteb."""
     mteb_prompt: ClassVar[str] = ""
-    """The instruction for mteb's instruction models."""
+    """Instruction for mteb's instruction-tuned models."""
 
     @property
     def result_name(self) -> str:
-        """The task's name in mteb and in result files."""
+        """Name of the task in mteb and in result files."""
         return self.mteb_name or "".join(map(str.capitalize, self.name.split("-")))
 
     @property
     def summary(self) -> str:
-        """Title, numbers of rows and languages, in one line."""
+        """One-line summary: title, number of rows of each file or split, and languages."""
         parts: Mapping[str, Any] = getattr(self, "files", None) or getattr(self, "splits", {})
         rows = [f"{part.rows:,} rows of {name}" for name, part in parts.items() if part.rows]
-        texts = [text for text in rows if not text.endswith("-scores")]  # as many as their texts
+        # The score files of STS have as many rows as the text files.
+        texts = [text for text in rows if not text.endswith("-scores")]
         return "; ".join([self.title, ", ".join(texts), ", ".join(self.languages)])
 
     @property
     def main_score(self) -> ScoreKey:
-        """The task's main score."""
+        """Key of the task's main score."""
         raise NotImplementedError
 
     @property
     def digest(self) -> str:
-        """Digest of all fields of the file that affect scores, as 16 hexadecimal digits."""
+        """Digest of the fields that affect scores, as 16 hexadecimal digits."""
         values = self.model_dump(mode="json", include={"version", "kind", *self.moving})
         return digest_of(_what_moves(values))
 
     def references(self) -> list[FileRef]:
-        """Return the files that the task reads."""
+        """Return all files that the task declares."""
         raise NotImplementedError
 
     def load(self, access: DataAccess, settings: Settings) -> Task:
-        """Load the task's data and check it.
+        """Load the task with its data, and check the data.
+
+        Args:
+            access: Permitted sources of data.
+            settings: Settings of the protocol.
 
         Raises:
-            InputError: If data is missing or does not match the task file, or the task does not
-                support the settings.
+            InputError: If data is missing or does not match the task file, or the settings are not
+                valid for the task.
         """
         raise NotImplementedError
 
@@ -157,12 +174,12 @@ class Task(ABC):
     spec: TaskSpec
 
     version: ClassVar[int] = 1
-    """Version of the protocol. It is raised whenever a change of the code changes a score, so that
-    older results are recomputed."""
+    """Version of the protocol. Raise it with each code change that affects scores, so that older
+    results are recomputed."""
     uses_reference: ClassVar[bool] = False
-    """Whether a score depends on the reference encoder."""
+    """Whether any score depends on the reference encoder."""
     one_core: ClassVar[bool] = False
-    """Whether scoring uses a single core, even if more are available."""
+    """Whether scoring runs on a single core, even if more cores are available."""
 
     @property
     @abstractmethod
@@ -172,83 +189,92 @@ class Task(ABC):
     @property
     @abstractmethod
     def texts(self) -> Sequence[str]:
-        """All texts to embed; they may contain duplicates."""
+        """All texts to embed, possibly with duplicates."""
 
     @property
     @abstractmethod
     def protocol(self) -> Mapping[str, Any]:
-        """Name, version and parameters of the protocol: all that affects scores besides data."""
+        """Name, version and parameters of the protocol: all settings that affect scores."""
 
     @property
     @abstractmethod
     def counts(self) -> Mapping[str, int]:
-        """Number of texts of each sort, such as sources and queries."""
+        """Number of texts of each part, such as sources and queries."""
 
     @abstractmethod
     def score(self, embedded: EmbeddedTexts, reference: EmbeddedTexts | None) -> TaskScores:
         """Score the encoder under test.
 
         Args:
-            embedded: The task's texts, embedded by the encoder under test.
-            reference: The texts embedded by the reference encoder; None if the reference is the
-                encoder under test.
+            embedded: Texts of the task, embedded by the encoder under test.
+            reference: Texts of the task, embedded by the reference encoder; None if the encoder
+                under test is the reference.
         """
 
     @property
     def unseen_of(self) -> str | None:
-        """Name of the original task, if this is a copy with sources that are never trained on."""
+        """Name of the original task, if this task is a copy with unseen sources."""
         return None
 
     @property
     def limit(self) -> int | None:
-        """The limit of a quick look; None if the task is complete."""
+        """Limit on the number of rows or queries, for a quick look; None if there is no limit."""
         return None
 
     @property
     def variant(self) -> str:
-        """The settings that differ from the task's defaults, except a limit; '' if none do."""
+        """Name of the non-default settings, without the limit; '' if all settings are defaults."""
         return ""
 
     @property
     def experiment(self) -> str:
-        """The settings that differ from the task's defaults, with a limit; '' if none do."""
+        """Name of the non-default settings, with the limit; '' if all settings are defaults."""
         limited = "" if self.limit is None else f"limit_{self.limit}"
         return "__".join(filter(None, [self.variant, limited]))
 
     @property
     def main_score(self) -> ScoreKey:
-        """The main score."""
+        """Key of the main score under these settings."""
         return self.spec.main_score
 
     @property
     def rows_by_part(self) -> Mapping[str, Sequence[str | tuple[str, ...]]]:
-        """The text of each row, or both texts of a pair, by part.
+        """Text or pair of texts of each row, keyed by part.
 
-        The mapping is empty if the task type does not define it.
+        The mapping is empty if the task type does not support it.
         """
         return {}
 
     @property
     def items(self) -> Sequence[Mapping[str, str]]:
-        """The items whose values a result stores, in the same order: text, label and the like.
+        """Text, label and other fields of each item, in the order of the stored values.
 
-        The sequence is empty if the task type does not define it.
+        The sequence is empty if the task type does not support it.
         """
         return ()
 
     def retrieved(self, arrays: Mapping[str, NDArray[Any]]) -> Iterator[dict[str, Any]]:  # noqa: ARG002
-        """Yield each query with its retrieved texts; nothing if the task type does not retrieve."""
+        """Yield each query with its retrieved sources; yield nothing for non-retrieval tasks.
+
+        Args:
+            arrays: Values per query of a stored result.
+        """
         return iter(())
 
 
 _PLACES = {"url", "path"}
 _UNSAID: Mapping[str, Any] = {"cut": None, "format": None, "header": []}
-"""Defaults of keys that were added later. They are left out of digests, so that the digests of
-files without these keys did not change."""
+"""Defaults of keys that were added after the first digests were stored.
+
+Digests skip keys with these values, so the digests of older task files remain valid."""
 
 
 def _what_moves(value: Any) -> Any:
-    """Leave out the locations of files, whose content has a checksum, and the unset newer keys."""
+    """Return only the values that affect scores.
+
+    Locations of files do not, because a checksum identifies the content. Newer keys with their
+    default value are skipped, too.
+    """
     if not isinstance(value, dict):
         return value
     return {

@@ -1,9 +1,9 @@
-"""Supervised relatedness: a linear layer predicts people's scores of pairs (SICK-R, STS-B).
+"""Supervised relatedness (SICK-R, STS-B): a linear layer predicts human scores of text pairs.
 
-A score between two integers becomes a distribution over 1 to 5. A softmax layer learns the
-distribution with squared error, and predicts the expected score. The training reproduces the
-toolkit's to the digit: Adam in blocks of 50 epochs, of which the block with the best Pearson
-correlation on the dev set is kept.
+Each score is converted to a distribution over the integers 1 to 5. A linear layer with softmax is
+trained on these distributions with squared error. Its prediction is the expected score. Training
+uses Adam in blocks of 50 epochs and keeps the block with the best Pearson correlation on the dev
+set. The result equals that of the SentEval toolkit to the last digit.
 
 Shapes: n pairs, f features.
 
@@ -41,18 +41,18 @@ _N_BINS = 5
 _SEED = 1111
 _BATCH_SIZE = 64
 _BLOCK_EPOCHS = 50
-_MAX_EPOCHS = 1000  # no block starts after more epochs
-_TENACITY = 3  # blocks without a new best that do not end training; the count is never reset
+_MAX_EPOCHS = 1000  # A block starts only if at most this many epochs are finished.
+_TENACITY = 3  # Training ends once more blocks than this had no new best.
 
 
 class RelatednessSpec(FilesSpec):
-    """The file of a supervised relatedness task."""
+    """Content of the task file of a supervised relatedness task."""
 
     model_config = ConfigDict(json_schema_extra={"allOf": [{"properties": required_files(_FILES)}]})
 
     kind: Literal["relatedness"]
     reader: Literal["sick-relatedness", "stsb"]
-    """Layout of the files, one of SentEval's."""
+    """Layout of the files, as in SentEval."""
 
     moving: ClassVar[tuple[str, ...]] = ("reader", "files")
     heading: ClassVar[str] = "Supervised relatedness"
@@ -70,29 +70,29 @@ class RelatednessSpec(FilesSpec):
         return self
 
     def load(self, access: DataAccess, settings: Settings) -> RelatednessTask:
-        """Load the task's rows and check them."""
+        """Load the rows of the task and check their number."""
         return RelatednessTask(self, self.read(access, settings), settings)
 
 
 @dataclass(frozen=True)
 class RelatednessTask(PreparedTask):
-    """A supervised relatedness task with its rows."""
+    """A supervised relatedness task with its data."""
 
     one_core = True
 
     @property
     def protocol(self) -> Mapping[str, Any]:
-        """Name, version and text preparation; the toolkit's layer has no parameters to choose."""
+        """Name and version of the protocol, and how texts are prepared."""
         return {"name": "senteval-relatedness", "version": self.version} | self.text_parameters()
 
     @property
     def variant(self) -> str:
-        """`lower_case` if texts are not prepared as by default, '' otherwise."""
+        """`lower_case` if the preparation of texts differs from the default, '' otherwise."""
         default = replace(self, settings=Settings())
         return "" if self.text_parameters() == default.text_parameters() else "lower_case"
 
     def score(self, embedded: EmbeddedTexts, reference: EmbeddedTexts | None) -> TaskScores:  # noqa: ARG002
-        """Train the layer and correlate its predictions with people's scores."""
+        """Train the layer, and correlate its predictions on the test set with human scores."""
         train, dev, test = (
             self.samples(self.parts[name], embedded) for name in ("train", "dev", "test")
         )
@@ -109,16 +109,22 @@ class RelatednessTask(PreparedTask):
         return TaskScores(scores, {"prediction": predictions, "gold": gold})
 
     def main_score_of(self, arrays: Mapping[str, NDArray[Any]], rows: BoolArray) -> Score:
-        """Return the Pearson correlation of predictions and people's scores of these pairs."""
+        """Correlate predictions with human scores (Pearson), over the pairs in `rows`."""
         correlation = correlate(arrays["prediction"][rows], arrays["gold"][rows])
         return Score.single(correlation.pearson, correlation.n)
 
 
 def score_distribution(scores: FloatArray) -> FloatArray:
-    """Return each score, in [0, 5], as a distribution over 1 to 5, (n, 5) float32.
+    """Convert scores to distributions over the integers 1 to 5.
 
-    The mass of a score is divided between the two nearest integers. For scores below 1 the lower
-    integer, 0, has no column, so that their rows sum to the score, not to 1.
+    The mass of a score is divided between the two nearest integers. The integer 0 has no column, so
+    the row of a score below 1 sums to the score, not to 1.
+
+    Args:
+        scores: Scores in [0, 5], (n,).
+
+    Returns:
+        The distributions, (n, 5) float32.
 
     Example:
         >>> score_distribution(np.array([2.25, 5.0, 0.5]))
@@ -135,10 +141,10 @@ def score_distribution(scores: FloatArray) -> FloatArray:
 
 
 def relatedness(train: Samples, dev: Samples, test: Samples) -> tuple[FloatArray, float]:
-    """Train on the training set, stop early by the dev set, and predict the test set.
+    """Train the layer with early stopping on the dev set, and predict the scores of the test set.
 
     Returns:
-        Predicted scores of the test set, (n,), and the best Pearson correlation on the dev set.
+        The predicted scores, (n,), and the best Pearson correlation on the dev set.
     """
     import torch
     from torch import nn
@@ -156,7 +162,7 @@ def relatedness(train: Samples, dev: Samples, test: Samples) -> tuple[FloatArray
     targets = torch.tensor(score_distribution(train.labels[orders[0]]))
 
     def expect(model: nn.Module, features: Tensor) -> FloatArray:
-        """Predict the expected score of each pair, (n,)."""
+        """Return the expected score of each pair, (n,)."""
         shares = outputs(model, features, schedule.batch_size).numpy()
         return np.asarray(shares @ np.arange(1, _N_BINS + 1))
 
@@ -168,7 +174,7 @@ def relatedness(train: Samples, dev: Samples, test: Samples) -> tuple[FloatArray
         torch.manual_seed(_SEED)
         model = nn.Sequential(nn.Linear(train_features.shape[1], _N_BINS), nn.Softmax(dim=1))
         optimizer = torch.optim.Adam(model.parameters())
-        draw = np.random.RandomState(_SEED)  # the generator that the toolkit uses
+        draw = np.random.RandomState(_SEED)  # The toolkit uses this generator.
         examples = train_features, targets
         best = train_any(examples, model, optimizer, schedule, draw, dev_pearson, mse_loss)
         predictions = np.empty(len(test))

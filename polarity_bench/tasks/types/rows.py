@@ -1,7 +1,7 @@
-"""Base classes of the tasks whose files have SentEval's or SemEval's layout.
+"""Base classes of tasks with data files in the layout of SentEval or SemEval.
 
-Truncated copies of MR and SUBJ are in circulation and have distorted published tables. Therefore
-a file is refused if its checksum or its number of rows differs from the task file.
+Truncated copies of MR and SUBJ are in circulation and have distorted published scores. Therefore a
+file is rejected unless its checksum and its number of rows match the task file.
 
 Shapes: n rows, d dimensions.
 """
@@ -33,35 +33,35 @@ from polarity_bench.values import BoolArray
 
 _FEWEST = 2
 Parts = Mapping[str, Sequence[Row]]
-"""Rows by split (`train`, `dev`, `test`; or `all` for a single set), or by subset of STS."""
+"""Rows, keyed by split (`train`, `dev` and `test`, or `all`) or by STS subset."""
 
 
 def required_files(names: set[str]) -> dict[str, JsonValue]:
-    """Return the JSON schema of the checks of `check_files`."""
+    """Return a JSON schema that requires exactly these names in `files`, as `check_files` does."""
     return {"files": {"required": [*sorted(names)], "propertyNames": {"enum": [*sorted(names)]}}}
 
 
 class FilesSpec(TaskSpec):
-    """A task file that names files of rows, each with its count."""
+    """A task file that declares data files and the number of rows in each."""
 
     files: dict[str, CountedFile]
-    """Files by the names that the reader expects: `train`, `dev`, `test`, ..."""
+    """Data files, keyed by the names that the reader expects: `train`, `dev`, `test`, ..."""
     archive: Archive | None = None
-    """Public archive with all files."""
+    """Public archive that contains all files."""
     reader: str
     """Layout of the files."""
 
     @property
     def main_score(self) -> ScoreKey:
-        """The score in the first column of tables."""
+        """Key of the main score, which is the first column of tables."""
         return self.columns[0][1]
 
     def references(self) -> list[FileRef]:
-        """Return the files."""
+        """Return the declared files."""
         return list(self.files.values())
 
     def check_files(self, names: set[str]) -> None:
-        """Raise ValueError unless the file names are those that the reader expects."""
+        """Raise ValueError if the keys of `files` differ from the names that the reader expects."""
         if set(self.files) != names:
             raise ValueError(
                 f"the reader {self.reader!r} needs [files] {sorted(names)}, got "
@@ -69,7 +69,11 @@ class FilesSpec(TaskSpec):
             )
 
     def read(self, access: DataAccess, settings: Settings) -> Parts:
-        """Read all rows and check their counts.
+        """Read all rows, and check the number of rows of each file.
+
+        Args:
+            access: Permitted sources of data.
+            settings: Settings of the protocol. A limit selects some of the rows.
 
         Raises:
             InputError: If data is missing or does not match the task file.
@@ -86,9 +90,9 @@ class FilesSpec(TaskSpec):
 
 
 def _cut(rows: Sequence[Row], settings: Settings) -> Sequence[Row]:
-    """Draw rows for a quick look, and keep their order.
+    """Draw rows for a quick look, if there is a limit, and keep their order.
 
-    The draw takes equally many rows of each class, and at least as many as the folds need.
+    Each class gets the same number of rows, and at least as many as the folds need.
     """
     if settings.limit is None:
         return rows
@@ -96,15 +100,21 @@ def _cut(rows: Sequence[Row], settings: Settings) -> Sequence[Row]:
     for position, row in enumerate(rows):
         label = row.label if isinstance(row.label, int) else None
         classes.setdefault(label, []).append(position)
-    each = max(math.ceil(settings.limit / len(classes)), settings.of(Preset).n_folds + 2)
+    n_per_class = max(math.ceil(settings.limit / len(classes)), settings.of(Preset).n_folds + 2)
     draw = np.random.default_rng(0)
-    chosen = [draw.permutation(positions)[:each] for positions in classes.values()]
-    return [rows[position] for position in np.sort(np.concatenate(chosen))]
+    drawn = [draw.permutation(positions)[:n_per_class] for positions in classes.values()]
+    return [rows[position] for position in np.sort(np.concatenate(drawn))]
 
 
 @dataclass(frozen=True)
 class RowsTask(Task):
-    """A task with rows of labelled texts or pairs."""
+    """A task with rows of labelled texts or labelled pairs.
+
+    Attributes:
+        spec: Content of the task file.
+        parts: Rows, keyed by split or subset.
+        settings: Settings of the protocol.
+    """
 
     spec: FilesSpec
     parts: Parts
@@ -122,40 +132,41 @@ class RowsTask(Task):
 
     @property
     def _rows(self) -> Parts:
-        """Rows by split, or all rows as one part if there is no training split."""
+        """Rows, keyed by split; a single part `all` if there is no training split."""
         if "train" in self.parts:
             return self.parts
         return {"all": [row for rows in self.parts.values() for row in rows]}
 
     @property
     def _tested(self) -> str:
-        """The part whose predictions are stored."""
+        """Name of the part with stored predictions."""
         return "test" if "train" in self.parts else "all"
 
     @property
     def items(self) -> Sequence[Mapping[str, str]]:
-        """The texts and the label or score of each test row; all rows if there is no test split."""
+        """Texts and label or score of each test row; of each row if there is no test split."""
         return [_as_item(row) for row in self._rows[self._tested]]
 
     @property
     def rows_by_part(self) -> Mapping[str, Sequence[tuple[str, ...]]]:
-        """The text of each row, or both texts of a pair, by split.
+        """Text or pair of texts of each row, keyed by split.
 
-        If there is no training split, the rows of all parts are in the part `all`.
+        If there is no training split, the only key is `all`.
         """
         return {name: [row.texts for row in rows] for name, rows in self._rows.items()}
 
     def score_unseen(
         self, arrays: Mapping[str, NDArray[Any]], seen: Mapping[str, BoolArray]
     ) -> Score | None:
-        """Return the main score over the test rows that were not training texts.
+        """Return the main score over the unseen test rows.
 
         Args:
-            arrays: The values per row of a stored result.
-            seen: Whether each row was a training text, (n,), by part.
+            arrays: Values per test row of a stored result.
+            seen: Mask of the rows that were training texts, (n,), keyed by part.
 
         Returns:
-            The score, which is NaN if fewer than two rows are left; None if no test row was seen.
+            The score, which is NaN with fewer than two unseen rows; None if all test rows are
+            unseen.
         """
         rows = ~seen[self._tested]
         if (n := int(rows.sum())) < _FEWEST:
@@ -163,12 +174,17 @@ class RowsTask(Task):
         return None if rows.all() else self.main_score_of(arrays, rows)
 
     def main_score_of(self, arrays: Mapping[str, NDArray[Any]], rows: BoolArray) -> Score:
-        """Return the main score over the selected test rows, from the values per row."""
+        """Compute the main score over some test rows from stored values.
+
+        Args:
+            arrays: Values per test row of a stored result.
+            rows: Mask of the test rows to include, (n,).
+        """
         raise NotImplementedError
 
     @property
     def limit(self) -> int | None:
-        """The limit of rows of each part, for a quick look; None if there is no limit."""
+        """Limit on the number of rows per part, for a quick look; None if there is no limit."""
         return self.settings.limit
 
     @property
@@ -178,11 +194,10 @@ class RowsTask(Task):
 
 
 def _hashed_form(row: Row) -> str:
-    """Return the text of a row that enters the digest.
+    """Return the text that represents a row in the digest.
 
-    The text contains the names that the classes and fields had when the first digests were
-    computed. Stored digests depend on these names, so they stay, whatever the classes are called
-    now.
+    The text contains old names of classes and fields, from the time of the first digests. Stored
+    digests depend on these names, so the names must not change.
     """
     fields = ["text"] if len(row.texts) == 1 else ["first", "second"]
     texts = ", ".join(f"{name}={text!r}" for name, text in zip(fields, row.texts, strict=True))
@@ -195,25 +210,30 @@ def _as_item(row: Row) -> dict[str, str]:
 
 
 class PreparedTask(RowsTask):
-    """A SentEval task, whose protocol decides how texts are prepared before they are encoded."""
+    """A SentEval task. Its preset determines how texts are prepared before encoding."""
 
     @property
     def preset(self) -> Preset:
-        """The protocol's parameters."""
+        """The preset of the protocol."""
         return self.settings.of(Preset)
 
     @cached_property
     def texts(self) -> Sequence[str]:
-        """All texts of all splits, prepared as the protocol requires."""
+        """All texts of all splits, prepared for encoding as the preset specifies."""
         return [text for rows in self.parts.values() for side in self._sides(rows) for text in side]
 
     def _sides(self, rows: Sequence[Row]) -> list[list[str]]:
-        """Return the prepared texts of rows: one list, or one list per side for pairs."""
+        """Return the prepared texts: one list for single texts, or two lists for pairs."""
         sides = zip(*(r.texts for r in rows), strict=True)
         return [[self.preset.text(text) for text in side] for side in sides]
 
     def samples(self, rows: Sequence[Row], embedded: EmbeddedTexts) -> Samples:
-        """Return the samples of rows: features, labels and numbers of tokens."""
+        """Return features, labels and token counts of rows, as input of a classifier.
+
+        Args:
+            rows: Rows of one part.
+            embedded: Embeddings of all texts of the task.
+        """
         vectors = [embedded.vectors(side).vectors for side in self._sides(rows)]
         return Samples(
             features=vectors[0] if len(vectors) == 1 else pair_features(*vectors),
@@ -222,5 +242,5 @@ class PreparedTask(RowsTask):
         )
 
     def text_parameters(self) -> dict[str, Any]:
-        """Return the parameters of the protocol that decide how texts are prepared."""
+        """Return the protocol parameters that determine how texts are prepared."""
         return {"lower_case": self.preset.lower_case, "placeholder": self.preset.placeholder}

@@ -1,9 +1,12 @@
-"""Semantic textual similarity without training: does cosine rank pairs as people do?
+"""Semantic textual similarity (STS) without training.
 
-Each subset of a year (STS12 to STS16) is correlated separately. Three scores summarise a year,
-and publications differ in the one they report: `mean` is the mean over the subsets, `wmean` the
-mean weighted by the number of pairs, as in the toolkit, and `all` one correlation over all pairs
-together (SimCSE, mteb). Correlations are in [-1, 1]; a correlation with a constant is NaN.
+The scores are correlations between the encoder's similarities and human scores. Correlations are in
+[-1, 1]; a correlation with a constant is NaN. Each year (STS12 to STS16) has several subsets, which
+are correlated separately. Three scores summarise a year, and publications differ in their choice:
+
+- `mean`: the mean over the subsets.
+- `wmean`: the mean weighted by the number of pairs, as in the SentEval toolkit.
+- `all`: one correlation over the pairs of all subsets, as in SimCSE and mteb.
 
 Shapes: n pairs, d dimensions.
 
@@ -38,15 +41,15 @@ _SUMMARIES = ("all", "mean", "wmean")
 
 
 class StsSpec(FilesSpec):
-    """The file of an STS task.
+    """Content of the task file of an STS task.
 
-    A year of STS has the files `SUBSET` and `SUBSET-scores` for each of its subsets; STS-B has
-    one file, which is its only subset.
+    With the reader `sts`, each subset has two files, `SUBSET` and `SUBSET-scores`. With the reader
+    `stsb`, each subset has one file.
     """
 
     kind: Literal["sts"]
     reader: Literal["sts", "stsb"]
-    """Layout of the files: that of a year of STS, or that of STS-B."""
+    """Layout of the files: `sts` for STS12 to STS16, or `stsb` for STS-B."""
     subsets: tuple[str, ...] = Field(
         json_schema_extra={"items": {"type": "string", "not": {"enum": [*_SUMMARIES]}}}
     )
@@ -68,13 +71,15 @@ class StsSpec(FilesSpec):
     def _fits_its_reader(self) -> Self:
         subsets = set(self.subsets)
         if taken := subsets.intersection(_SUMMARIES):
-            raise ValueError(f"a subset must not be called {min(taken)!r}, which names a summary")
+            raise ValueError(
+                f"'subsets': {min(taken)!r} is the name of a summary score; rename the subset"
+            )
         scores = {f"{subset}-scores" for subset in subsets} if self.reader == "sts" else set()
         self.check_files(subsets | scores)
         return self
 
     def load(self, access: DataAccess, settings: Settings) -> StsTask:
-        """Load the task's pairs and check them."""
+        """Load the pairs of the task and check their number."""
         return StsTask(self, self.read(access, settings), settings)
 
     def _parts(self, paths: Mapping[str, Path]) -> Parts:
@@ -85,20 +90,20 @@ class StsSpec(FilesSpec):
 
 @dataclass(frozen=True)
 class StsTask(RowsTask):
-    """An STS task with its pairs."""
+    """An STS task with its data."""
 
     @cached_property
     def texts(self) -> list[str]:
-        """Both texts of every pair."""
+        """Both texts of each pair, pair by pair."""
         return [text for pairs in self.parts.values() for pair in pairs for text in pair.texts]
 
     @property
     def protocol(self) -> Mapping[str, Any]:
-        """Name and version of the protocol, which has no parameters."""
+        """Name and version of the protocol; it has no parameters."""
         return {"name": "sts-cosine", "version": self.version}
 
     def score(self, embedded: EmbeddedTexts, reference: EmbeddedTexts | None) -> TaskScores:  # noqa: ARG002
-        """Correlate the encoder's similarities with people's scores, per subset and over all."""
+        """Correlate the encoder's similarities with human scores, per subset and over all pairs."""
         gold, similarities = {}, {}
         for name, pairs in self.parts.items():
             gold[name] = np.array([pair.label for pair in pairs], dtype=np.float64)
@@ -118,7 +123,7 @@ class StsTask(RowsTask):
         return TaskScores(scores, {"cosine": columns[0], "gold": columns[1]})
 
     def main_score_of(self, arrays: Mapping[str, NDArray[Any]], rows: BoolArray) -> Score:
-        """Return the Spearman correlation over these pairs, all subsets together."""
+        """Return the Spearman correlation over the pairs in `rows`, across all subsets."""
         sides = arrays["cosine"][rows], arrays["gold"][rows]
         correlation = correlate(*sides)
         return Score.single(correlation.spearman, correlation.n, spearman_interval(*sides))
@@ -127,14 +132,14 @@ class StsTask(RowsTask):
 def sts(
     similarities: Mapping[str, FloatArray], gold: Mapping[str, FloatArray]
 ) -> dict[str, Correlation]:
-    """Correlate similarities with people's scores, subset by subset.
+    """Correlate similarities with human scores, per subset and in summary.
 
     Args:
-        similarities: Similarities of the pairs of each subset, (n,), in the subset's order.
-        gold: People's scores of the same pairs, (n,).
+        similarities: Similarity of each pair, (n,), keyed by subset.
+        gold: Human score of each pair, (n,), keyed by subset, in the same order.
 
     Returns:
-        The correlation of each subset, then `mean`, `wmean` and `all`.
+        The correlation of each subset, followed by the summaries `mean`, `wmean` and `all`.
     """
     subsets = {name: correlate(similarities[name], gold[name]) for name in gold}
     n_pairs = [subset.n for subset in subsets.values()]

@@ -1,4 +1,4 @@
-"""Transfer: SentEval's classification tasks on frozen embeddings."""
+"""Transfer tasks: SentEval's classification tasks on frozen embeddings."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _LAYOUTS: dict[str, tuple[str, set[str], int]] = {
     "mrpc": ("kfold", _TRAIN_TEST, 2),
     "sick-entailment": ("dev-split", _TRAIN_DEV_TEST, 3),
 }
-"""The scheme, the names of the files and the number of labels of each reader."""
+"""Scheme, file names and number of labels of each reader."""
 _FITTING: list[JsonValue] = [
     {
         "properties": {
@@ -57,17 +57,17 @@ _FITTING: list[JsonValue] = [
 
 
 class TransferSpec(FilesSpec):
-    """The file of a transfer task; `labels` names the classes from 0."""
+    """Content of the task file of a transfer task."""
 
     model_config = ConfigDict(json_schema_extra={"oneOf": _FITTING})
 
     kind: Literal["transfer"]
     reader: Literal["labelled-lines", "sst-binary", "sst-fine", "trec", "mrpc", "sick-entailment"]
-    """Layout of the files, one of SentEval's."""
+    """Layout of the files, as in SentEval."""
     scheme: Literal["nested-kfold", "kfold", "dev-split"]
-    """Scheme of training and test; each reader has one."""
+    """Division into training, dev and test sets. Each reader requires a particular scheme."""
     labels: tuple[str, ...]
-    """Names of the classes, from 0."""
+    """Names of the classes, in the order of the class numbers from 0."""
 
     moving: ClassVar[tuple[str, ...]] = ("reader", "scheme", "labels", "files")
     heading: ClassVar[str] = "Transfer"
@@ -79,20 +79,25 @@ class TransferSpec(FilesSpec):
         ("F1", ScoreKey("f1")),
     )
     mteb_type: ClassVar[str] = "Classification"
-    mteb_prompt: ClassVar[str] = "Classify user passages."  # the prompt of mteb's own tasks
+    mteb_prompt: ClassVar[str] = "Classify user passages."  # mteb's own tasks use this prompt.
 
     @model_validator(mode="after")
     def _fits_its_reader(self) -> Self:
         scheme, files, n_labels = _LAYOUTS[self.reader]
         self.check_files(files)
         if self.scheme != scheme:
-            raise ValueError(f"the reader {self.reader!r} needs the scheme {scheme!r}")
+            raise ValueError(
+                f"the reader {self.reader!r} needs the scheme {scheme!r}, got {self.scheme!r}"
+            )
         if len(self.labels) != n_labels or len(set(self.labels)) != n_labels:
-            raise ValueError(f"the reader {self.reader!r} needs {n_labels} different labels")
+            raise ValueError(
+                f"the reader {self.reader!r} needs {n_labels} different labels, got "
+                f"{list(self.labels)}"
+            )
         return self
 
     def load(self, access: DataAccess, settings: Settings) -> TransferTask:
-        """Load the task's rows and check them."""
+        """Load the rows of the task and check their number."""
         return TransferTask(self, self.read(access, settings), settings)
 
     def _parts(self, paths: Mapping[str, Path]) -> Parts:
@@ -107,31 +112,31 @@ class TransferSpec(FilesSpec):
 
 @dataclass(frozen=True)
 class TransferTask(PreparedTask):
-    """A transfer task with its rows."""
+    """A transfer task with its data."""
 
     spec: TransferSpec
 
     def __post_init__(self) -> None:
         if self.spec.scheme == "dev-split":
             return
-        rows = next(iter(self.parts.values()))  # `all`, or `train`
+        rows = next(iter(self.parts.values()))  # The first part is `all` or `train`.
         smallest = min(Counter(row.label for row in rows).values())
         n_folds = self.preset.n_folds
         needed = n_folds + 2 if self.spec.scheme == "nested-kfold" else n_folds
         if smallest < needed:
             raise InputError(
-                f"{self.spec.name}: {n_folds} folds need {needed} rows of every label, but the "
+                f"{self.spec.name}: {n_folds} folds need {needed} rows of each label, but the "
                 f"rarest label has {smallest}; choose a smaller `kfold`"
             )
 
     @property
     def protocol(self) -> Mapping[str, Any]:
-        """The classifier, its parameters and the folds."""
+        """Name, version and preset of the protocol, with the classifier's parameters."""
         preset = self.preset
         parameters: dict[str, Any] = {
             "name": preset.protocol,
             "version": self.version,
-            # Tasks with a dev set have no folds, but share the protocol of the run's other tasks.
+            # Tasks with a dev set have no folds, but all tasks of a run share one protocol.
             "kfold": preset.n_folds,
         }
         if preset.name:
@@ -140,14 +145,14 @@ class TransferTask(PreparedTask):
 
     @property
     def variant(self) -> str:
-        """The protocol and a digest of its parameters; '' for the default protocol."""
+        """Name of the protocol and digest of its parameters; '' for the default protocol."""
         preset = self.preset
         if preset == Preset():
             return ""
         return f"protocol_{preset.protocol}-{digest_of(dict(self.protocol))[:8]}"
 
     def score(self, embedded: EmbeddedTexts, reference: EmbeddedTexts | None) -> TaskScores:  # noqa: ARG002
-        """Fit and test classifiers according to the task's scheme."""
+        """Train and test classifiers on the embeddings, as the scheme of the task defines."""
         from sklearn.metrics import f1_score
 
         outcome = self._outcome({n: self.samples(r, embedded) for n, r in self.parts.items()})
@@ -169,7 +174,7 @@ class TransferTask(PreparedTask):
         return TaskScores(scores, arrays)
 
     def main_score_of(self, arrays: Mapping[str, NDArray[Any]], rows: BoolArray) -> Score:
-        """Return the accuracy on these rows, not rounded."""
+        """Return the unrounded accuracy over the test rows in `rows`."""
         right = (arrays["prediction"] == arrays["label"])[rows]
         return Bootstrap({"right": right.astype(np.float64)}).score("right")
 
@@ -178,7 +183,7 @@ class TransferTask(PreparedTask):
         if self.spec.scheme == "dev-split":
             train, dev, test = (parts[name] for name in ("train", "dev", "test"))
             return dev_split(train, dev, test, preset.classifier, workers=workers)
-        given = {"n_folds": preset.n_folds, "workers": workers}
+        options = {"n_folds": preset.n_folds, "workers": workers}
         if self.spec.scheme == "kfold":
-            return kfold(parts["train"], parts["test"], preset.classifier, **given)
-        return nested_kfold(parts["all"], preset.classifier, **given)
+            return kfold(parts["train"], parts["test"], preset.classifier, **options)
+        return nested_kfold(parts["all"], preset.classifier, **options)

@@ -1,16 +1,17 @@
-"""Write sentences.jsonl, minimal pairs of opposite polarity, from the hand-written lexicon.
+"""Generate sentences.jsonl, minimal pairs of opposite polarity, from the hand-written lexicon.
 
     python tasks/polarity/contrast/make.py            # rewrite sentences.jsonl
-    python tasks/polarity/contrast/make.py --check    # exit 1 if it would change
+    python tasks/polarity/contrast/make.py --check    # exit with 1 if the file would change
 
-lexicon/<topic>.toml holds one table per aspect and one list per phenomenon. An entry is a pair:
-`The soup was {hot|cold}.` reads "hot" in the positive twin, which always stands first, and
-"cold" in the negative one. It may hold several such braces, and a side may be empty.
+Each file lexicon/<topic>.toml contains one table per aspect, with one list per phenomenon. Each
+entry of a list defines a pair. From `The soup was {hot|cold}.`, the positive twin gets "hot", which
+is always the first choice, and the negative twin gets "cold". An entry may contain several choices,
+and a side of a choice may be empty.
 
-Order is neutral. Pairs are shuffled, twins stay adjacent, and within each split the label that
-comes first alternates pair by pair, so that every even prefix of a split holds as many positive
-as negative sentences and a constant encoder scores exactly chance. The suffix of an id, a or b,
-follows that order and tells nothing about the label.
+The order of sentences reveals nothing about labels. Pairs are shuffled, and the twins of a pair are
+adjacent. Within each split, pairs start with a positive and a negative twin in turn. Any even
+number of sentences from the start of a split is therefore balanced, and a constant encoder scores
+exactly chance. The suffix of an id, a or b, follows the order of the twins, not the label.
 """
 
 from __future__ import annotations
@@ -39,7 +40,15 @@ _CHOICE = re.compile(r"\{([^{}|]*)\|([^{}|]*)\}")
 
 @dataclass(frozen=True)
 class Pair:
-    """Two sentences that differ in polarity and, as far as their phenomenon allows, only in it."""
+    """A minimal pair: two sentences that differ only in polarity, as far as the phenomenon allows.
+
+    Attributes:
+        id: Name of the pair.
+        topic: Topic of the sentences, such as `books`.
+        aspect: Aspect of the topic, such as `story`.
+        phenomenon: Linguistic phenomenon that reverses the polarity, such as `negation`.
+        texts: Text of each twin, keyed by label.
+    """
 
     id: str
     topic: str
@@ -49,13 +58,13 @@ class Pair:
 
 
 def expand(entry: str) -> dict[str, str]:
-    """Read both twins out of one entry of the lexicon.
+    """Return the texts of both twins of a lexicon entry.
 
     Returns:
-        The text of each label, positive first.
+        The text of each twin, keyed by label, positive first.
 
     Raises:
-        ValueError: If the entry holds no choice, or a brace or bar outside of one.
+        ValueError: If the entry contains no choice, or a brace or bar outside a choice.
 
     Example:
         >>> expand("It {works|does not work}.")
@@ -67,7 +76,7 @@ def expand(entry: str) -> dict[str, str]:
 
 
 def read_lexicon() -> dict[str, list[Pair]]:
-    """Read the pairs of each topic, ordered by phenomenon, then aspect, then place in the file."""
+    """Read the pairs of each topic, sorted by phenomenon, aspect and position in the file."""
     pairs: dict[str, list[Pair]] = {}
     for path in sorted(LEXICON.glob("*.toml")):
         aspects = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -81,9 +90,10 @@ def read_lexicon() -> dict[str, list[Pair]]:
 
 
 def assign_splits(pairs: list[Pair], rng: random.Random) -> dict[str, list[Pair]]:
-    """Draw one query from every three consecutive pairs of a topic; the others are sources.
+    """Divide the pairs of a topic into sources and queries.
 
-    Consecutive pairs share phenomenon and mostly aspect, so both splits get their third of each.
+    Of every three consecutive pairs, one is drawn as a query. Consecutive pairs have the same
+    phenomenon and mostly the same aspect, so about a third of each becomes queries.
     """
     splits: dict[str, list[Pair]] = {"source": [], "query": []}
     for start in range(0, len(pairs), QUERY_EVERY):
@@ -95,8 +105,8 @@ def assign_splits(pairs: list[Pair], rng: random.Random) -> dict[str, list[Pair]
 
 
 def rows() -> Iterator[dict[str, str]]:
-    """Yield the sentences in file order, the sources before the queries."""
-    rng = random.Random(SEED)  # noqa: S311 - has to repeat, not to surprise
+    """Yield the sentences in file order: sources, then queries."""
+    rng = random.Random(SEED)  # noqa: S311 - the draw must be reproducible, not secure
     splits: dict[str, list[Pair]] = {"source": [], "query": []}
     for pairs in read_lexicon().values():
         for split, assigned in assign_splits(pairs, rng).items():
@@ -119,14 +129,16 @@ def rows() -> Iterator[dict[str, str]]:
 
 
 def render() -> str:
-    """Return the whole of sentences.jsonl, one JSON object a line."""
+    """Return the content of sentences.jsonl, one JSON object per line."""
     return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows())
 
 
 def main() -> int:
-    """Write sentences.jsonl, or with --check compare it; return the exit status."""
+    """Write sentences.jsonl, or compare the file with --check, and return the exit status."""
     parser = argparse.ArgumentParser(description="Write sentences.jsonl from the lexicon.")
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 on a change")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; exit with 1 if the file would change"
+    )
     check: bool = parser.parse_args().check
     made = render().encode()
     if not check:

@@ -1,1 +1,1 @@
-"""Polarity retrieval."""
+"""Polarity retrieval: task file, task, scores and oracle."""

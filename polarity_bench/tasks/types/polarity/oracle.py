@@ -1,7 +1,7 @@
 """The oracle: retrieval that knows the gold labels.
 
-The oracle retrieves the sources with the query's label, most similar first, so it maximises P and
-then S.
+The oracle retrieves only sources with the query's label, most similar first. It therefore maximises
+P and then S.
 """
 
 from __future__ import annotations
@@ -24,24 +24,23 @@ def nearest_of_own_label(
     *,
     excluded: Sequence[IntArray],
 ) -> Retrieval:
-    """Retrieve the k nearest sources of the query's label.
+    """Retrieve the k nearest sources that have the query's label.
 
-    If the label has fewer than k sources, all of them come first, followed by the nearest sources
-    of other labels. No retrieval of k sources has a greater P, and none with the same P has a
-    greater S, provided that the encoder is compared by cosine, as S is.
+    If the label has fewer than k sources, the nearest sources of other labels fill the remaining
+    ranks. No retrieval of k sources has a higher P. If the encoder is compared by cosine, as S is,
+    none with the same P has a higher S.
 
     Args:
         query: Embeddings of the queries, (q, d).
         source: Embeddings of the sources, (n, d).
         query_labels: Label of each query, (q,).
         source_labels: Label of each source, (n,).
-        k: Number of sources to retrieve. Each query must have at least k sources that are not
-            excluded.
-        excluded: For each query, the positions of the sources that it must not retrieve.
+        k: Number of sources to retrieve. At least k sources per query must not be excluded.
+        excluded: Positions of the excluded sources, one array per query.
 
     Returns:
-        The retrieval. The sources of the query's label, then the others, are sorted nearest first;
-        ties are sorted by position.
+        The retrieval: first sources of the query's label, then other sources. Both groups are
+        sorted by similarity, and ties by position.
     """
     index = np.zeros((len(query), k), dtype=np.int64)
     similarity: FloatArray = np.zeros((len(query), k))
@@ -58,7 +57,7 @@ def nearest_of_own_label(
         rows, same = np.flatnonzero(query_labels == label), source_labels == label
         n_excluded = np.array([np.count_nonzero(same[excluded[row]]) for row in rows.tolist()])
         n_same = np.minimum(np.count_nonzero(same) - n_excluded, k)
-        for n in np.unique(n_same):  # only k, unless a label has fewer than k sources
+        for n in np.unique(n_same):  # `n` is k, unless a label has fewer than k sources.
             if n > 0:
                 retrieve(rows[n_same == n], same, slice(0, n))
             if n < k:
@@ -67,5 +66,5 @@ def nearest_of_own_label(
 
 
 def _take(embeddings: Embeddings, rows: IntArray) -> Embeddings:
-    """Return the selected rows, stored in a temporary file if they are large."""
+    """Return some rows of embeddings, stored in a temporary file if they are large."""
     return Embeddings(gather(embeddings.vectors, rows, ArrayStorage()), embeddings.similarity)

@@ -1,4 +1,10 @@
-"""Polarity scores: every metric at every k, from one retrieval at the largest k."""
+"""Scores of polarity retrieval.
+
+Sources are retrieved once, at the largest k. All metrics at all values of k are computed from this
+retrieval.
+
+Shapes: q queries, n sources, d dimensions, k retrieved sources.
+"""
 
 from __future__ import annotations
 
@@ -29,29 +35,36 @@ if TYPE_CHECKING:
 METRICS = {"polarity", "similarity", "similarity_reference", "retention", "joint", "front"}
 METRICS |= {"polarity_oracle", "similarity_oracle"}
 METRICS |= {"knn_accuracy", "overlap", "sgts", "pairwise_accuracy"}
-"""Metrics of every task. A task may add groups and breakdowns."""
+"""Metrics of all polarity tasks. A task file may add groups and a breakdown."""
 
 REFERRING = {"similarity", "similarity_chance", "similarity_reference", "similarity_oracle"}
 REFERRING |= {"retention", "joint", "front", "overlap"}
 """Metrics that depend on the reference encoder."""
 
 DERIVED = ("retention", "joint", "front")
-"""Metrics computed from several means, so that they have no value per query."""
+"""Metrics computed from the means of several scores. They have no value per query."""
 
 CLIPPED = frozenset({"joint", "front"})
-"""Metrics that are 0 below chance."""
+"""Metrics that are clipped to 0 below chance."""
 
 N_PAIRS = 20_000
 _P_CHANCE, _S_CHANCE = ScoreKey("polarity_chance"), ScoreKey("similarity_chance")
 _PAIRWISE = ScoreKey("pairwise_accuracy")
 
 Values = dict[ScoreKey, FloatArray]
-"""Values per query, (q,), of each score that is a mean over queries."""
+"""Values per query, (q,), keyed by score, for scores that are means over queries."""
 
 
 @dataclass(frozen=True)
 class TaskRetrieval:
-    """A task's texts embedded by one encoder, and the sources retrieved at the largest k."""
+    """Retrieval for one task by one encoder.
+
+    Attributes:
+        task: The task with its texts and labels.
+        source: Embeddings of the sources.
+        query: Embeddings of the queries.
+        retrieval: Sources retrieved for each query, at the largest k of the task.
+    """
 
     task: PolarityTask
     source: Embeddings
@@ -59,7 +72,11 @@ class TaskRetrieval:
     retrieval: Retrieval
 
     def cosine_at(self, found: Retrieval) -> FloatArray:
-        """Return this encoder's cosine of each query with each of its retrieved sources, (q, k)."""
+        """Return this encoder's cosine between each query and each retrieved source, (q, k).
+
+        Args:
+            found: Sources retrieved for the same queries, by this or another encoder.
+        """
         is_own = found is self.retrieval or found is self.oracle
         if is_own and self.source.similarity == "cosine":
             return found.similarity
@@ -67,35 +84,39 @@ class TaskRetrieval:
 
     @cached_property
     def oracle(self) -> Retrieval:
-        """The encoder's retrieval with known labels, computed on first use."""
+        """Retrieval of the oracle with this encoder, computed on first use."""
         labels = label_codes(self.task)
         k, excluded = self.retrieval.k, self.task.equal_texts
         return nearest_of_own_label(self.query, self.source, *labels, k, excluded=excluded)
 
 
 def rank(task: PolarityTask, embedded: EmbeddedTexts) -> TaskRetrieval:
-    """Retrieve sources for each query at the task's largest k, except those of equal text."""
+    """Retrieve sources for each query, at the largest k of the task.
+
+    Sources with the same text as the query are excluded.
+    """
     source = embedded.sources(task.source.texts)
     query = embedded.queries(task.query.texts)
-    found = top_k(query, source, task.ks[-1], excluded=task.equal_texts)
-    return TaskRetrieval(task, source, query, found)
+    retrieval = top_k(query, source, task.ks[-1], excluded=task.equal_texts)
+    return TaskRetrieval(task, source, query, retrieval)
 
 
 def polarity_scores(
     task: PolarityTask, ours: TaskRetrieval, reference: TaskRetrieval | None
 ) -> TaskScores:
-    """Score one encoder on one task.
+    """Compute all scores of one encoder on one task.
 
     Args:
-        task: The task's texts and labels.
+        task: The task with its texts and labels.
         ours: Retrieval by the encoder under test.
-        reference: Retrieval by the reference encoder; None if that is the encoder under test.
+        reference: Retrieval by the reference encoder; None if the encoder under test is the
+            reference.
     """
     values = values_per_query(task, ours, reference)
     drawn = resampling(task)
     bootstrap = Bootstrap(values, resampling=drawn)
     scores = {key: bootstrap.score(key) for key in values}
-    for key in scores:  # a part's score ignores the queries of other parts
+    for key in scores:  # Queries of other parts have no value, but are not undefined.
         if key.part is not None:
             scores[key] = replace(scores[key], n_undefined=0)
     for k, weighting, metric in product(task.ks, WEIGHTINGS, DERIVED):
@@ -115,7 +136,7 @@ def polarity_scores(
 
 
 def without_reference(scored: TaskScores) -> TaskScores:
-    """Set reference-based scores to NaN, because the reference is not available."""
+    """Return a copy with reference-based scores set to NaN, for a reference that is missing."""
     undefined = Score.single(math.nan, 0)
     scores = {k: undefined if k.metric in REFERRING else s for k, s in scored.scores.items()}
     names = {str(key) for key in scores if key.metric in REFERRING}
@@ -126,7 +147,14 @@ def without_reference(scored: TaskScores) -> TaskScores:
 def values_per_query(
     task: PolarityTask, ours: TaskRetrieval, reference: TaskRetrieval | None
 ) -> Values:
-    """Compute every metric that has a value for each query, at every k and weighting."""
+    """Compute all metrics that have a value per query, for all values of k and weightings.
+
+    Args:
+        task: The task with its texts and labels.
+        ours: Retrieval by the encoder under test.
+        reference: Retrieval by the reference encoder; None if the encoder under test is the
+            reference.
+    """
     index = ours.retrieval.index
     theirs = reference or ours
     cosine = theirs.cosine_at(ours.retrieval)
@@ -173,7 +201,14 @@ def values_per_query(
 def derived_score(
     bootstrap: Bootstrap[ScoreKey], metric: str, k: int, weighting: Weighting = "linear"
 ) -> Score:
-    """Return the score of `retention`, `joint` or `front`, each computed from several means."""
+    """Return the score of `retention`, `joint` or `front`, with its bootstrap interval.
+
+    Args:
+        bootstrap: Bootstrap of the values per query.
+        metric: Metric to compute.
+        k: Number of retrieved sources.
+        weighting: Weighting of the ranks.
+    """
     return bootstrap.derived(lambda means: derived(means, metric, k, weighting))
 
 
@@ -188,11 +223,11 @@ def derived(
     """Compute `retention`, `joint` or `front` from means of scores.
 
     Args:
-        means: Mean of each score, as arrays of one shape.
+        means: Means, keyed by score, as arrays of the same shape.
         metric: Metric to compute.
         k: Number of retrieved sources.
         weighting: Weighting of the ranks.
-        clipped: Whether `joint` and `front` are 0 below chance; see `similarity.joint`.
+        clipped: Whether `joint` and `front` are clipped to 0 below chance; see `similarity.joint`.
     """
     place = place_of(means, k, weighting)
     if metric == "retention":
@@ -204,15 +239,15 @@ def derived(
 
 
 def unclipped(scores: Mapping[str, Score], metric: str) -> Score:
-    """Return a score before `joint` and `front` are clipped at 0.
+    """Return a score without the clipping of `joint` and `front` at 0.
 
-    The bootstrap interval of clipped samples ends at 0 if samples fall below chance. Such an end is
-    recomputed from the corresponding end of P's interval, because near chance, retention hardly
-    affects either score. If P is above chance there, retention is what falls to 0, and the end
-    stays at 0.
+    If bootstrap samples fall below chance, an end of the clipped interval is 0. Such an end is
+    recomputed from the corresponding end of P's interval. This is accurate, because retention
+    hardly affects `joint` and `front` near chance. If P is above chance at that end, only retention
+    can have fallen to 0, and the end stays at 0.
 
     Args:
-        scores: Scores of one encoder by metric, at one k and weighting.
+        scores: Scores of one encoder, keyed by metric, at one k and weighting.
         metric: Metric of the score to return.
     """
     stored = scores[metric]
@@ -232,14 +267,19 @@ def unclipped(scores: Mapping[str, Score], metric: str) -> Score:
 
 
 def made_of(metric: str, k: int, weighting: Weighting = "linear") -> list[ScoreKey]:
-    """Return the scores from whose means `retention`, `joint` or `front` is computed."""
+    """Return the keys of the scores that determine `retention`, `joint` or `front`."""
     names = ["polarity", "similarity", "similarity_reference"]
     names += ["polarity_oracle", "similarity_oracle"] if metric == "front" else []
     return [*(ScoreKey(name, k, weighting) for name in names), _P_CHANCE, _S_CHANCE]
 
 
 class Place(NamedTuple):
-    """Points in the plane of polarity (`lift`) and meaning (`retention`), arrays of one shape."""
+    """Points in the plane of polarity and meaning.
+
+    Attributes:
+        lift: P relative to chance, see `metrics.pareto_front.lift`.
+        retention: Retention, an array of the same shape.
+    """
 
     lift: FloatArray
     retention: FloatArray
@@ -248,17 +288,30 @@ class Place(NamedTuple):
 def place_of(
     means: Mapping[ScoreKey, FloatArray], k: int, weighting: Weighting, whose: str = ""
 ) -> Place:
-    """Return the points of means in the plane; `whose` is '' (the encoder) or `_oracle`."""
+    """Return the points for means of scores.
+
+    Args:
+        means: Means, keyed by score, as arrays of the same shape.
+        k: Number of retrieved sources.
+        weighting: Weighting of the ranks.
+        whose: Suffix of the metrics: '' for the encoder, or `_oracle`.
+    """
     p, s, s_reference = (
         means[ScoreKey(name, k, weighting)]
         for name in (f"polarity{whose}", f"similarity{whose}", "similarity_reference")
     )
-    kept = similarity.retention(s, means[_S_CHANCE], s_reference)
-    return Place(pareto_front.lift(p, means[_P_CHANCE]), kept)
+    retention = similarity.retention(s, means[_S_CHANCE], s_reference)
+    return Place(pareto_front.lift(p, means[_P_CHANCE]), retention)
 
 
 def front_of(places: Sequence[Place], oracle: Place, *, clipped: bool = True) -> FloatArray:
-    """Return the front score of the curve through these points; see `metrics.pareto_front`."""
+    """Return the front score of a curve; see `metrics.pareto_front`.
+
+    Args:
+        places: Points of the curve.
+        oracle: Point of the oracle.
+        clipped: Whether the score is clipped to 0 below chance.
+    """
     lift, retention = (np.stack(side) for side in zip(*places, strict=True))
     return pareto_front.front(lift, retention, *oracle, clipped=clipped)
 
@@ -266,9 +319,9 @@ def front_of(places: Sequence[Place], oracle: Place, *, clipped: bool = True) ->
 def resampling(task: PolarityTask) -> Resampling | None:
     """Return the units that intervals and tests resample; None means single queries.
 
-    The twins of a minimal pair are one unit, because they were written together. Pairs are
-    resampled within their first group, because the groups are fixed by the task's design. Queries
-    of equal text, ignoring case, are also one unit, because they get the same result.
+    The twins of a minimal pair form one unit, because they were written together. Pairs are
+    resampled within each value of the first group column, because the design of the task fixes
+    these values. Queries with the same text, ignoring case, also form one unit.
     """
     protocol = task.spec.protocol
     if protocol.pair is not None:
@@ -280,23 +333,23 @@ def resampling(task: PolarityTask) -> Resampling | None:
 
 
 def label_codes(task: PolarityTask) -> tuple[IntArray, IntArray]:
-    """Return the labels of the queries, (q,), and of the sources, (n,), as integers."""
+    """Return the labels of queries, (q,), and sources, (n,), as integer codes."""
     return _codes(task.query.labels, task.source.labels)
 
 
 def _codes(first: Sequence[str], second: Sequence[str]) -> tuple[IntArray, IntArray]:
-    """Return the values of two columns as integers, equal values as equal integers."""
+    """Encode the values of two columns as integers. Equal values have the same code."""
     codes = _numbers([*first, *second])
     return codes[: len(first)], codes[len(first) :]
 
 
 def _numbers(values: Sequence[str]) -> IntArray:
-    """Return values as integers, in the order of the sorted distinct values."""
+    """Encode values as integers: the positions in the sorted list of distinct values."""
     return np.unique(values, return_inverse=True)[1]
 
 
 def _stratum(task: PolarityTask) -> IntArray:
-    """Return the first group of each query, such as its topic, as an integer, (q,)."""
+    """Return the first group of each query, such as the topic, as an integer code, (q,)."""
     return _numbers(task.query.columns[task.spec.protocol.groups[0]])
 
 
@@ -312,10 +365,11 @@ def _sgts(task: PolarityTask, ours: TaskRetrieval) -> Score:
 
 
 def _pairwise(task: PolarityTask, ours: TaskRetrieval) -> Score:
-    """Compare every minimal pair of queries with every minimal pair of sources on its subject.
+    """Return the pairwise accuracy over minimal pairs.
 
-    The value of a query pair is the mean over its source pairs, so that intervals count each query
-    pair as one observation. It is NaN if no source pair has the same subject.
+    Each minimal pair of queries is compared with every minimal pair of sources on the same subject.
+    The value of a query pair is the mean over these comparisons, so intervals count a query pair as
+    one observation. The value is NaN if no source pair has the same subject.
     """
     query_pairs, source_pairs = _twins(task, task.query), _twins(task, task.source)
     compared = [
@@ -347,7 +401,7 @@ def _pairwise(task: PolarityTask, ours: TaskRetrieval) -> Score:
 
 
 def _twins(task: PolarityTask, split: Split) -> list[tuple[tuple[str, ...], tuple[int, int]]]:
-    """Return the minimal pairs of a split: subject, and the two positions in order of label."""
+    """Return the minimal pairs of a split: subject, and positions of both twins sorted by label."""
     protocol = task.spec.protocol
     if protocol.pair is None:
         return []

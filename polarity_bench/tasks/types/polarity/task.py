@@ -1,7 +1,8 @@
-"""Polarity retrieval: do the k nearest sources share the query's label, and are they still near?
+"""Polarity retrieval tasks: the task file and the task with its data.
 
-A task file names two splits: the sources, and the queries that retrieve from them. This module
-reads both splits, checks all counts and draws the sources. `polarity_scores` computes the scores.
+A task has two splits, queries and sources. Each query retrieves the k nearest sources. P measures
+whether they have the query's label, and S whether they are similar in meaning. This module reads
+both splits, checks all counts and draws the sources. `polarity_scores` computes the scores.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from polarity_bench.validation import Strict
 from polarity_bench.values import IntArray
 
 MOST_OVERLAP = 0.1
-"""The largest share of queries that may occur among the sources undeclared in the task file."""
+"""Maximum share of queries that may occur among the sources if the task file has no `overlap`."""
 
 
 _GROUP: dict[str, JsonValue] = {"type": "string", "not": {"enum": [*sorted(METRICS)]}}
@@ -47,7 +48,7 @@ _PAIRS: dict[str, JsonValue] = {
 
 
 class PolarityProtocol(Strict):
-    """The settings of the protocol that a polarity task chooses."""
+    """Protocol settings in the task file of a polarity task."""
 
     model_config = ConfigDict(json_schema_extra=_PAIRS)
 
@@ -56,33 +57,33 @@ class PolarityProtocol(Strict):
     sources_per_query: Annotated[StrictInt, Field(ge=0)] = 0
     """Number of sources drawn for each query, without replacement; 0 keeps all sources."""
     sample_seed: StrictInt = 42
-    """Seed of the draw."""
+    """Seed of the random draw of sources."""
     overlap: Annotated[StrictInt, Field(ge=0)] | None = None
-    """Number of queries that are meant to occur among the sources, ignoring case."""
+    """Expected number of queries that also occur among the sources, ignoring case."""
     groups: tuple[str, ...] = Field((), json_schema_extra={"items": _GROUP})
-    """Columns, such as the topic: the share of the k nearest with the query's value is scored."""
+    """Columns to score, such as the topic: share of the k nearest with the query's value."""
     breakdown: str | None = None
-    """Column of the queries by which P is broken down."""
+    """Column of the queries. P is also reported for each value of this column."""
     pair: str | None = None
-    """Column that joins the twins of a minimal pair; needs `groups`."""
+    """Column with an identifier that both twins of a minimal pair share; needs `groups`."""
 
 
 class PolaritySpec(TaskSpec):
-    """The file of a polarity retrieval task."""
+    """Content of the task file of a polarity retrieval task."""
 
     kind: Literal["polarity"]
     labels: dict[str, str] = Field(json_schema_extra={"minProperties": 2})
-    """Each label of the file, and its name: `0 = "negative"`."""
+    """Name of each label in the data files: `0 = "negative"`."""
     format: FormatSpec = FormatSpec()
-    """Format of the files."""
+    """Format of the data files."""
     splits: dict[Literal["source", "query"], SplitSpec] = Field(
         json_schema_extra={"required": ["source", "query"]}
     )
-    """`query`, the texts that retrieve, and `source`, the texts that they retrieve from."""
+    """The splits: `query` contains the queries, and `source` the texts to retrieve."""
     protocol: PolarityProtocol = PolarityProtocol()
-    """Settings of retrieval and scores."""
+    """Settings of the retrieval and the scores."""
     unseen_of: Name | None = None
-    """Name of the original task, if this is a copy with sources that are never trained on."""
+    """Name of the original task, if this task is a copy with unseen sources."""
 
     moving: ClassVar[tuple[str, ...]] = ("labels", "format", "splits", "protocol")
     ranks: ClassVar[bool] = True
@@ -94,10 +95,10 @@ class PolaritySpec(TaskSpec):
         if missing := {"source", "query"} - set(self.splits):
             raise ValueError(f"[splits.{min(missing)}] is missing")
         if len(self.labels) < 2 or len(set(self.labels.values())) != len(self.labels):
-            raise ValueError("'labels' needs two or more labels with different names")
+            raise ValueError("'labels' needs at least two labels with different names")
         for split in self.splits.values():
             if unknown := set(split.label_rows or {}) - set(self.labels.values()):
-                raise ValueError(f"'label_rows' counts the unknown label {min(unknown)!r}")
+                raise ValueError(f"'label_rows': unknown label {min(unknown)!r}")
         self._check_columns()
         return self
 
@@ -105,41 +106,55 @@ class PolaritySpec(TaskSpec):
         protocol = self.protocol
         used = {*protocol.groups, protocol.breakdown, protocol.pair} - {None}
         if taken := METRICS.intersection(protocol.groups):
-            raise ValueError(f"[protocol] groups: {min(taken)!r} is a metric's name; rename it")
+            raise ValueError(
+                f"[protocol] 'groups': {min(taken)!r} is the name of a metric; rename the column"
+            )
         for group in protocol.groups:
             ScoreKey(group, protocol.k)
         if protocol.pair and not protocol.groups:
-            raise ValueError("[protocol] 'pair' needs 'groups', which name the subject of a pair")
+            raise ValueError(
+                "[protocol] 'pair' needs 'groups', the columns that define the subject of a pair"
+            )
         for split in self.splits.values():
             if undeclared := used - set(self.form(split).columns):
                 column = min(map(str, undeclared))
-                raise ValueError(f"[protocol] names {column!r}; add it to `columns` of [format]")
+                raise ValueError(
+                    f"[protocol] uses the column {column!r}; add it to 'columns' in [format]"
+                )
 
     @property
     def result_name(self) -> str:
-        """The task's name in mteb and in result files."""
+        """Name of the task in mteb and in result files."""
         return self.mteb_name or f"{super().result_name}PolarityRetrieval"
 
     @property
     def main_score(self) -> ScoreKey:
-        """The joint score at the task's own k."""
+        """Key of the main score: joint at the k of the task file."""
         return ScoreKey("joint", self.protocol.k)
 
     def form(self, split: SplitSpec) -> FormatSpec:
-        """Return the format of a split's file: the split's own format, or else the task's."""
+        """Return the format of a split's file; by default, the format of the task."""
         return split.format or self.format
 
     def references(self) -> list[FileRef]:
-        """Return the files of both splits."""
+        """Return all files of both splits."""
         files = [[split, split.label_file] for split in self.splits.values()]
         return [file for pair in files for file in pair if file is not None]
 
     def load(self, access: DataAccess, settings: Settings) -> PolarityTask:
-        """Read and check both splits, and draw the sources.
+        """Read both splits, check them, and draw the sources.
 
-        The sources are drawn as in the papers' released code, which calls pandas'
-        `sample(n, random_state=seed)`. The `choice` of numpy's legacy generator gives the same
-        draw.
+        The released code of the papers draws the sources with pandas'
+        `sample(n, random_state=seed)`. This method uses `choice` of numpy's legacy generator, which
+        draws the same rows.
+
+        Raises:
+            InputError: If data is missing or does not match the task file, or the settings are not
+                valid for the task.
+
+        Warns:
+            InputWarning: If queries repeat a text. Also if queries occur among the sources, and the
+                task file does not declare this.
 
         References:
             Jørgensen and Breitung (2025), Margins in Contrastive Learning, section 3.2.
@@ -164,7 +179,7 @@ class PolaritySpec(TaskSpec):
             unit = "each pair" if protocol.pair else "queries of equal text together"
             warnings.warn(
                 f"{self.name}: {task.n_repeated} of {len(query)} queries repeat the text of an "
-                f"earlier one; intervals and tests draw {unit}",
+                f"earlier query; intervals and tests draw {unit}",
                 InputWarning,
                 stacklevel=2,
             )
@@ -176,13 +191,15 @@ class PolarityTask(Task):
     """A polarity task with its data.
 
     Attributes:
+        spec: Content of the task file.
         source: The sources, in the order of the draw. If similarities tie, the earlier source
             ranks first.
         query: The queries, in file order.
-        n_overlap: Number of queries that occur, ignoring case, among all rows of the source file.
-        n_pool: Number of rows of the source file from which the sources were drawn.
-        ks: Numbers of sources at which the task is scored, ascending.
-        limit: Limit of the queries, for a quick look; None if all queries are used.
+        n_overlap: Number of queries that also occur in the source split before the draw, ignoring
+            case.
+        n_pool: Number of rows of the source split, before the draw.
+        ks: Values of k to score, ascending.
+        limit: Limit on the number of queries, for a quick look; None if there is no limit.
     """
 
     spec: PolaritySpec
@@ -194,7 +211,7 @@ class PolarityTask(Task):
     limit: int | None = None
 
     uses_reference = True
-    version = 2  # version 1 had neither the oracle scores nor `front`
+    version = 2  # Version 1 lacked the oracle scores and `front`.
 
     def __post_init__(self) -> None:
         n_left = len(self.source) - max(map(len, self.equal_texts))
@@ -202,7 +219,7 @@ class PolarityTask(Task):
             limited = "" if self.limit is None else f" (`limit` {self.limit})"
             raise InputError(
                 f"{self.spec.name}: k = {max(self.ks)} needs at least {max(self.ks)} sources, got "
-                f"{n_left} whose text differs from the query's{limited}; choose a smaller `k`"
+                f"{n_left} without those equal to the query{limited}; choose a smaller `k`"
             )
 
     @cached_property
@@ -218,9 +235,9 @@ class PolarityTask(Task):
 
     @cached_property
     def equal_texts(self) -> list[IntArray]:
-        """For each query, the positions of the sources with the same text.
+        """Positions of the sources with the same text as the query, one array per query.
 
-        The query must not retrieve them, since they are the query itself.
+        They are excluded from retrieval, because a query must not retrieve itself.
         """
         positions: dict[str, list[int]] = {text: [] for text in self.query.texts}
         for i, text in enumerate(self.source.texts):
@@ -235,12 +252,15 @@ class PolarityTask(Task):
 
     @property
     def texts(self) -> Sequence[str]:
-        """All texts, sources first."""
+        """Texts of the sources, followed by texts of the queries."""
         return self.source.texts + self.query.texts
 
     @property
     def protocol(self) -> Mapping[str, Any]:
-        """Name, version and ks; also `intervals` if intervals do not draw single queries."""
+        """Name, version and values of k of the protocol.
+
+        If intervals do not resample single queries, `intervals` states the resampled unit.
+        """
         protocol = {"name": "polarity-retrieval", "version": self.version, "k": list(self.ks)}
         if self.spec.protocol.pair is not None:
             protocol["intervals"] = f"pairs within {self.spec.protocol.groups[0]}"
@@ -250,26 +270,26 @@ class PolarityTask(Task):
 
     @property
     def unseen_of(self) -> str | None:
-        """Name of the original task, if this is a copy with sources that are never trained on."""
+        """Name of the original task, if this task is a copy with unseen sources."""
         return self.spec.unseen_of
 
     @property
     def variant(self) -> str:
-        """The ks, if they are not just the task's own k; '' otherwise."""
-        own = self.ks == (self.spec.protocol.k,)
-        return "" if own else "k_" + "-".join(map(str, self.ks))
+        """The values of k, such as `k_4-16`; '' if only the k of the task file is scored."""
+        is_default = self.ks == (self.spec.protocol.k,)
+        return "" if is_default else "k_" + "-".join(map(str, self.ks))
 
     @property
     def main_score(self) -> ScoreKey:
-        """The joint score at the task's own k, or at the largest k if its own is not scored."""
+        """Key of the main score: joint at the k of the task file, or else at the largest k."""
         own = self.spec.protocol.k
         return ScoreKey("joint", own if own in self.ks else self.ks[-1])
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """Numbers of sources, queries, and queries that also occur in the source file.
+        """Number of sources, of queries, and of queries that also occur in the source split.
 
-        If sources were drawn, `drawn from` is the number of rows from which they were drawn.
+        If sources were drawn, `drawn from` is the number of rows before the draw.
         """
         drawn = {"drawn from": self.n_pool} if self.n_pool > len(self.source) else {}
         counts = {"sources": len(self.source), "queries": len(self.query)}
@@ -277,13 +297,16 @@ class PolarityTask(Task):
 
     @property
     def rows_by_part(self) -> Mapping[str, Sequence[str]]:
-        """The texts of the sources and of the queries."""
+        """Texts of the sources and of the queries."""
         return {"sources": self.source.texts, "queries": self.query.texts}
 
     def score(self, embedded: EmbeddedTexts, reference: EmbeddedTexts | None) -> TaskScores:
-        """Rank the sources and compute all metrics.
+        """Retrieve sources for each query, and compute all metrics.
 
-        If `reference` is empty, the reference-based scores are NaN.
+        Args:
+            embedded: Texts of the task, embedded by the encoder under test.
+            reference: Texts of the task, embedded by the reference encoder; None if the encoder
+                under test is the reference. If empty, reference-based scores are NaN.
         """
         if reference is not None and not len(reference):
             return without_reference(polarity_scores(self, rank(self, embedded), None))
@@ -292,11 +315,15 @@ class PolarityTask(Task):
 
     @property
     def items(self) -> Sequence[Mapping[str, str]]:
-        """Text, label and columns of each query."""
+        """Text, label and additional columns of each query."""
         return _as_rows(self.query)
 
     def asked(self, text: str, k: int) -> PolarityTask:
-        """Return the task with this text as its only query, which has no label.
+        """Return a copy of the task with a single query, which has no label.
+
+        Args:
+            text: Text of the query.
+            k: Number of sources to retrieve.
 
         Raises:
             InputError: If there are fewer than k sources.
@@ -304,12 +331,21 @@ class PolarityTask(Task):
         return replace(self, query=Split((text,), ("",)), ks=(k,))
 
     def retrieved(self, arrays: Mapping[str, NDArray[Any]]) -> Iterator[dict[str, Any]]:
-        """Yield each query with its values (None if undefined) and its retrieved sources."""
+        """Yield each query with its scores and its retrieved sources.
+
+        Args:
+            arrays: Values per query of a stored result.
+
+        Yields:
+            Text, label and columns of the query, its `scores` by name (None if undefined), and
+            `retrieved`: the sources in order of rank, with their similarity.
+        """
         of_source = _as_rows(self.source)
-        found = zip(arrays["retrieved_index"], arrays["retrieved_similarity"], strict=True)
+        retrievals = zip(arrays["retrieved_index"], arrays["retrieved_similarity"], strict=True)
         beside = ("retrieved_", "resampled_")
         named = {n: values for n, values in arrays.items() if not n.startswith(beside)}
-        for i, (query, (index, cosine)) in enumerate(zip(_as_rows(self.query), found, strict=True)):
+        queries = zip(_as_rows(self.query), retrievals, strict=True)
+        for i, (query, (index, cosine)) in enumerate(queries):
             values = {name: float(array[i]) for name, array in named.items()}
             yield query | {
                 "scores": {n: None if np.isnan(value) else value for n, value in values.items()},
@@ -321,7 +357,7 @@ class PolarityTask(Task):
 
 
 def _in_turns(labels: Sequence[str], positions: IntArray) -> IntArray:
-    """Order positions so that labels alternate and the first few positions have all labels."""
+    """Reorder positions so that labels take turns, and each prefix is as balanced as possible."""
     import pandas as pd
 
     ordered = pd.Series([labels[i] for i in positions])
@@ -336,26 +372,27 @@ def _as_rows(split: Split) -> list[dict[str, str]]:
 
 def count_overlap(sources: Iterable[str], queries: Iterable[str]) -> int:
     """Count the queries that occur among the sources, ignoring case."""
-    known = {text.casefold() for text in sources}
-    return sum(text.casefold() in known for text in queries)
+    source_texts = {text.casefold() for text in sources}
+    return sum(text.casefold() in source_texts for text in queries)
 
 
 def _check_overlap(spec: PolaritySpec, found: int, n_queries: int) -> None:
-    """Check the number of queries that occur among the sources.
-
-    Warn if there are any that the task file does not declare.
+    """Check the number of queries that also occur among the sources.
 
     Raises:
-        InputError: If the number differs from the declared one, or is undeclared and greater than
-            `MOST_OVERLAP` of the queries.
+        InputError: If the number differs from `overlap` in the task file, or if `overlap` is not
+            set and the share of such queries exceeds `MOST_OVERLAP`.
+
+    Warns:
+        InputWarning: If such queries exist and `overlap` is not set.
     """
     declared = spec.protocol.overlap
     if found == (declared or 0):
         return
     if declared is not None:
         raise InputError(
-            f"{spec.name}: expected {declared} queries that also occur in the source file, got "
-            f"{found}"
+            f"{spec.name}: expected {declared} queries that also occur in the source split, got "
+            f"{found}; if this is intended, correct `overlap` in [protocol] of {spec.file}"
         )
     problem = (
         f"{spec.name}: {found} of {n_queries} queries also occur among the sources; if this is "
@@ -370,16 +407,21 @@ def _check_classes(task: str, source: Split, query: Split, limited: str = "") ->
     for name, split in (("source", source), ("query", query)):
         if len(set(split.labels)) < 2:
             raise InputError(
-                f"{task}: every {name} has the label {split.labels[0]!r}{limited}; polarity needs "
-                "two classes or more"
+                f"{task}: every {name} has the label {split.labels[0]!r}{limited}; a polarity task "
+                "needs at least two classes"
             )
 
 
 def load_split(spec: PolaritySpec, name: Literal["source", "query"], access: DataAccess) -> Split:
-    """Read all rows of a split, in file order, name their labels and check the counts.
+    """Read all rows of a split in file order, translate their labels and check the counts.
+
+    Args:
+        spec: Content of the task file.
+        name: Name of the split.
+        access: Permitted sources of data.
 
     Raises:
-        InputError: If the split is missing or does not match the task file.
+        InputError: If the data of the split is missing or does not match the task file.
     """
     split = spec.splits[name]
     rows, where = _rows(spec, split, access)
@@ -389,11 +431,11 @@ def load_split(spec: PolaritySpec, name: Literal["source", "query"], access: Dat
     if split.cut:
         rows = [rows[i] for i in cut_positions([row.values[0] for row in rows], split.cut)]
     if not rows:
-        raise InputError(f"{where}: no rows for the split {name!r}")
+        raise InputError(f"{where}: the split {name!r} has no rows")
     for row in rows:
         if not row.values[0].strip():
             raise InputError(f"{where}, line {row.line}: the text is empty")
-        if any("\x00" in value for value in row.values):  # digests use NUL as a separator
+        if any("\x00" in value for value in row.values):  # Digests separate values by NUL.
             raise InputError(f"{where}, line {row.line}: the row contains a NUL byte")
         if row.values[1] not in spec.labels:
             raise InputError(
@@ -412,10 +454,14 @@ def load_split(spec: PolaritySpec, name: Literal["source", "query"], access: Dat
 
 
 def cut_positions(texts: Sequence[str], cut: Cut) -> list[int]:
-    """Return the positions of the texts that a cut keeps, ascending.
+    """Return the positions of the texts that belong to a cut, ascending.
 
-    Texts that are equal, ignoring case, are on the same side of the cut, so that its two sides
-    share no text.
+    Texts that are equal, ignoring case, are either all in the cut or all in the rest. The cut and
+    the rest therefore share no text.
+
+    Args:
+        texts: All texts of the file.
+        cut: Share of the distinct texts, and seed.
 
     Example:
         >>> texts = ["a", "b", "A", "c", "d"]
@@ -427,12 +473,12 @@ def cut_positions(texts: Sequence[str], cut: Cut) -> list[int]:
     keys = [text.casefold() for text in texts]
     distinct = list(dict.fromkeys(keys))
     order = np.random.default_rng(cut.seed).permutation(len(distinct))
-    chosen = {distinct[i] for i in order[: round(cut.share * len(distinct))]}
-    return [i for i, key in enumerate(keys) if (key in chosen) != cut.rest]
+    drawn = {distinct[i] for i in order[: round(cut.share * len(distinct))]}
+    return [i for i, key in enumerate(keys) if (key in drawn) != cut.rest]
 
 
 def _rows(spec: PolaritySpec, split: SplitSpec, access: DataAccess) -> tuple[list[FileRow], str]:
-    """Return the rows of a split, and the name of the file or data set for messages."""
+    """Return the rows of a split, and the name of the file or hub data set for messages."""
     form = spec.form(split)
     extra = [*form.columns, *split.where]
     if split.hub and not split.url and find(split, spec, access) is None:

@@ -154,15 +154,15 @@ def twice(text: str) -> str:
     [
         (
             cut,
-            r"results\.jsonl: line 4: damaged, or half written: JSONDecode.*; restore the file",
+            r"results\.jsonl, line 4: the line is damaged or incomplete \(JSONDecode.*; restore the file",
         ),
-        (twice, r"line 5: damaged, or half written: .*a second line of one/"),
-        (lambda _: "<<<<<<< HEAD\n", "line 1: damaged, or half written: JSONDecodeError"),
+        (twice, r"line 5: the line is damaged or incomplete \(a second line of one/"),
+        (lambda _: "<<<<<<< HEAD\n", r"line 1: the line is damaged or incomplete \(JSONDecodeError"),
         (
             lambda _: '{"path": "a.json"}\n',
-            "line 1: damaged, or half written: KeyError..provenance",
+            r"line 1: the line is damaged or incomplete \(KeyError..provenance",
         ),
-        (lambda _: "[]\n", "line 1: damaged, or half written: TypeError"),
+        (lambda _: "[]\n", r"line 1: the line is damaged or incomplete \(TypeError"),
     ],
 )
 def test_a_damaged_line_is_refused(
@@ -194,7 +194,7 @@ def test_what_could_not_be_restored_is_not_packed(results: Path, content: bytes)
     ]
     path.with_name("model_meta.json").write_bytes(content)
     before = files(results)
-    with pytest.raises(InputError, match=r"model_meta\.json: cannot be packed: its bytes are not"):
+    with pytest.raises(InputError, match=r"model_meta\.json: the file cannot be packed, because"):
         pack(results)
     assert files(results) == before
 

@@ -17,7 +17,7 @@ Boards, figures and exports select, group and pivot rows of this table. The colu
 | source, note, twin | published numbers: citation, differences in method, measured counterpart |
 | file, run | file of the score, and digest of the run |
 
-Numbers without a value are NaN. Records of training runs also have the columns `settings.NAME`.
+Missing numbers are NaN. Records of training runs also have the columns `settings.NAME`.
 """
 
 from __future__ import annotations

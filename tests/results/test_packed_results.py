@@ -183,7 +183,7 @@ def test_an_edited_line_is_refused(results: Path) -> None:
     pack(results)
     text = (results / PACKED).read_text(encoding="utf-8")
     (results / PACKED).write_text(text.replace('"polarity_at_16": 0.7', '"polarity_at_16": 0.8'))
-    with pytest.raises(InputError, match=r"SST2\.json: edited, or half written"):
+    with pytest.raises(InputError, match=r"SST2\.json: the scores were edited or are incomplete"):
         list(read_results(results))
 
 

@@ -564,7 +564,7 @@ def test_results_of_different_versions_are_refused(sweep: Sweep) -> None:
     provenance = path.with_suffix(".provenance.json")
     written = f'"format": {FORMAT}'
     provenance.write_text(provenance.read_text().replace(written, '"format": 99'))
-    with pytest.raises(InputError, match=f"written in format 99, this reads {FORMAT}"):
+    with pytest.raises(InputError, match=f"in format {FORMAT}, got format 99"):
         sweep.text()
 
 

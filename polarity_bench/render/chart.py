@@ -14,7 +14,7 @@ _COUNTED: tuple[MarkRole, ...] = ("encoder", "curve", "base")
 
 @dataclass(frozen=True)
 class Mark:
-    """A point in a chart of P against S.
+    """Point in a chart of P against S.
 
     Attributes:
         name: Name of the encoder. The points of a curve share a name and are consecutive.
@@ -87,7 +87,7 @@ class Plane:
 
 @dataclass(frozen=True)
 class Series:
-    """A line of a line chart, or the bars of one colour in a bar chart.
+    """Line of a line chart, or the bars of one colour in a bar chart.
 
     Attributes:
         name: Name shown in the figure.

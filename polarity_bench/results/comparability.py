@@ -93,7 +93,7 @@ class Group:
 
     @cached_property
     def independent(self) -> list[str]:
-        """Tasks that are no copies with unseen sources; a copy has the queries of its original."""
+        """Tasks except copies with unseen sources, which have the queries of other tasks."""
         twins = {unseen for _, unseen in self.pairs}
         return [task for task in self.tasks if task not in twins]
 
@@ -130,9 +130,9 @@ class Group:
     def sorted_by(self, tasks: Sequence[str]) -> str:
         """Return the default metric to sort a table of these tasks by.
 
-        For tasks without retrieval it is the main score, for retrieval tasks joint. If every
-        encoder with results on all of these tasks is its own reference, joint depends on P alone,
-        and the metric is P.
+        The metric of tasks without retrieval is the main score, and the metric of retrieval tasks
+        is joint. If every encoder with results on all of these tasks is its own reference, the
+        metric is P, because joint then depends on P alone.
         """
         if not self.ranks:
             return MAIN
@@ -285,9 +285,9 @@ def mean_of(scores: Sequence[Score]) -> Score:
     """Return the mean of scores on independent tasks, with its 95 % interval.
 
     The half-widths of the scores' intervals are added in quadrature, because the queries of
-    different tasks are independent. If the lower end of a score's interval is 0, the interval was
-    clipped. Its lower half then counts as at least as wide as its upper half, and the interval of
-    the mean is clipped at 0 too.
+    different tasks are independent. An interval that starts at 0 was
+    clipped. Its lower half-width is raised to the upper half-width if it is smaller, and the
+    interval of the mean is clipped at 0 too.
     """
     mean = sum(score.mean for score in scores) / len(scores)
     is_clipped = any(score.ci95[0] == 0 for score in scores)

@@ -14,9 +14,9 @@ def by_settings(stored: Sequence[Stored]) -> list[tuple[Stored, str]]:
     """Return each result with its settings that differ from the defaults of its task.
 
     Defaults are the settings of the task file and the default reference encoder, which is the
-    encoder itself or the base of a trained encoder. A result does not record which encoder is the
-    base. If an encoder never serves as its own reference and has a single other reference,
-    that reference counts as the base.
+    encoder itself or the base of a trained encoder. A result does not record whether its reference
+    is the base. If an encoder has results with only one reference, and this reference is another
+    encoder, the reference counts as the base.
 
     Args:
         stored: Results of any encoders and tasks. Results with a limit are skipped.

@@ -31,7 +31,7 @@ MODEL_META = "model_meta.json"
 
 
 def _files(path: Path) -> dict[str, Path]:
-    """Return the paths of a result's files that `pack` moves, by their keys in a packed line.
+    """Return the paths of a result's files that `pack` moves, by key in a packed line.
 
     The provenance comes first and is removed first, because a result without provenance is not
     valid.
@@ -137,7 +137,7 @@ def _remove_below(folder: Path, file: Path) -> None:
 
 
 def _folders_of(path: Path) -> Iterator[Path]:
-    """Yield the folders whose packed results may contain a file of a result.
+    """Yield the folders in which a `results.jsonl` may contain a file of a result.
 
     The file is in `ENCODER/DIGEST/` or `ENCODER/DIGEST/experiments/WHAT/` below such a folder. A
     `results.jsonl` in any other folder may belong to another program.

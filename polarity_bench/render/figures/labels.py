@@ -142,7 +142,7 @@ def _distance(box: Box, point: Pair) -> float:
 
 
 def box_at(middle: Pair, size: Pair = (3.0, 3.0)) -> Box:
-    """Return the box with this centre, width and height."""
+    """Return the edges of a box from its centre and its size (width, height)."""
     (x, y), (width, height) = middle, size
     return x - width / 2, y - height / 2, x + width / 2, y + height / 2
 

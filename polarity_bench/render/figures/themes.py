@@ -62,12 +62,12 @@ def looks_of(drawn: Iterable[Drawn]) -> Looks:
 
 
 def colour_of(look: int) -> str:
-    """Return the name of the colour with this number."""
+    """Return the name of the colour that belongs to the number of a look."""
     return f"--c{look % N_COLOURS}"
 
 
 def shape_of(look: int) -> str:
-    """Return the shape with this number."""
+    """Return the shape that belongs to the number of a look."""
     return SHAPES[look % len(SHAPES)]
 
 
@@ -141,7 +141,7 @@ _EMS = (
 
 
 def width_of(text: str, size: float) -> float:
-    """Estimate the width of text from above, in the unit of the font size."""
+    """Return an upper estimate of the width of text, in the unit of the font size."""
     return size * sum(map(_em, text))
 
 

@@ -714,7 +714,7 @@ def same_question(first: Result, second: Result) -> tuple[list[tuple[Path, Resul
 )
 def test_two_results_for_one_cell_are_refused(first: Result, second: Result) -> None:
     both, files = same_question(first, second)
-    with pytest.raises(InputError, match=f"results {files} belong to one encoder and one cell"):
+    with pytest.raises(InputError, match=f"results {files} are for the same encoder"):
         board(both)
 
 
@@ -740,7 +740,7 @@ def test_what_was_made_differently_is_not_mixed(change: dict[str, Any], named: s
     first, second = (plain(e, "cr", "transfer", 0.8, SKLEARN) for e in (MINI, PLAIN))
     second = replace(second, key=replace(second.key, **change))
     both, files = same_question(first, second)
-    with pytest.raises(InputError, match=f"^cr: the results {files} were made from .*{named}"):
+    with pytest.raises(InputError, match=f"^cr: the results {files} were computed with .*{named}"):
         board(both)
 
 

@@ -279,7 +279,7 @@ def test_curves_are_read_with_their_results(tmp_path: Path) -> None:
     assert "chosen here" not in render(read_board(tmp_path, models=["dial at 1"]))
     write_result(placed(AT[0.5], "sst2", 0.81, 0.5, reference=BASE), tmp_path / "results")
     with pytest.warns(
-        InputWarning, match=r"left out because its results at strength 0\.5 are missing"
+        InputWarning, match=r"skipped, because its results at strength 0\.5 are missing"
     ):
         assert "chosen here" not in render(read_board(tmp_path))
 
@@ -416,23 +416,23 @@ def test_a_published_row_competes_with_none_and_says_what_its_twin_has_more(fold
     [
         ("name,task,score,source\n", r"published\.csv: the column 'value' is missing"),
         ("name,task,score,value,source,twni\n", r"unknown column 'twni'; did you mean 'twin'"),
-        (f"{HEAD}A,sst,{P},70,T\n", r"line 2: no result of the task 'sst'; did you mean"),
-        (f"{HEAD}A,sst2,{P},high,T\n", "line 2: 'value' is a percentage, not 'high'"),
-        (f"{HEAD}A,sst2,{P},nan,T\n", "line 2: 'value' is a percentage, not 'nan'"),
-        (f"{HEAD}A,sst2,{P},300,T\n", "line 2: 'value' is a percentage, not '300'"),
+        (f"{HEAD}A,sst,{P},70,T\n", r"line 2: no result for the task 'sst'; did you mean"),
+        (f"{HEAD}A,sst2,{P},high,T\n", "line 2: 'value' must be a percentage .* got 'high'"),
+        (f"{HEAD}A,sst2,{P},nan,T\n", "line 2: 'value' must be a percentage .* got 'nan'"),
+        (f"{HEAD}A,sst2,{P},300,T\n", "line 2: 'value' must be a percentage .* got '300'"),
         (f"{HEAD}A,sst2,{P},70\n", "line 2: the citation is missing"),
         (f"{HEAD},sst2,{P},70,T\n", "line 2: the name is missing"),
         (f"{HEAD}A,sst2,,70,T\n", "line 2: the score is missing"),
         (f"{HEAD}A,sst2,polarty_at_16,70,T\n", "no score 'polarty_at_16'; did you mean 'polarity"),
-        (f"{HEAD}A,sst2,{P},70,T\nA,sst2,{P},71,T\n", "line 3: the same number as .*line 2"),
-        (f"{HEAD}A,sst2,{P},70,Table 1, page 2\n", "line 2: there are 5 columns, got 6 cells"),
+        (f"{HEAD}A,sst2,{P},70,T\nA,sst2,{P},71,T\n", "line 3: this line repeats .*line 2"),
+        (f"{HEAD}A,sst2,{P},70,Table 1, page 2\n", "line 2: expected 5 cells, got 6"),
         (
             f"name,task,score,value,source,std\nA,sst2,{P},70,T,-1\n",
-            "line 2: 'std' is a percentage between 0 and 100, not '-1'",
+            "line 2: 'std' must be a percentage from 0 to 100, got '-1'",
         ),
         (
             f"name,task,score,value,source,twin\nA,sst2,{P},70,T,on\n",
-            "line 2: no result of the encoder 'on'; did you mean 'one'",
+            "line 2: no result for the encoder 'on'; did you mean 'one'",
         ),
     ],
 )

@@ -130,7 +130,7 @@ def test_one_encoder_and_other_data_are_refused(
     with pytest.raises(InputError, match="`model` and `against` are the same encoder, ash"):
         explain(task, one, one, 4)
     write_task(task_dir)
-    with pytest.raises(InputError, match=re.escape(f"{one[0]}: made from another version of min")):
+    with pytest.raises(InputError, match=re.escape(f"{one[0]}: the result was computed")):
         explain(load(task_dir), one, other, 4)
 
 

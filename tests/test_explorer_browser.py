@@ -218,7 +218,7 @@ def test_search_finds_queries_and_what_they_found(
     assert {text.lower() for text in seen.page.locator(".said mark").all_text_contents()} == {
         "view"
     }
-    seen.page.get_by_role("checkbox", name="also in what was found").check()
+    seen.page.get_by_role("checkbox", name="also search the retrieved sentences").check()
     deep = [
         answer.query
         for answer in found.answers
@@ -228,20 +228,20 @@ def test_search_finds_queries_and_what_they_found(
     assert len(queries) < len(deep) < 610
     assert seen.status == f"{len(deep)} of 610 queries"
     for words in ("negative", "sarcasm"):  # a label and a phenomenon, which no sentence says
-        seen.page.get_by_role("checkbox", name="also in what was found").uncheck()
+        seen.page.get_by_role("checkbox", name="also search the retrieved sentences").uncheck()
         seen.page.get_by_role("searchbox", name="Search").fill(words)
         n = sum(words in text.lower() for text in task.query.texts)
         assert seen.status == f"{n} of 610 queries"
     seen.page.get_by_role("searchbox", name="Search").fill("no such words at all")
     assert (seen.status, seen.queries.count()) == ("0 of 610 queries", 0)
-    assert "No query is like that" in seen.page.locator("#queries").text_content()
+    assert "No query matches" in seen.page.locator("#queries").text_content()
 
 
 def test_search_answers_within_a_tenth_of_a_second(
     visit: Any, contrast: tuple[Explanation, str]
 ) -> None:
     seen = visit(contrast[1])
-    seen.page.get_by_role("checkbox", name="also in what was found").check()
+    seen.page.get_by_role("checkbox", name="also search the retrieved sentences").check()
     least = seen.page.evaluate(
         """() => Math.min(...["a", "the", "so", "was", "no"].map((term) => {
             const field = document.getElementById("search"), begun = performance.now();

@@ -588,7 +588,7 @@ def test_the_command_draws_a_board(
     [
         ("none/f.svg", BASE, "error: --figure {}: the folder"),
         ("f.png", BASE, "error: --figure {}: the file name must end in .svg"),
-        ("f.svg", None, "error: --figure: there is nothing to draw, because S is comparable only"),
+        ("f.svg", None, "error: --figure: there is nothing to draw, because no two encoders"),
     ],
 )
 def test_the_command_says_why_there_is_no_figure(

@@ -369,7 +369,7 @@ def test_values_per_query_must_be_there(bench: Bench, task_dir: Path, task: Task
     assert said.startswith(f"{path}: the values per query lack 'polarity_at_4'")
     file.write_text("version https://git-lfs.github.com/spec/v1\n")
     said = refused(bench, task_dir, "--fail-under", "baseline", "--p-alone")
-    assert said.startswith(f"{file}: not a safetensors file (")
+    assert said.startswith(f"{file}: the file is damaged or a Git LFS pointer (")
     file.unlink()
     said = refused(bench, task_dir, "--fail-under", "baseline", "--p-alone")
     assert said.startswith(f"{file}: the values per query are missing")

@@ -48,7 +48,7 @@ def test_no_metric_is_without_a_meaning() -> None:
     [
         ("P", MEANINGS["polarity"]),
         ("p", MEANINGS["polarity"]),
-        ("P uniform", f"{MEANINGS['polarity']}; every rank weighted alike"),
+        ("P uniform", f"{MEANINGS['polarity']}; equal weights of all ranks"),
         ("S linear", MEANINGS["similarity"]),
         ("P, negation", f"{MEANINGS['polarity']}; of negation alone"),
         (
@@ -57,20 +57,20 @@ def test_no_metric_is_without_a_meaning() -> None:
         ),
         (
             "polarity_of_negation_uniform_at_4",
-            f"{MEANINGS['polarity']}; of negation alone; every rank weighted alike; at k = 4",
+            f"{MEANINGS['polarity']}; of negation alone; equal weights of all ranks; at k = 4",
         ),
         ("recall_positive", f"{MEANINGS['recall']}; of positive alone"),
-        ("polarity_uniform", f"{MEANINGS['polarity']}; every rank weighted alike"),
-        ("joint_at_4_std", f"{MEANINGS['joint']}; at k = 4; its standard deviation"),
+        ("polarity_uniform", f"{MEANINGS['polarity']}; equal weights of all ranks"),
+        ("joint_at_4_std", f"{MEANINGS['joint']}; at k = 4; standard deviation"),
         (
             "recall_positive_ci95_low",
-            f"{MEANINGS['recall']}; of positive alone; lower end of its 95 % interval",
+            f"{MEANINGS['recall']}; of positive alone; lower end of the 95 % interval",
         ),
         ("held-out joint", f"{MEANINGS['joint']}; of the held-out queries"),
         ("held_out_joint_low", f"{WORDS['joint_low']}; of the held-out queries"),
         (
             "held_out_polarity_uniform",
-            f"{MEANINGS['polarity']}; every rank weighted alike; of the held-out queries",
+            f"{MEANINGS['polarity']}; equal weights of all ranks; of the held-out queries",
         ),
         ("seen", WORDS["seen"]),
         ("seen, unseen", f"{WORDS['seen']}; {UNSEEN}"),
@@ -84,5 +84,5 @@ def test_titles_and_names_are_explained(name: str, said: str) -> None:
 
 
 def test_an_unknown_name_is_answered_with_similar_ones() -> None:
-    with pytest.raises(InputError, match=r"no score or column 'SgT'; did you mean 'SgTS'"):
+    with pytest.raises(InputError, match=r"unknown score or column 'SgT'; did you mean 'SgTS'"):
         explain("SgT")

@@ -265,5 +265,5 @@ def test_bad_input_is_named(tmp_path: Path) -> None:
     said = json.loads(path.read_bytes())
     said["scores"]["test"][0]["joint_at_16"] = 1.0
     path.write_text(json.dumps(said))
-    with pytest.raises(InputError, match="edited, or half written"):
+    with pytest.raises(InputError, match="the scores were edited or are incomplete"):
         export_mteb(folder, tmp_path / "out")

@@ -160,7 +160,9 @@ def test_an_older_result_with_a_limit_is_made_again(
     del older["limit"], older["n"], older["sha256"]
     provenance.write_text(json.dumps(older))
     if limited:
-        with pytest.raises(InputError, match="written in format 3, with a limit; run it again"):
+        with pytest.raises(
+            InputError, match="a limit need format 5, got format 3; run the evaluation"
+        ):
             read_result(path)
     else:
         assert {score.n for score in read_result(path).scores.values()} == {None}
@@ -302,7 +304,7 @@ def test_a_run_killed_while_writing_leaves_no_result_of_another_question(
 def test_an_edited_result_is_refused(task_dir: Path, tmp_path: Path) -> None:
     path = write_result(made(task_dir), tmp_path)
     path.write_text(path.read_text().replace('"main_score": 0', '"main_score": 1'))
-    with pytest.raises(InputError, match="edited, or half written"):
+    with pytest.raises(InputError, match="the scores were edited or are incomplete"):
         read_result(path)
 
 
@@ -323,9 +325,7 @@ def test_an_edited_provenance_is_refused(task_dir: Path, tmp_path: Path, edit: s
     stored = json.loads(file.read_text())
     EDITS[edit](stored)
     file.write_text(json.dumps(stored, indent=2))
-    with pytest.raises(
-        InputError, match="the provenance of this result was edited; evaluate again"
-    ):
+    with pytest.raises(InputError, match="the provenance of this result was edited; run the eval"):
         read_result(path)
     with pytest.raises(InputError, match="the provenance of this result was edited"):
         result_files.write_seen(made(task_dir), path)
@@ -338,7 +338,7 @@ def test_an_edited_provenance_is_refused(task_dir: Path, tmp_path: Path, edit: s
         (lambda made: made["encoder"].update(prompt=5), r"`encoder\.prompt`: .* 5"),
         (lambda made: made.update(counts=[1]), r"`counts`: .*\[1\]"),
         (lambda made: made.update(experiment=3), r"`experiment`: .* 3"),
-        (lambda made: made.update(main_score="nonsense_at_3"), "its main score 'nonsense_at_3'"),
+        (lambda made: made.update(main_score="nonsense_at_3"), "the main score 'nonsense_at_3'"),
         (
             lambda made: made["encoder"].update(weights="w"),
             "the provenance of this result was edited",
@@ -407,7 +407,7 @@ def test_a_folder_in_place_of_a_file_is_an_error_of_one_line(
         ("MiniPolarityRetrieval.json", "{", "damaged, not JSON"),
         ("MiniPolarityRetrieval.provenance.json", "{", "damaged, not JSON"),
         ("MiniPolarityRetrieval.provenance.json", "{}", "not a result of polarity-bench"),
-        ("MiniPolarityRetrieval.provenance.json", '{"format": 0}', "written in format 0"),
+        ("MiniPolarityRetrieval.provenance.json", '{"format": 0}', "in format 5, got format 0"),
         ("MiniPolarityRetrieval.provenance.json", None, "cannot be read: No such file"),
     ],
 )

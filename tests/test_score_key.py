@@ -135,5 +135,5 @@ def test_a_class_named_like_the_deviation_of_another_is_refused() -> None:
     """Else its recall would be read back as the deviation of the other's, which has none."""
     labels = np.array([0, 1])
     scores = classification_scores(labels, labels, ["good", "good std"])
-    with pytest.raises(InputError, match="two scores are named 'recall_good_std'; rename the part"):
+    with pytest.raises(InputError, match="two scores are named 'recall_good_std'; rename a"):
         _ = replace(read_result(COMMITTED[0]), scores=scores).flat

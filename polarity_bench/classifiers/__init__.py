@@ -1,1 +1,1 @@
-"""Text classifiers: an encoder with a head, and with proxies if it was trained with them."""
+"""Text classifiers, each consisting of an encoder and a classifier head."""

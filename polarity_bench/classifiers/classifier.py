@@ -1,4 +1,4 @@
-"""Text classifiers, loaded from a folder."""
+"""Text classifiers that predict classes from an encoder's vectors."""
 
 from __future__ import annotations
 
@@ -20,12 +20,17 @@ from polarity_bench.values import FloatArray
 
 @dataclass(frozen=True)
 class Classifier:
-    """An encoder with a head.
+    """Encoder with a classifier head.
 
-    The folder is a valid sentence-transformers folder, so that it can be used as an encoder, too.
+    A classifier is stored in a valid sentence-transformers folder, which can also be loaded as an
+    encoder.
+
+    Attributes:
+        encoder: Encoder that computes the vectors of texts.
+        head: Head that computes the classes from vectors.
 
     Example:
-        `Classifier.load("runs/sst2").predict(["What a joy."])` gives `["positive"]`.
+        `Classifier.load("runs/sst2").predict(["What a joy."])` returns `["positive"]`.
     """
 
     encoder: SentenceTransformerEncoder
@@ -35,30 +40,40 @@ class Classifier:
     def load(cls, folder: str | Path, options: EncoderOptions | None = None) -> Classifier:
         """Load a classifier from a folder.
 
+        Args:
+            folder: Folder of the classifier.
+            options: Options of the encoder; None for the defaults.
+
         Raises:
-            InputError: If the folder does not exist, lacks a head or an encoder, or the head and
-                the encoder do not fit together.
+            InputError: If the folder does not exist, if the head or the encoder is missing, or if
+                the head and the encoder have different numbers of dimensions.
         """
         path = Path(folder).expanduser()
         if not path.is_dir():
-            raise InputError(f"the classifier {str(folder)!r}: no such folder")
+            raise InputError(
+                f"classifier {str(folder)!r}: no such folder; name the folder of a classifier"
+            )
         head = Head.read(path)
-        # The path is absolute, so that a folder `minilm` is not taken for the encoder's short name.
+        # The path is absolute, because `load_encoder` reads `minilm` as an encoder's short name.
         encoder = load_encoder(str(path.absolute()), options)
-        assert isinstance(encoder, SentenceTransformerEncoder)  # noqa: S101  true of all folders
+        # `load_encoder` returns this class for every folder.
+        assert isinstance(encoder, SentenceTransformerEncoder)  # noqa: S101
         if encoder.id.pooling_added:
-            raise InputError(f"{path} has no modules.json: no classifier, or an incomplete copy")
+            raise InputError(
+                f"classifier {path}: modules.json is missing, so the folder is not a classifier "
+                "or an incomplete copy; copy the whole folder"
+            )
         size = encoder.model.get_embedding_dimension()
         if size != head.n_dimensions:
             raise InputError(
-                f"the classifier {path}: its head needs {head.n_dimensions} dimensions, but its "
-                f"encoder has {size}"
+                f"classifier {path}: the head needs vectors of {head.n_dimensions} dimensions, but "
+                f"the encoder has {size}; train the classifier again"
             )
         return cls(encoder, head)
 
     @property
     def classes(self) -> Sequence[str]:
-        """Names of the classes, in the order of the columns."""
+        """Names of the classes, in the order of the columns of `predict_proba`."""
         return self.head.classes
 
     def predict_proba(self, texts: Sequence[Text], *, bar: Bar = no_bar) -> FloatArray:
@@ -89,16 +104,19 @@ class Classifier:
         return self.head.scores(self.vectors(texts, bar=bar), with_proxies=with_proxies)
 
     def vectors(self, texts: Sequence[Text], *, bar: Bar = no_bar) -> FloatArray:
-        """Return the head's input: vectors (n, d) of texts, or (n, 3d) of pairs.
+        """Return the vectors that the head needs, (n, d) for texts or (n, 3d) for pairs of texts.
 
         Raises:
-            InputError: If the head takes pairs, and some texts are not pairs.
+            InputError: If the head needs pairs and some texts are not pairs.
         """
         if not self.head.of_pairs:
             return self._encode(texts, bar)
         pairs = [text for text in texts if not isinstance(text, str)]
         if len(pairs) < len(texts):
-            raise InputError("`pair`: this classifier needs pairs of texts; give the second texts")
+            raise InputError(
+                "`pair`: this classifier needs pairs of texts, but some texts have no second text; "
+                "add the second texts"
+            )
         places, distinct = pd.factorize(np.array(pairs, dtype=object).ravel())
         firsts, seconds = self._encode(list(distinct), bar)[places.reshape(-1, 2).T]
         return pair_vectors(firsts, seconds)
@@ -106,7 +124,10 @@ class Classifier:
     def _encode(self, texts: Sequence[Text], bar: Bar) -> FloatArray:
         if not callable(self.encoder.model.tokenizer):  # a static encoder
             if not all(isinstance(text, str) for text in texts):
-                raise InputError("`pair`: a static encoder does not accept pairs of texts")
+                raise InputError(
+                    "`pair`: the classifier's encoder is static and does not accept pairs of "
+                    "texts; omit the second texts"
+                )
             return self.encoder.encode([str(text) for text in texts])
         rows = tokenize(self.encoder.model, texts, self.encoder.id.prompt or "")
         with bar("classifying", len(texts)) as advance:

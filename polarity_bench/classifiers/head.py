@@ -1,11 +1,13 @@
-"""Classifier heads, which turn an encoder's vectors into classes, stored as one safetensors file.
+"""Classifier heads, which predict classes from an encoder's vectors.
+
+The head and the encoder are stored in the same folder:
 
 ```
-FOLDER/modules.json, model.safetensors, ...   the encoder, as sentence-transformers saves it
+FOLDER/modules.json, model.safetensors, ...   encoder in the format of sentence-transformers
 FOLDER/head.safetensors                       weight, bias, and proxies if the head has any
 ```
 
-Shapes: n texts, d dimensions, c classes, k proxies of a class.
+Shapes: n texts, d dimensions, c classes, k proxies per class.
 """
 
 from __future__ import annotations
@@ -29,16 +31,16 @@ _METADATA = "head"
 
 @dataclass(frozen=True)
 class Head:
-    """A linear layer over an encoder's vectors, with proxies if it was trained with them.
+    """Linear layer on an encoder's vectors, with class proxies if the head was trained with them.
 
     Attributes:
         classes: Names of the classes, in the order of the columns.
         weight: Weights, (c, d); or (1, d) for a logistic regression of the second of two classes.
         bias: Biases, (c,) or (1,).
-        proxies: Vectors that represent each class, (c, k, d).
-        beta: Weight of the linear layer in predictions with proxies.
-        of_pairs: Whether the head takes pairs of texts, as (u, v, |u - v|) of their vectors. The
-            weights then have shape (c, 3d).
+        proxies: Vectors that represent each class, (c, k, d); None if there are none.
+        beta: Weight of the linear layer in predictions with proxies, from 0 to 1.
+        of_pairs: Whether the head classifies pairs of texts, see `pair_vectors`. The weights then
+            have shape (c, 3d).
     """
 
     classes: Sequence[str]
@@ -53,23 +55,25 @@ class Head:
         n_rows = 1 if n_classes == 2 and shape[:1] == (1,) else n_classes
         if len(shape) != 2 or shape[0] != n_rows or self.bias.shape != (n_rows,):
             raise InputError(
-                f"a head of {n_classes} classes needs a weight of {n_rows} rows and "
-                f"as many biases, got {shape} and {self.bias.shape}"
+                f"classifier head: {n_classes} classes need a weight of {n_rows} rows and a bias "
+                f"of {n_rows} values, got the shapes {shape} and {self.bias.shape}"
             )
         if len(set(self.classes)) < n_classes:
-            raise InputError(f"class names must be distinct, got {', '.join(self.classes)}")
+            raise InputError(
+                f"classifier head: class names must be distinct, got {', '.join(self.classes)}"
+            )
         if self.of_pairs and shape[1] % 3:
             raise InputError(
-                "the number of dimensions of a pair classifier must be a multiple of 3, "
-                f"got {shape[1]}"
+                "classifier head: the number of columns of a pair classifier's weight must be a "
+                f"multiple of 3, got {shape[1]}"
             )
         if not (np.isfinite(self.weight).all() and np.isfinite(self.bias).all()):
-            raise InputError("a weight or a bias is not finite")
+            raise InputError("classifier head: a weight or a bias is not finite")
         given = None if self.proxies is None else self.proxies.shape
         if given and (len(given) != 3 or given[::2] != (n_classes, shape[1])):
             raise InputError(
-                f"the proxies must have the shape (classes, proxies, dimensions) with {n_classes} "
-                f"classes and {shape[1]} dimensions, got {given}"
+                "classifier head: the proxies must have the shape (classes, proxies, dimensions) "
+                f"with {n_classes} classes and {shape[1]} dimensions, got {given}"
             )
 
     @property
@@ -81,7 +85,7 @@ class Head:
         """Return the linear layer's probability of each class for each text, (n, c).
 
         Args:
-            vectors: The encoder's vectors, (n, d); for pairs `pair_vectors`, (n, 3d).
+            vectors: Encoder's vectors of texts, (n, d), or `pair_vectors` of pairs, (n, 3d).
 
         Example:
             >>> head = Head(("bad", "good"), np.array([[0.0], [1.0]]), np.zeros(2))
@@ -90,33 +94,43 @@ class Head:
                    [0.25, 0.75]])
         """
         logits = np.asarray(vectors, dtype=np.float64) @ self.weight.T + self.bias
-        if logits.shape[1] == 1:  # the logit of the second class; that of the first is 0
+        # A logistic regression of two classes has the logit of the second class only.
+        if logits.shape[1] == 1:
             logits = np.hstack([np.zeros_like(logits), logits])
         shares: FloatArray = softmax(logits, axis=1)
         return shares
 
     def similarities(self, vectors: FloatArray) -> FloatArray:
-        """Return the cosine of each text with the nearest proxy of each class, (n, c)."""
+        """Return the cosine between each text and the nearest proxy of each class, (n, c).
+
+        Raises:
+            InputError: If the head has no proxies.
+        """
         proxies = self.check_proxies()
         units = _units(vectors)
         cosines: FloatArray = np.einsum("nd,ckd->nck", units, _units(proxies)).max(axis=2)
         return cosines
 
     def check_proxies(self) -> FloatArray:
-        """Return the proxies.
+        """Return the proxies, (c, k, d), after a check that the head has proxies.
 
         Raises:
             InputError: If the head has no proxies.
         """
         if self.proxies is None:
-            raise InputError("`proxies`: this head was trained without proxies")
+            raise InputError(
+                "`proxies`: this classifier was trained without proxies; predict without them"
+            )
         return self.proxies
 
     def scores(self, vectors: FloatArray, *, with_proxies: bool = False) -> FloatArray:
-        """Return the score of each class for each text, (n, c); the greatest score is predicted.
+        """Return the score of each class for each text, (n, c); the highest score is predicted.
 
-        With proxies the score is β softmax(dense(z)) + (1 − β) cos(z, proxy), which is not a
-        probability.
+        Without proxies, the scores are probabilities. With proxies, the score of a text z is
+        β softmax(dense(z)) + (1 − β) cos(z, proxy), which is not a probability.
+
+        Raises:
+            InputError: If `with_proxies` is set and the head has no proxies.
 
         References:
             Few-shot learning by distance metric learning, equation 10.
@@ -127,7 +141,7 @@ class Head:
         return self.beta * dense + (1 - self.beta) * self.similarities(vectors)
 
     def to_bytes(self) -> bytes:
-        """Return the head as safetensors, with classes and β in the metadata.
+        """Serialize the head to safetensors, with the classes and β in the metadata.
 
         Equal heads give equal bytes.
         """
@@ -135,40 +149,46 @@ class Head:
         if self.proxies is not None:
             tensors["proxies"] = self.proxies
         arrays = {
-            name: np.ascontiguousarray(each, dtype=np.float32) for name, each in tensors.items()
+            name: np.ascontiguousarray(tensor, dtype=np.float32) for name, tensor in tensors.items()
         }
         metadata = {"classes": list(self.classes), "beta": float(self.beta)}
         metadata |= {"pairs": True} if self.of_pairs else {}
-        # The metadata has a single key, since safetensors does not keep the order of several keys.
+        # The metadata has one key only, because safetensors does not preserve the order of keys.
         return save(arrays, metadata={_METADATA: json.dumps(metadata)})
 
     @classmethod
     def read(cls, folder: Path) -> Head:
-        """Read the head from an encoder's folder.
+        """Read the head in the folder of a classifier.
 
         Raises:
-            InputError: If the head is missing or damaged.
+            InputError: If the file of the head is missing or damaged.
         """
         file = folder / HEAD_FILE
         if not file.is_file():
             raise InputError(
-                f"{folder} has no {HEAD_FILE}: it is not a classifier; train one with "
-                "`polarity-bench train` and the recipe triple-entropy, setfit or scl"
+                f"{folder}: {HEAD_FILE} is missing, so the folder is not a classifier; train one "
+                "with `polarity-bench train` and the recipe triple-entropy, setfit or scl"
             )
         try:
             with safe_open(file, framework="np") as stored:
                 metadata = json.loads((stored.metadata() or {})[_METADATA])
                 tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
             if not isinstance(classes := metadata["classes"], list):
-                raise TypeError("its classes are not a list")  # noqa: TRY301
+                raise TypeError("the classes are not a list")  # noqa: TRY301
             beta, of_pairs = float(metadata["beta"]), bool(metadata.get("pairs", False))
             return cls(tuple(classes), **tensors, beta=beta, of_pairs=of_pairs)
         except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
-            raise InputError(f"{file}: not a classifier head of polarity-bench: {error}") from error
+            raise InputError(
+                f"{file}: not a classifier head of polarity-bench, or damaged ({error}); copy or "
+                "train the classifier again"
+            ) from error
 
 
 def pair_vectors(firsts: FloatArray, seconds: FloatArray) -> FloatArray:
-    """Return the input of a pair classifier, (u, v, |u - v|), (n, 3d), from two (n, d) arrays."""
+    """Return the vectors of pairs of texts, (n, 3d), from the vectors of both texts, (n, d) each.
+
+    The vector of a pair (u, v) is the concatenation of u, v and |u - v|.
+    """
     return np.hstack([firsts, seconds, np.abs(firsts - seconds)])
 
 

@@ -1,8 +1,8 @@
-"""Tokenized texts, and an encoder's vectors of the texts and of their tokens.
+"""Tokenization and encoding of texts for classifiers: vectors of texts and of tokens.
 
-Classifiers need more than sentence vectors, because some of their losses use the last hidden state
-of every token. Texts are encoded in chunks, in order of length. Each chunk is padded to its longest
-text, so that little computation is spent on padding.
+Some losses of classifiers need the last hidden state of every token, not only sentence vectors.
+Texts are encoded in chunks, in order of length. Each chunk is padded to its longest text, so little
+computation is spent on padding.
 
 Shapes: n texts, m tokens of all texts without padding, d dimensions.
 """
@@ -31,13 +31,13 @@ CHUNK_TEXTS = 16
 
 @dataclass(frozen=True)
 class TokenRows:
-    """Tokenized texts.
+    """Tokenized texts, or tokenized pairs of texts.
 
     Attributes:
-        ids: Tokens of each text, including special tokens, truncated to the encoder's limit.
-        types: Token types, which say to which text of a pair each token belongs; None if the
-            encoder does not use them.
-        padding: The padding token.
+        ids: Token ids of each text, including special tokens, truncated to the encoder's limit.
+        types: Token types, which identify the first and the second text of a pair; None if the
+            encoder does not use token types.
+        padding: Id of the padding token.
     """
 
     ids: Sequence[IntArray]
@@ -48,7 +48,12 @@ class TokenRows:
         return len(self.ids)
 
     def features(self, rows: IntArray, device: str) -> dict[str, Tensor]:
-        """Return the encoder's input for some texts, padded on the right to the longest of them."""
+        """Return the encoder's input for a batch of texts, padded on the right.
+
+        Args:
+            rows: Positions of the texts in the batch.
+            device: Device of the returned tensors.
+        """
 
         def padded(values: Sequence[IntArray], padding: int = 0) -> Tensor:
             tensors = [torch.from_numpy(value) for value in values]
@@ -64,12 +69,12 @@ class TokenRows:
 
 @dataclass(frozen=True)
 class EncodedTexts:
-    """An encoder's vectors of texts and tokens.
+    """Vectors of texts and of their tokens, computed by one encoder.
 
     Attributes:
         sentences: Vector of each text, in the order of the texts, (n, d).
         tokens: Last hidden state of each token, without padding, (m, d).
-        owners: Position of the text of each token, (m,).
+        owners: Position of the text that each token belongs to, (m,).
     """
 
     sentences: Tensor
@@ -78,7 +83,13 @@ class EncodedTexts:
 
 
 def tokenize(model: SentenceTransformer, texts: Sequence[Text], prompt: str = "") -> TokenRows:
-    """Tokenize texts, each text after the prompt."""
+    """Tokenize texts, each preceded by the prompt.
+
+    Args:
+        model: Model with the tokenizer and the maximum length.
+        texts: Texts, or pairs of texts.
+        prompt: Text to insert before each text, or before the first text of each pair.
+    """
     if not texts:
         return TokenRows([], None, 0)
     firsts = [prompt + (text if isinstance(text, str) else text[0]) for text in texts]
@@ -97,13 +108,13 @@ def tokenize(model: SentenceTransformer, texts: Sequence[Text], prompt: str = ""
 def encode(
     model: SentenceTransformer, texts: TokenRows, rows: IntArray, *, chunk_texts: int = CHUNK_TEXTS
 ) -> EncodedTexts:
-    """Encode some of the texts.
+    """Encode some of the tokenized texts.
 
     Args:
-        model: A transformer with pooling. Its training mode is left unchanged.
-        texts: All texts.
+        model: Transformer with pooling. The function does not change its training mode.
+        texts: All tokenized texts.
         rows: Positions of the texts to encode.
-        chunk_texts: Number of texts that are encoded at once.
+        chunk_texts: Maximum number of texts that are encoded at once.
     """
     device = str(model.device)
     order = np.argsort([-len(texts.ids[row]) for row in rows], kind="stable")
@@ -126,8 +137,13 @@ def encode_all(
 ) -> FloatArray:
     """Return the sentence vector of every text, without gradients, (n, d).
 
-    Texts are encoded in chunks of `CHUNK_TEXTS`, the longest texts first. The chunks depend on the
-    texts alone.
+    Texts are encoded in chunks of `CHUNK_TEXTS`, starting with the longest texts. The chunks depend
+    on the texts only.
+
+    Args:
+        model: Transformer with pooling.
+        texts: Tokenized texts.
+        progress: Function that receives the number of texts in each finished chunk.
     """
     vectors = np.empty((len(texts), model.get_embedding_dimension() or 0), dtype=np.float32)
     order = np.argsort([-len(ids) for ids in texts.ids], kind="stable")

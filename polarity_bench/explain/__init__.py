@@ -1,1 +1,1 @@
-"""A page that compares two encoders query by query."""
+"""Comparison of two encoders query by query, as data and as an HTML page."""

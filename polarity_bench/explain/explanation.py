@@ -1,9 +1,10 @@
 """Comparison of two encoders on one polarity task, query by query.
 
-The comparison reads the retrieved sources and the values per query that `run` stored with its
-results. Nothing is ranked or scored here. A query is right if the weighted vote of its k nearest
-sources is its label. The second encoder fixes or breaks a query if only one encoder is right. The
-change of P says by how much.
+The comparison reads the retrieved sources and the values per query that `polarity-bench run` stored
+with its results. The module ranks and scores nothing. An encoder is right on a query if the label
+of the query wins the weighted vote of the k nearest sources. The second encoder fixes a query if
+only the second encoder is right, and breaks a query if only the first encoder is right. The change
+of P measures the size of the effect.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ _DIGEST = re.compile("[0-9a-f]{8}|[0-9a-f]{16}")
 
 
 class Neighbour(NamedTuple):
-    """A source that one encoder retrieved.
+    """Source that an encoder retrieved for a query.
 
     Attributes:
         source: Position among the task's sources, from 0.
-        similarity: Similarity to the query, by the encoder's own measure.
+        similarity: Similarity to the query, by the encoder's measure: cosine or inner product.
     """
 
     source: int
@@ -49,13 +50,13 @@ class Neighbour(NamedTuple):
 
 @dataclass(frozen=True)
 class Answer:
-    """A query under both encoders.
+    """Scores and retrieved sources of both encoders for one query.
 
     Attributes:
         query: Position among the task's queries, from 0.
-        p: P of the query under each encoder.
-        right: Whether the vote of the k nearest sources is the query's label, under each encoder.
-        found: The k nearest sources under each encoder, nearest first.
+        p: P of the query for each encoder, a fraction.
+        right: Whether each encoder is right on the query.
+        found: The k nearest sources for each encoder, nearest first.
     """
 
     query: int
@@ -65,27 +66,27 @@ class Answer:
 
     @property
     def moved(self) -> float:
-        """The increase of P, rounded to 6 digits.
+        """Increase of P from the first to the second encoder, rounded to 6 decimals.
 
-        Rounding removes the noise of the stored values, so that equal changes stay tied.
+        Rounding removes the noise of stored values, so equal changes tie.
         """
         return round(self.p[1] - self.p[0], 6)
 
     @property
     def outcome(self) -> str:
-        """The outcome under the second encoder, compared with the first."""
+        """Outcome of the query: fixed or broken by the second encoder, both right or both wrong."""
         return _BECAME[self.right]
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """Comparison of the second of two encoders with the first, on every query of a task.
+    """Comparison of two encoders on every query of a task.
 
     Attributes:
-        task: The task with its texts.
+        task: Task with its texts.
         p: Comparison of P.
-        vote: Comparison of the share of queries whose vote is right.
-        answers: The answer to each query, in the task's order.
+        vote: Comparison of the share of queries on which an encoder is right (kNN accuracy).
+        answers: Answers of both encoders to each query, in the task's order.
     """
 
     task: PolarityTask
@@ -95,28 +96,31 @@ class Explanation:
 
     @property
     def k(self) -> int:
-        """Number of sources that each query retrieves."""
+        """Number of retrieved sources per query."""
         return self.p.aligned.key.k or 0
 
     @property
     def weighting(self) -> Weighting:
-        """Weighting of the ranks."""
+        """Weighting of the ranks in P and in the vote."""
         return self.p.aligned.key.weighting
 
     @property
     def encoders(self) -> tuple[EncoderId, EncoderId]:
-        """The first and the second encoder."""
+        """First and second encoder of the comparison."""
         (_, one), (_, other) = self.p.aligned.stored
         return one.key.encoder, other.key.encoder
 
     @property
     def counts(self) -> dict[str, int]:
-        """Number of queries of each outcome, including outcomes without queries."""
+        """Number of queries with each outcome, including outcomes without queries."""
         counted = Counter(answer.outcome for answer in self.answers)
         return {outcome: counted[outcome] for outcome in OUTCOMES}
 
     def most_changed(self, n: int) -> list[Answer]:
-        """Return the n queries whose P changed most, largest change first."""
+        """Return the answers to the n queries with the largest changes of P, largest first.
+
+        Queries with the same P for both encoders are left out.
+        """
         moving = [answer for answer in self.answers if answer.moved]
         return sorted(moving, key=lambda answer: -abs(answer.moved))[:n]
 
@@ -124,18 +128,18 @@ class Explanation:
 def explain(
     task: PolarityTask, one: Stored, other: Stored, k: int, weighting: Weighting = "linear"
 ) -> Explanation:
-    """Compare two results of a task query by query.
+    """Compare the results of two encoders on a task query by query.
 
     Args:
-        task: The task, with the data of both results.
-        one: The first encoder's result, with its file.
-        other: The second encoder's result, with its file.
+        task: Task with its data.
+        one: Result of the first encoder, with its file.
+        other: Result of the second encoder, with its file.
         k: Number of nearest sources; both results need scores at this k.
         weighting: Weighting of the ranks, in P and in the vote.
 
     Raises:
-        InputError: If both results are of one encoder, are of other data, or cannot be paired; see
-            `align`.
+        InputError: If both results have the same encoder, if a result was computed with another
+            version of the task or its data, or if the results cannot be paired (see `align`).
     """
     names = [result.key.encoder for _, result in (one, other)]
     if names[0].digest == names[1].digest:
@@ -143,7 +147,8 @@ def explain(
     for path, result in (one, other):
         if (result.key.task, result.key.data) != (task.spec.digest, task.digest):
             raise InputError(
-                f"{path}: made from another version of {task.spec.name} or its data; run it again"
+                f"{path}: the result was computed with another version of {task.spec.name} or its "
+                f"data; run {task.spec.name} again"
             )
     of_p, of_vote = (
         align([one, other], ScoreKey(metric, k, weighting))
@@ -162,7 +167,7 @@ def explain(
 
 
 def same_encoder(one: EncoderId, other: EncoderId) -> str:
-    """Return the error message for two names of one encoder."""
+    """Return the error message for two names that select the same encoder."""
     both = one.label if one.label == other.label else f"{one.label} and {other.label}"
     return f"`model` and `against` are the same encoder, {both} ({one.digest}); name two encoders"
 
@@ -176,21 +181,21 @@ def stored_of(
     prompt: str | None = None,
     strength: float | None = None,
 ) -> Stored | None:
-    """Return a stored result of this task by digest or file; None if there is none.
+    """Return a stored result of a task by the encoder's digest or by file; None if there is none.
 
-    A result cannot be found by the encoder's name, because the weights and settings behind a name
-    are only known once the encoder is loaded.
+    The encoder's name does not select a result, because its weights and settings are only known
+    after the encoder was loaded.
 
     Args:
         folder: Folder of results.
-        name: The encoder's digest, its first 8 digits, or the file of a result.
-        task: The task with its data.
-        k: The k at which the result must have scores.
-        prompt: The prompt that the encoder must have; None allows any.
-        strength: The strength of the axis that the encoder must have; None allows any.
+        name: Digest of the encoder, its first 8 digits, or the file of a result.
+        task: Task with its data.
+        k: Number of retrieved sources at which the result must have scores.
+        prompt: Required prompt of the encoder; None allows any prompt.
+        strength: Required strength of the encoder's axis; None allows any strength.
 
     Raises:
-        InputError: If `name` is a file, but not a result of this task, its data and this k.
+        InputError: If `name` is a file, but not a result of this task with this data and k.
     """
     is_file = name.endswith(".json") and is_stored(Path(name))
     if not is_file and (Path(name).is_dir() or not _DIGEST.fullmatch(name)):
@@ -212,7 +217,8 @@ def stored_of(
             raise
     if is_file:
         raise InputError(
-            f"{name}: made from another version of {task.spec.name} or its data, or without k = {k}"
+            f"{name}: the result was computed with another version of {task.spec.name} or its "
+            f"data, or without k = {k}; run {task.spec.name} again"
         )
     return None
 
@@ -227,7 +233,7 @@ def _is_current(result: Result, task: PolarityTask, k: int) -> bool:
 
 
 def _nearest(path: Path, k: int) -> list[list[Neighbour]]:
-    """Return the k nearest sources of each query of a result."""
+    """Return the k nearest sources of each query, from the file of a result."""
     names = ("retrieved_index", "retrieved_similarity")
     arrays = read_arrays(path, names)
     index, similarity = (arrays[name][:, :k].tolist() for name in names)
@@ -235,7 +241,14 @@ def _nearest(path: Path, k: int) -> list[list[Neighbour]]:
 
 
 def as_json(explained: Explanation, n_changed: int) -> dict[str, Any]:
-    """Return the comparison and the n most changed queries as JSON: fractions, ranks from 1."""
+    """Return the comparison as a JSON value.
+
+    Scores are fractions, and ranks start at 1.
+
+    Args:
+        explained: Comparison of two encoders.
+        n_changed: Maximum number of queries to include, those with the largest changes of P.
+    """
     stored = explained.p.aligned.stored
     sides = {
         name: {

@@ -1,7 +1,7 @@
-"""The explorer: a single-file page that shows what two encoders retrieve for each query.
+"""Explorer: an HTML page in one file that shows the retrieved sources of two encoders per query.
 
-The page needs no network, and its content security policy forbids any access: only the style and
-the script written here are allowed, by their hashes. Sentences are stored as JSON and inserted as
+The page needs no network, and its content security policy forbids network access. The policy allows
+only the page's own style and script, by their hashes. Sentences are stored as JSON and inserted as
 text nodes. Equal results give equal bytes.
 """
 
@@ -24,7 +24,7 @@ _P_DIGITS, _COSINE_DIGITS = 4, 3
 
 
 def check_installed() -> None:
-    """Check that the packages that render pages are installed.
+    """Check that the package that renders pages, jinja2, is installed.
 
     Raises:
         InputError: If jinja2 is not installed.
@@ -34,7 +34,7 @@ def check_installed() -> None:
 
 
 def page(explained: Explanation) -> bytes:
-    """Render the page.
+    """Render the comparison of two encoders as an HTML page.
 
     Raises:
         InputError: If jinja2 is not installed.
@@ -60,7 +60,7 @@ def page(explained: Explanation) -> bytes:
                     "form-action 'none'",
                 ]
             ),
-            style=Markup(style),  # noqa: S704  our own file
+            style=Markup(style),  # noqa: S704  file of this package
             script=Markup(script),  # noqa: S704
             data=Markup(script_json(_data(explained))),  # noqa: S704  script_json escapes
         )
@@ -73,7 +73,7 @@ def _known(text: str) -> str:
 
 
 def _head(explained: Explanation) -> dict[str, Any]:
-    """Return the values of the page's head, above the queries."""
+    """Return the template's values for the part of the page above the queries."""
     task, counts = explained.task, explained.counts
     rows = [
         {"name": name, "encoder": encoder.label, "digest": encoder.digest}
@@ -111,9 +111,9 @@ def _signed(difference: float) -> str:
 
 
 def _data(explained: Explanation) -> dict[str, Any]:
-    """Return the data of the script.
+    """Return the data for the page's script.
 
-    Each retrieved source is stored once, and queries refer to sources by number.
+    Each retrieved source is stored once, and queries refer to sources by position.
     """
     task = explained.task
     labels = list(dict.fromkeys([*task.spec.labels.values()]))
@@ -152,6 +152,6 @@ def _sides(answer: Answer, places: dict[int, int]) -> list[list[Any]]:
 
 
 def _columns(explained: Explanation) -> Sequence[str]:
-    """Return the columns shown with each query: the breakdown of P, and the groups."""
+    """Return the task's columns to show with each query: the breakdown of P and the groups."""
     protocol = explained.task.spec.protocol
     return list(dict.fromkeys([*filter(None, [protocol.breakdown]), *protocol.groups]))

@@ -1,1 +1,1 @@
-"""Rendering of tables, charts and pages from values, independent of the meaning of the values."""
+"""Rendering of tables, charts and pages. Renderers do not depend on what the values mean."""

@@ -1,4 +1,4 @@
-"""Charts for any renderer: points, lines and bars. Values are not rounded."""
+"""Charts of points, lines and bars, with unrounded values, as input of all renderers."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _COUNTED: tuple[MarkRole, ...] = ("encoder", "curve", "base")
 
 @dataclass(frozen=True)
 class Mark:
-    """A point with P and S, both fractions.
+    """Point in a chart of P against S.
 
     Attributes:
-        name: Name of the encoder; the points of a curve share a name and follow each other.
-        role: Role of the point; the base is the encoder that S is measured with.
-        p: P.
-        s: S.
-        at: Strength or weight at a point of a curve.
-        tuned: Whether the encoder is known to be trained from the plane's base.
-        family: The method that made the encoder, such as its loss; '' if unknown.
+        name: Name of the encoder. The points of a curve share a name and are consecutive.
+        role: Role of the point. The base is the reference encoder of S.
+        p: Polarity score, a fraction.
+        s: Similarity score, a fraction.
+        at: Strength or weight of a point on a curve; None for other points.
+        tuned: Whether the encoder is known to be trained from the base of the chart.
+        family: Method that trained the encoder, such as its loss; '' if unknown.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Mark:
 
     @property
     def series(self) -> str:
-        """The meaning of the mark's colour: its curve, its family, or whether it was trained."""
+        """Name of the colour group: the curve, the family, or whether the encoder was trained."""
         if self.role == "curve":
             return self.name
         return self.family or ("trained from the base" if self.tuned else "encoders")
@@ -44,10 +44,16 @@ class Mark:
 
 @dataclass(frozen=True)
 class Plane:
-    """P against S on one task, with one reference and one k, so that the points are comparable.
+    """Chart of P against S for one task, one reference and one k.
+
+    The points are comparable because they share these settings.
 
     Attributes:
+        task: Name of the task.
         reference: Name of the reference encoder.
+        k: Number of retrieved sources per query.
+        weighting: Weighting of the ranks.
+        marks: Points of the chart.
     """
 
     task: str
@@ -58,12 +64,12 @@ class Plane:
 
     @property
     def title(self) -> str:
-        """Title of the figure."""
+        """Title of the figure, made of the task, k and the weighting."""
         return f"{self.task}, k = {self.k}, {self.weighting} weights"
 
     @property
     def front(self) -> list[Mark]:
-        """The encoders and curve points that none beats in both P and S, by descending S."""
+        """Pareto front of the base, the encoders and the curve points, by descending S."""
         best: list[Mark] = []
         counted = [mark for mark in self.marks if mark.role in _COUNTED]
         for mark in sorted(counted, key=lambda mark: (-mark.s, -mark.p)):
@@ -73,7 +79,7 @@ class Plane:
 
     @property
     def families(self) -> list[str]:
-        """The meanings of colours: the families and curves with a point on the front."""
+        """Names of the families and curves that have a point on the front."""
         ahead = {id(mark) for mark in self.front}
         shown = [m for m in self.marks if id(m) in ahead and m.role != "base"]
         return list(dict.fromkeys(mark.series for mark in shown))
@@ -81,11 +87,12 @@ class Plane:
 
 @dataclass(frozen=True)
 class Series:
-    """A line, or bars of one colour.
+    """Line of a line chart, or the bars of one colour in a bar chart.
 
     Attributes:
-        values: One fraction for each position on the x axis; nan if missing.
-        intervals: 95 % interval of each value, None if missing; () shows no intervals.
+        name: Name shown in the figure.
+        values: Fraction for each x position or group; NaN if missing.
+        intervals: 95 % interval of each value, None if missing; () if there are no intervals.
     """
 
     name: str
@@ -95,10 +102,14 @@ class Series:
 
 @dataclass(frozen=True)
 class LineChart:
-    """Lines over a number such as k, training examples or steps.
+    """Chart of lines over a number such as k, training examples or steps.
 
     Attributes:
-        x: Positions on the x axis, ascending, the same for all lines.
+        title: Title of the figure.
+        x_title: Title of the x axis.
+        y_title: Title of the y axis, without the unit.
+        x: Ascending positions on the x axis, shared by all lines.
+        series: Lines of the chart.
         is_log: Whether the x axis is logarithmic.
     """
 
@@ -112,10 +123,13 @@ class LineChart:
 
 @dataclass(frozen=True)
 class BarChart:
-    """Bars, side by side within each group.
+    """Chart of horizontal bars, with the bars of all series next to each other in each group.
 
     Attributes:
-        groups: Names of the groups, one for each value of a series.
+        title: Title of the figure.
+        y_title: Title of the axis of values, without the unit.
+        groups: Names of the groups; each series has one value per group.
+        series: Bars of the chart, one series per colour.
         baseline: Chance level, a fraction; None draws no line.
     """
 

@@ -1,4 +1,4 @@
-"""CSV output: every number of a board in full, one per line, for spreadsheets and data frames."""
+"""CSV output of boards: one unrounded number per line, for spreadsheets and data frames."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def board_csv(board: Board) -> str:
-    """Render all tables as CSV, one line for each number.
+    """Render all tables of a board as CSV, with one line per number.
 
-    The columns are `table`, the titles of all leading columns, `role` of the row, then `column`,
-    `unit`, `value`, `low` and `high` of its 95 % interval, `std`, `best` and `mark`. Text that a
-    spreadsheet would read as a formula is prefixed with an apostrophe.
+    The first columns identify the row of a table: `table`, the titles of all leading columns, and
+    `role`. The next columns describe the number: `column`, `unit`, `value`, `low` and `high` (its
+    95 % interval), `std`, `best` and `mark`. Text that a spreadsheet would read as a formula is
+    prefixed with an apostrophe.
     """
     from pandas import DataFrame
 
@@ -48,5 +49,5 @@ def _lines(table: Table, heading: str, titles: Sequence[str]) -> Iterator[list[o
 
 
 def _text(text: str) -> str:
-    """Escape text that a spreadsheet would read as a formula or a terminal as a command."""
+    """Escape control characters, and text that a spreadsheet would read as a formula."""
     return f"'{printable(text)}" if text.startswith(_FORMULA) else printable(text)

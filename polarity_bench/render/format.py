@@ -1,6 +1,6 @@
-"""Formatting and markup of cells, and the best values of a column.
+"""Formatting, rounding and markup of table cells, and the best values of a column.
 
-All rounding of numbers in tables happens in this module.
+No other module rounds the numbers of tables.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ MISSING = "-"
 
 @dataclass(frozen=True)
 class FormattedCell:
-    """Parts of a cell in a column of numbers, as plain text; '' shows nothing.
+    """Parts of a cell in a column of numbers, as plain text; empty parts are not shown.
 
     Attributes:
         number: Formatted value.
         interval: 95 % interval, in brackets.
-        spread: Standard deviation, without a sign.
+        spread: Standard deviation, without a ± sign.
         mark: Text after the other parts.
-        is_best: Whether the value is among the best of its rivals.
+        is_best: Whether the value is among the best values of its group.
     """
 
     number: str
@@ -35,7 +35,7 @@ class FormattedCell:
 
 
 def shown(column: Column) -> list[FormattedCell]:
-    """Return the formatted cells of a column."""
+    """Return the formatted cells of a column, one per row."""
     n_rows = len(column.values)
     cells = zip(
         _numbers(column),
@@ -53,11 +53,15 @@ def shown(column: Column) -> list[FormattedCell]:
 
 @dataclass(frozen=True)
 class Markup:
-    """Markup of cells in a text format. `{}` stands for the text of a part.
+    """Markup of cells in a text format such as markdown or LaTeX.
 
     Attributes:
-        escape: Escapes text.
-        number: Escapes numbers and intervals.
+        escape: Function that escapes text.
+        number: Function that escapes numbers and intervals.
+        bold: Template of bold text, with `{}` in place of the text; the same for the next three.
+        italic: Template of text in italics.
+        subscript: Template of a spread as a subscript.
+        plus_minus: Template of a spread after a ± sign.
     """
 
     escape: Callable[[str], str]
@@ -73,7 +77,14 @@ def text_rows(
 ) -> list[list[str]]:
     """Return the cells of each row, with markup.
 
-    The best numbers are bold. Rows that do not compete for the best are in italics.
+    The best numbers are bold. Names and numbers of rows that do not compete for the best value are
+    in italics.
+
+    Args:
+        heads: Title and cells of each leading column, not escaped.
+        columns: Columns of numbers.
+        roles: Role of each row; () if all rows are encoders.
+        markup: Markup of the text format.
     """
     cells = [shown(column) for column in columns]
     rows = []
@@ -100,9 +111,9 @@ def _unless_missing(template: str, text: str) -> str:
 
 
 def best_of(column: Column) -> list[bool]:
-    """Return for each value whether it is among the greatest of its rivals.
+    """Return, for each value, whether it is among the highest values of its group.
 
-    Values that tie as shown are included. A value without rivals is not a best value.
+    Values that are equal after rounding tie. A value that is alone in its group is never best.
 
     Example:
         >>> best_of(Column("P", [0.5, 0.6, 0.60001, None, 0.1], rivals=["", "", "", "", "alone"]))
@@ -126,7 +137,7 @@ def best_of(column: Column) -> list[bool]:
 
 
 def in_unit(value: float | None, unit: Unit, digits: int) -> str:
-    """Format a number in a unit; counts have no decimals."""
+    """Format a number according to its unit; counts have no decimals."""
     if unit in ("percent", "points"):
         return percent(value, digits, "+" if unit == "points" else "")
     if unit == "probability":
@@ -135,12 +146,12 @@ def in_unit(value: float | None, unit: Unit, digits: int) -> str:
 
 
 def percent(value: float | None, digits: int = 2, sign: Literal["", "+"] = "") -> str:
-    """Format a fraction as a percentage."""
+    """Format a fraction as a percentage, without the percent sign."""
     return decimal(None if value is None else 100 * value, digits, sign)
 
 
 def decimal(value: float | None, digits: int, sign: Literal["", "+"] = "") -> str:
-    """Format a number, or a dash if missing; `+` also shows the sign of positive numbers."""
+    """Format a number, or return a dash if it is missing; sign `+` also marks positive numbers."""
     if value is None or math.isnan(value):
         return MISSING
     text = f"{value:{sign}.{digits}f}"
@@ -148,7 +159,7 @@ def decimal(value: float | None, digits: int, sign: Literal["", "+"] = "") -> st
 
 
 def probability(p: float | None) -> str:
-    """Format a p-value; small ones in scientific notation."""
+    """Format a p-value; values below 0.0001 are in scientific notation."""
     return f"{p:.0e}" if p is not None and p < 0.0001 else decimal(p, 4)
 
 
@@ -163,7 +174,7 @@ def _interval(ends: tuple[float, float] | None, column: Column) -> str:
 
 
 def _spread(value: float | None, column: Column) -> str:
-    """Format a standard deviation, which has no sign even for differences."""
+    """Format a standard deviation, without a plus sign even in a column of differences."""
     if value is None or math.isnan(value):
         return ""
     return in_unit(value, "percent" if column.unit == "points" else column.unit, column.digits)

@@ -1,6 +1,6 @@
-r"""LaTeX output: the tables of a board in booktabs style, for inclusion in a paper.
+r"""LaTeX output of boards: tables in booktabs style, for inclusion in a paper.
 
-The preamble needs `\usepackage{booktabs}`. Markdown above and below a table becomes plain text.
+The preamble needs `\usepackage{booktabs}`. Captions and notes lose their markdown formatting.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _SPECIAL = re.compile("|".join(map(re.escape, _ESCAPES)))
 
 
 def escape(text: str) -> str:
-    """Escape characters that LaTeX would interpret."""
+    """Escape characters that are special in LaTeX, and control characters."""
     text = printable(re.sub(r"\s+", " ", text))
     return _SPECIAL.sub(lambda found: _ESCAPES[found[0]], text)
 
 
 def board_latex(board: Board) -> str:
-    """Render all tables, each as a float."""
+    """Render each table of a board as a LaTeX float; folded tables are left out."""
     title = re.sub(r"\s+", " ", board.title)
     slug = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:_LONGEST]
     tables = [
@@ -84,7 +84,7 @@ _MARKUP = Markup(escape, _number, r"\textbf{{{}}}", r"\textit{{{}}}", "$_{{{}}}$
 
 
 def plain(markdown: str) -> str:
-    """Return the text of markdown, escaped for LaTeX."""
+    """Return markdown as plain text, escaped for LaTeX."""
     blocks = MarkdownIt("commonmark").parse(markdown)
     tokens = [token for block in blocks for token in block.children or []]
     texts = [" " if t.type in {"softbreak", "hardbreak"} else t.content for t in tokens]

@@ -1,7 +1,4 @@
-"""Markdown output of boards and tables.
-
-Text from outside (names of encoders and tasks) is escaped.
-"""
+"""Markdown output of boards and tables. Names of encoders and tasks are escaped."""
 
 from __future__ import annotations
 
@@ -18,18 +15,18 @@ from polarity_bench.render.format import probability as probability
 from polarity_bench.render.table import Board, Column, Heads, Role, Table
 from polarity_bench.values import printable
 
-_SHORT = 8  # letters; shorter texts are not cut
+_SHORT = 8  # characters; texts up to this length are not shortened
 ORIGIN = "How it was made"
-"""Heading of a board's text on the origin of its results."""
+"""Heading of the section on the origin of a board's results."""
 
 
 def render(board: Board, width: int | None = None, figures: Sequence[str] = ()) -> str:
-    """Render a board.
+    """Render a board as markdown; folded tables are left out.
 
     Args:
         board: Board to render.
         width: Maximum width of tables, in characters; None for no limit.
-        figures: Paths of SVG figures to show; the dark version of each is `STEM-dark.svg`.
+        figures: Paths of SVG figures to show. For `STEM.svg`, dark mode shows `STEM-dark.svg`.
     """
     tables = [section(table, width) for table in board.tables if not table.is_folded]
     shown = [_figure(place) for place in figures]
@@ -50,7 +47,7 @@ def _figure(place: str) -> str:
 
 
 def section(of: Table, width: int | None = None) -> str:
-    """Render a table with its heading and lead above it and its notes below it."""
+    """Render a table with its heading and lead above and its notes below."""
     heading = f"{'#' * of.level} {escape(of.heading)}" if of.heading else ""
     grid = table(of.heads, of.columns, of.roles, width=width)
     return "\n\n".join(filter(None, [heading, of.lead, grid, *of.notes]))
@@ -63,15 +60,15 @@ def table(
     *,
     width: int | None = None,
 ) -> str:
-    """Render columns of text, then columns of numbers.
+    """Render leading columns of text and columns of numbers as a markdown table.
 
-    If the table is too wide, the last columns of numbers are left out and listed below it. If that
-    is not enough, texts are shortened in the middle.
+    If the table is too wide, the last columns of numbers are left out and listed below the table.
+    If the table is still too wide, long texts are shortened in the middle.
 
     Args:
-        heads: Title and cells of each leading column, not yet escaped.
+        heads: Title and cells of each leading column, not escaped.
         columns: Columns of numbers.
-        roles: Roles of the rows; rows that do not compete for the best are in italics.
+        roles: Role of each row; () if all rows are encoders.
         width: Maximum width in characters; None for no limit.
     """
     n_shown = len(columns)
@@ -91,7 +88,7 @@ def _too_wide(text: str, width: int | None) -> bool:
 
 
 def _cut(heads: Heads) -> Heads | None:
-    """Shorten the longest texts in the middle; return None if all texts are short."""
+    """Shorten the longest texts in the middle; return None if no text is long enough to shorten."""
     longest = max(len(cell) for _, cells in heads for cell in cells) if heads[0][1] else 0
     if longest <= _SHORT:
         return None
@@ -110,11 +107,12 @@ def _grid(heads: Heads, columns: Sequence[Column], roles: Sequence[Role]) -> str
 
 
 def escape(text: str) -> str:
-    """Escape markup of markdown and HTML, and control characters."""
+    """Escape markdown, HTML and control characters."""
     text = printable(re.sub(r"[\r\n]+", " ", text))
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     text = re.sub(r"([\\`*\[\]|~#!])", r"\\\1", text)
-    return re.sub(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\_", text)  # inside a word it is plain
+    # An underscore between two letters or digits is no markup.
+    return re.sub(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\_", text)
 
 
 _MARKUP = Markup(escape, str, "**{}**", "*{}*", "<sub>{}</sub>", "± {}")

@@ -1,4 +1,4 @@
-"""Boards, their tables and their charts, for any renderer. Values are not rounded."""
+"""Boards and their tables, with unrounded values, as input of all renderers."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from polarity_bench.render.chart import Drawn, Plane
 from polarity_bench.scores import Score
 
 Unit = Literal["percent", "points", "probability", "seconds", "count"]
-"""Unit of a column. Percent: fractions, shown times 100. Points: differences of fractions, shown
-times 100 with their sign. Probability: p-values. Seconds and counts are shown as they are."""
+"""Unit of the numbers in a column.
+
+Percent: fractions, shown times 100. Points: differences of fractions, shown times 100 with their
+sign. Probability: p-values. Seconds and counts are shown without conversion.
+"""
 
 Heads = Sequence[tuple[str, Sequence[str]]]
 """Title and cells of each leading column, as plain text."""
@@ -21,18 +24,21 @@ Heads = Sequence[tuple[str, Sequence[str]]]
 
 @dataclass(frozen=True)
 class Column:
-    """A column of numbers.
+    """Column of numbers in a table.
 
     Attributes:
-        values: Number for each row, in the column's unit; None or nan if missing.
-        intervals: 95 % interval of each value, None if missing; () shows no intervals.
-        rivals: Group in which each value competes for the best: values with the same string
-            compete. None excludes a value; () excludes all.
-        spreads: Standard deviation of each value, None or nan if missing; () shows none.
-        marks: Text after each number; () shows none.
+        title: Title of the column.
+        values: Number in each row, in the column's unit; None or NaN if missing.
+        intervals: 95 % interval of each value, None if missing; () if there are no intervals.
+        rivals: Group of each value. Values compete for the best value within their group. None
+            excludes a value; () excludes all.
+        spreads: Standard deviation of each value, None or NaN if missing; () if there are none.
+        marks: Text after each number; () if there is none.
+        unit: Unit of the values.
         digits: Number of decimals.
-        n_best: Number of rivals that are marked as best, plus any that tie with them as shown.
-        spread_as: How spreads are shown: after a ± sign, or as a subscript.
+        n_best: Number of values to mark as best in each group; values that tie after rounding are
+            marked too.
+        spread_as: Format of the spreads: after a ± sign, or as a subscript.
     """
 
     title: str
@@ -57,7 +63,16 @@ class Column:
         marks: Sequence[str] = (),
         spreads: Sequence[float | None] = (),
     ) -> Column:
-        """Return a column of scores, with or without their intervals."""
+        """Return a column of scores.
+
+        Args:
+            title: Title of the column.
+            scores: Score in each row; None if missing.
+            intervals: Whether to show the 95 % intervals of the scores.
+            rivals: Group of each value, as in `Column`.
+            marks: Text after each number, as in `Column`.
+            spreads: Standard deviation of each value, as in `Column`.
+        """
         means = [score.mean if score else None for score in scores]
         ends = [s.ci95 if s and not math.isnan(s.ci95[0]) else None for s in scores]
         return cls(title, means, ends if intervals else (), rivals, spreads, marks)
@@ -69,24 +84,25 @@ Role = Literal[
     "encoder", "method", "curve", "oracle", "random", "chance", "base", "other", "published"
 ]
 SET_APART: frozenset[Role] = frozenset({"base", "other", "published"})
-"""Roles whose rows are set in italics, because they do not compete for the best."""
+"""Roles of rows in italics, which do not compete for the best value."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table: leading columns of text, then columns of numbers.
+    """Table of leading text columns, followed by columns of numbers.
 
     Attributes:
-        heading: Heading above the table; '' shows none.
+        heading: Heading above the table; '' for none.
         heads: Title and cells of each leading column, as plain text.
         columns: Columns of numbers.
-        roles: Role of each row; () if all are encoders. The names of bases, other recipes and
-            published results are set in italics, because they do not compete for the best.
-        details: For each row, the key of its entry in the board's details; '' for none.
+        roles: Role of each row; () if all rows are encoders. Rows of bases, other recipes and
+            published results are in italics.
+        details: Key of each row in the board's details; '' for a row without details.
         lead: Markdown above the table.
-        notes: Markdown below the table, one paragraph each.
+        notes: Markdown paragraphs below the table.
         level: Level of the heading, 2 or 3.
-        is_folded: Whether only pages, where it can be unfolded, and `table.csv` show the table.
+        is_folded: Whether only HTML pages and `table.csv` contain the table. The page shows the
+            table folded.
     """
 
     heading: str
@@ -101,26 +117,26 @@ class Table:
 
     @property
     def n_rows(self) -> int:
-        """Number of rows."""
+        """Number of rows of the table."""
         return len(self.heads[0][1])
 
     def role(self, row: int) -> Role:
-        """Return the role of a row; the default is an encoder."""
+        """Return the role of a row; "encoder" if the table has no roles."""
         return self.roles[row] if self.roles else "encoder"
 
     def detail(self, row: int) -> str:
-        """Return the key of a row's entry in the board's details; the default is ''."""
+        """Return the key of a row in the board's details; '' if the table has no details."""
         return self.details[row] if self.details else ""
 
 
 @dataclass(frozen=True)
 class Detail:
-    """Origin of a row.
+    """Origin of a table row.
 
     Attributes:
-        facts: Known facts by name: encoder, digest, date and so on, as plain text.
+        facts: Facts about the row by name (encoder, digest, date and so on), as plain text.
         command: Shell command that reproduces the row; '' if there is none.
-        files: Result files, relative to the board's folder.
+        files: Paths of the result files, relative to the board's folder.
         source: Citation of a published result; '' for measured results.
     """
 
@@ -132,16 +148,17 @@ class Detail:
 
 @dataclass(frozen=True)
 class Board:
-    """A comparison of many encoders: a summary table, then tables by task type or task.
+    """Comparison of encoders: a summary table, followed by tables for each task type or task.
 
     Attributes:
-        introduction: The author's introduction, in markdown.
-        tables: Tables; the first is the summary.
-        notes: How to read the board, in markdown.
+        title: Title of the board.
+        introduction: Introduction by the board's author, in markdown.
+        tables: Tables of the board; the first is the summary.
+        notes: Instructions for reading the board, in markdown.
         drawn: Charts of the board.
-        details: Origins of rows, by their keys in the tables.
-        finding: What the board shows, in one sentence of markdown; '' for none.
-        origin: How the results were made, in markdown; '' for none.
+        details: Origins of table rows, by the keys in `Table.details`.
+        finding: Main result of the board, a sentence of markdown; '' for none.
+        origin: Description of how the results were computed, in markdown; '' for none.
     """
 
     title: str
@@ -155,9 +172,10 @@ class Board:
 
     @property
     def named_tables(self) -> list[tuple[str, Table]]:
-        """Tables with unique names: the heading, preceded by the heading one level higher if any.
+        """Tables with unique names.
 
-        Tables that follow without a heading are numbered: `Losses`, `Losses (2)`.
+        A name is the table's heading, after the heading one level above if there is one. A table
+        without a heading continues the name of the table before with a number: `Losses (2)`.
         """
         names = []
         upper = name = ""
@@ -170,19 +188,19 @@ class Board:
 
     @property
     def planes(self) -> list[Plane]:
-        """Charts of P against S."""
-        return [each for each in self.drawn if isinstance(each, Plane)]
+        """Charts of P against S on the board."""
+        return [chart for chart in self.drawn if isinstance(chart, Plane)]
 
 
 def unique(
     names: Iterable[str], pattern: str = "{}-{}", endings: Iterable[str] = ("",)
 ) -> list[str]:
-    """Return names of which no two are equal, by adding the first free number from 2.
+    """Make names unique by adding the first free number, from 2, to each repeated name.
 
     Args:
-        names: The names, some of which may be equal.
-        pattern: Form of a name with a number.
-        endings: Endings with which the names must be unique, too.
+        names: Names with possible duplicates.
+        pattern: Template of a name and its number.
+        endings: Endings that will be added to each name; the extended names are unique too.
 
     Example:
         >>> unique(["a", "a", "a-2"])

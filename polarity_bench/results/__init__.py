@@ -1,1 +1,1 @@
-"""Stored scores: results, curves and published numbers."""
+"""Stored scores: results of evaluations, curves and published numbers."""

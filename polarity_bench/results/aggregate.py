@@ -1,4 +1,4 @@
-"""Means of records over seeds."""
+"""Means of score records over seeds."""
 
 from __future__ import annotations
 
@@ -14,28 +14,30 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 _LEAST = {"polarity": 0.0, "similarity": -1.0}
-"""The minimum of each metric whose maximum is 1. Intervals over seeds are cut there."""
+"""Minimum of each metric in [minimum, 1]. Intervals over seeds are clipped to this range."""
 _MEASURES = ("value", "std", "ci_low", "ci_high", "seed_std", "seed_min", "seed_max")
 
 
 def mean_over_seeds(records: DataFrame, by: Sequence[str]) -> DataFrame:
-    """Return the mean of each group of records, in the order of first occurrence.
+    """Return a table with the mean of each group of records, in the order of first occurrence.
 
     Args:
-        records: Records of one metric in each group, with one record for each planned run. The
-            value of a run without a score is NaN.
-        by: The columns that define groups.
+        records: Records with one metric per group and one record per planned run. The value of a
+            run without a score is NaN.
+        by: Names of the columns that define groups.
 
     Returns:
-        The columns `by`, and:
+        A table with the columns `by` and these columns:
 
-        - `value`: The mean over the runs with a score; NaN if there are none.
-        - `std`, `ci_low`, `ci_high`: Of one planned run, its deviation and interval over queries.
-          Of several, the interval over seeds and queries, and no deviation.
-        - `seed_std`, `seed_min`, `seed_max`: Sample deviation over runs, minimum and maximum.
-        - `n_seeds` and `n_planned`: The number of runs with a score, and of planned runs.
+        - `value`: Mean over the runs with a score; NaN if no run has a score.
+        - `std`: Standard deviation over queries if one run is planned; otherwise NaN.
+        - `ci_low`, `ci_high`: 95 % interval over queries if one run is planned; otherwise over
+          seeds and queries.
+        - `seed_std`, `seed_min`, `seed_max`: Sample standard deviation over runs, minimum and
+          maximum.
+        - `n_seeds`, `n_planned`: Number of runs with a score, and number of planned runs.
 
-        Published numbers that are alone in their group are returned unchanged.
+        A published number that is alone in its group keeps its values.
     """
     import pandas as pd
 
@@ -49,7 +51,7 @@ def mean_over_seeds(records: DataFrame, by: Sequence[str]) -> DataFrame:
         elif means:
             low, high = interval_over_seeds(scores)
             least = _LEAST.get(group["metric"].iloc[0])
-            if least is not None:  # max and min keep a NaN that comes first
+            if least is not None:  # `max` and `min` return their first argument if it is NaN
                 low, high = max(low, least), min(high, 1.0)
             row |= {"value": fmean(means), "ci_low": low, "ci_high": high}
         if means and group["role"].iloc[0] != "published":
@@ -61,7 +63,7 @@ def mean_over_seeds(records: DataFrame, by: Sequence[str]) -> DataFrame:
 
 
 def scores_of(records: DataFrame) -> list[Score]:
-    """Return the score of each record."""
+    """Return the score in each record."""
     columns = (records[name] for name in ("value", "std", "ci_low", "ci_high"))
     return [
         Score(value, std, (low, high), None) for value, std, low, high in zip(*columns, strict=True)

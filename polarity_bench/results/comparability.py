@@ -1,4 +1,4 @@
-"""Groups of comparable results, and the cell of a table that each result belongs to."""
+"""Groups of comparable results, and the assignment of results to the cells of a table."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from polarity_bench.scores import Score, ScoreKey, Weighting
 from polarity_bench.tasks.catalogue import KINDS
 
 FREE = frozenset({"k", "device"})
-"""Protocol parameters in which comparable results may differ."""
+"""Protocol parameters that may differ between comparable results."""
 
 
 MAIN = "main"
-"""The metric of the one score that boards show of a result that does not retrieve."""
+"""Placeholder for the only score that boards show for a task without retrieval."""
 
 
 @dataclass(frozen=True, order=True)
 class Entry:
-    """The subject of a row: an encoder, the reference encoder and k.
+    """Key of a table row: an encoder, its reference encoder and k.
 
     Attributes:
         encoder: Digest of the encoder.
-        reference: Digest of the reference encoder; '' if that is the encoder itself.
-        k: Number of retrieved sources; 0 for tasks that do not retrieve.
+        reference: Digest of the reference encoder; '' if the encoder is its own reference.
+        k: Number of retrieved sources; 0 for tasks without retrieval.
     """
 
     encoder: str
@@ -41,14 +41,14 @@ class Entry:
 
 @dataclass(frozen=True)
 class Group:
-    """Tasks that share one mean: tasks of one type and protocol, or all retrieval tasks.
+    """Tasks with a common mean: tasks of one type and protocol, or all retrieval tasks.
 
     Attributes:
-        kind: The task type.
+        kind: Task type.
         protocol: Name of the protocol in tables.
-        tasks: The stored result of each entry, by task.
+        tasks: Stored result of each entry, by task.
         weighting: Weighting of the ranks.
-        measure: Title of the column that is shown; '' means the main score.
+        measure: Title of the score to show; '' for the main score.
     """
 
     kind: str
@@ -58,76 +58,81 @@ class Group:
     measure: str = ""
 
     def title(self, n_tasks: str = "") -> str:
-        """Return the title of the mean: task type, measure, protocol and number of tasks."""
+        """Return the title of the group's mean: task type, measure, protocol and number of tasks.
+
+        Args:
+            n_tasks: Number of tasks in words; '' for the number of all tasks.
+        """
         n_tasks = n_tasks or count(len(self.tasks), "task")
         return f"{KINDS[self.kind].heading} ({self.measured}, {self.protocol}, {n_tasks})"
 
     @property
     def ranks(self) -> bool:
-        """Whether the tasks retrieve."""
+        """Whether the tasks retrieve sources."""
         return KINDS[self.kind].ranks
 
     @property
     def measured(self) -> str:
-        """Name of the measure."""
+        """Title of the score to show."""
         return self.measure or KINDS[self.kind].measure
 
     def title_of(self, metric: str) -> str:
-        """Return the title of a metric, such as `P`; for the shown score, the measure."""
+        """Return the title of a metric, such as `P`; for `MAIN`, the title of the score to show."""
         titles = (title for title, known in RANKED.items() if known == metric)
         return next(titles, self.measured)
 
     @property
     def results(self) -> list[Result]:
-        """The results of all tasks; a result with several k occurs once for each."""
+        """Results of all tasks; a result with several k occurs once for each k."""
         return [result for cells in self.tasks.values() for _, result in cells.values()]
 
     @cached_property
     def pairs(self) -> list[tuple[str, str]]:
-        """Pairs of a task and its twin with unseen sources, if both have results."""
+        """Pairs of a task and its copy with unseen sources, if both have results."""
         return pairs_of(self.results)
 
     @cached_property
     def independent(self) -> list[str]:
-        """The tasks without the unseen twins of other tasks, which have the same queries."""
+        """Tasks except copies with unseen sources, which have the queries of other tasks."""
         twins = {unseen for _, unseen in self.pairs}
         return [task for task in self.tasks if task not in twins]
 
     @cached_property
     def averaged(self) -> list[str]:
-        """The tasks for which every entry has a result; all tasks if there is no such task."""
+        """Independent tasks with a result for every entry; all independent tasks if none has."""
         entries = self.entries
         shared = [task for task in self.independent if self.tasks[task].keys() == entries]
         return shared or self.independent
 
     @cached_property
     def places(self) -> set[str]:
-        """The keys of all tasks, see `place`."""
+        """Keys of all tasks in the scores of a row, see `place`."""
         return {self.place(task) for task in self.tasks}
 
     @property
     def heading(self) -> str:
-        """Heading of the table of means over tasks that retrieve."""
+        """Heading of the table of means over retrieval tasks."""
         if len(self.averaged) == 1:
             return f"Summary: {self.averaged[0]}"
         return f"Means over {self.n_averaged.replace('task', 'polarity task')}"
 
     @property
     def n_averaged(self) -> str:
-        """Number of averaged tasks, in words."""
+        """Number of averaged tasks in words, such as `2 of 3 tasks`."""
         n, of = len(self.averaged), len(self.independent)
         return count(of, "task") if n == of else f"{n} of {of} tasks"
 
     @cached_property
     def entries(self) -> set[Entry]:
-        """All entries that have a result."""
+        """Entries that have a result for at least one task."""
         return {entry for cells in self.tasks.values() for entry in cells}
 
     def sorted_by(self, tasks: Sequence[str]) -> str:
-        """Return the metric that sorts a table of these tasks, unless the board names another.
+        """Return the default metric to sort a table of these tasks by.
 
-        For tasks that retrieve, the metric is joint. It is P if every encoder with results on all
-        of these tasks is its own reference, because joint then depends on P alone.
+        The metric of tasks without retrieval is the main score, and the metric of retrieval tasks
+        is joint. If every encoder with results on all of these tasks is its own reference, the
+        metric is P, because joint then depends on P alone.
         """
         if not self.ranks:
             return MAIN
@@ -135,18 +140,21 @@ class Group:
         return "joint" if any(entry.reference for entry in entries) else "polarity"
 
     def place(self, task: str) -> str:
-        """Return the key of a task in the scores of a row, unique among all groups of a board."""
+        """Return the key of a task in the scores of a row; keys are unique within a board."""
         return task if self.ranks else f"{task} ({self.protocol})"
 
     def stored(self, task: str, entry: Entry) -> Stored | None:
-        """Return an entry's result; on non-retrieval tasks, the result of its encoder."""
+        """Return an entry's result for a task, or None if there is none.
+
+        On tasks without retrieval, the entry's reference encoder and k are ignored.
+        """
         return self.tasks[task].get(entry if self.ranks else Entry(entry.encoder))
 
     def at(self, task: str, entry: Entry) -> dict[str, Score]:
-        """Return an entry's scores by metric; an empty mapping if the entry has no result.
+        """Return an entry's scores for a task by metric; empty if the entry has no result.
 
-        On tasks that retrieve, these are the scores at the entry's k and the group's weighting. On
-        other tasks, it is the shown score alone, under `MAIN`.
+        On retrieval tasks, these are the scores at the entry's k and the group's weighting. On
+        other tasks, the only score is the score to show, with the key `MAIN`.
         """
         stored = self.stored(task, entry)
         if stored is None:
@@ -162,7 +170,10 @@ class Group:
         }
 
     def key(self, task: str, metric: str, k: int = 0) -> ScoreKey:
-        """Return the key of a task's score by a metric at one k, or of its shown score."""
+        """Return the key of a task's score for a metric at k.
+
+        On tasks without retrieval, return the key of the score to show.
+        """
         if self.ranks:
             return ScoreKey(metric, k, self.weighting)
         _, result = next(iter(self.tasks[task].values()))
@@ -170,15 +181,18 @@ class Group:
 
 
 def lay_in_cells(stored: Sequence[Stored], measures: Mapping[str, str]) -> list[Group]:
-    """Group results and assign them to cells, in the order of task types, protocols and tasks.
+    """Group results and assign each result to its cells.
+
+    Groups are sorted by task type and protocol, and the tasks of a group by name.
 
     Args:
-        stored: The results, with their files.
-        measures: Title of the column to show in place of the main score, by task type.
+        stored: Results with their files.
+        measures: Title of the score to show instead of the main score, by task type.
 
     Raises:
-        InputError: If a task type is unknown, results were computed from different versions, or
-            two different results belong to one cell.
+        InputError: If a task type is unknown, if results of a task were computed from different
+            versions of the task, its data or its protocol, or if two different results belong to
+            the same cell.
     """
     groups: dict[tuple[str, str], dict[str, dict[Entry, Stored]]] = {}
     measured = [result for _, result in stored if not result.lacks_reference]
@@ -213,20 +227,24 @@ def _entries(result: Result) -> list[Entry]:
 
 
 def _check_alike(one: Stored, other: Stored) -> None:
-    """Raise InputError if two results have different versions of task, data or protocol."""
+    """Raise InputError if two results were computed with different tasks, data or protocols."""
     if found := difference(one[1], other[1]):
         what, first, second = found
         raise InputError(
-            f"{one[1].task}: the results {one[0]} and {other[0]} were made from different versions "
-            f"of the task, its data or its protocol: the {what} is {first!r} and {second!r}; run "
-            "one of them again, or keep them in two folders"
+            f"{one[1].task}: the results {one[0]} and {other[0]} were computed with different "
+            f"versions of the task, its data or its protocol: the {what} is {first!r} and "
+            f"{second!r}; run one of them again, or keep them in two folders"
         )
 
 
 def difference(one: Result, other: Result) -> tuple[str, Any, Any] | None:
-    """Return the first property of task, data or protocol that differs, and its two values.
+    """Return the first property that makes two results incomparable, and its two values.
 
-    None if results can be compared, apart from their reference encoders.
+    The compared properties are the name and digest of the task, the digest of the data and the
+    protocol's parameters, but not the reference encoder.
+
+    Returns:
+        Name of the property and its values in both results; None if there is no difference.
     """
     first, second = (
         {"task's name": each.task, "task's digest": each.key.task, "data's digest": each.key.data}
@@ -240,23 +258,23 @@ def difference(one: Result, other: Result) -> tuple[str, Any, Any] | None:
 
 
 def _check_one(one: Stored, other: Stored, entry: Entry) -> None:
-    """Raise InputError if two results for one cell differ by more than a small tolerance.
+    """Raise InputError if two results for the same cell differ by more than a small tolerance.
 
-    Equal evaluations may differ slightly: embeddings differ by 1e-7 if their batches differed, so
-    that a near tie may be ranked differently and change a score a little.
+    Repeated evaluations may differ slightly. Embeddings differ by about 1e-7 if their batches
+    differed, which can change the ranks of sources that almost tie.
     """
     (first, numbers), (second, others) = (_answer(result, entry) for _, result in (one, other))
     same_question = first == second and numbers.keys() == others.keys()
     ours, theirs = list(numbers.values()), [others[key] for key in numbers if same_question]
     if not same_question or not np.allclose(ours, theirs, rtol=0, atol=1e-4, equal_nan=True):
         raise InputError(
-            f"{one[1].task}: the results {one[0]} and {other[0]} belong to one encoder and one "
-            "cell, but differ; keep one of them"
+            f"{one[1].task}: the results {one[0]} and {other[0]} are for the same encoder and the "
+            "same table cell, but their settings or scores differ; delete one of them"
         )
 
 
 def _answer(result: Result, entry: Entry) -> tuple[str, dict[ScoreKey, float]]:
-    """Return the digest of a result's key, and its scores, both at no other k than the entry's."""
+    """Return the digest of a result's key, and its scores, both restricted to the entry's k."""
     at_k = {"k": [entry.k]} if entry.k else {}
     question = replace(result.key, protocol={**result.key.protocol, **at_k})
     scores = {key: s.mean for key, s in result.scores.items() if key.k in {None, entry.k}}
@@ -264,12 +282,12 @@ def _answer(result: Result, entry: Entry) -> tuple[str, dict[ScoreKey, float]]:
 
 
 def mean_of(scores: Sequence[Score]) -> Score:
-    """Return the mean of scores.
+    """Return the mean of scores on independent tasks, with its 95 % interval.
 
-    The scores are independent, because their queries are. Therefore the interval adds the
-    half-widths of the scores' intervals in quadrature. If the interval of a score is clipped at 0,
-    its lower half is taken to be at least as wide as its upper half, and the interval of the mean
-    is clipped as well.
+    The half-widths of the scores' intervals are added in quadrature, because the queries of
+    different tasks are independent. An interval that starts at 0 was
+    clipped. Its lower half-width is raised to the upper half-width if it is smaller, and the
+    interval of the mean is clipped at 0 too.
     """
     mean = sum(score.mean for score in scores) / len(scores)
     is_clipped = any(score.ci95[0] == 0 for score in scores)
@@ -284,12 +302,19 @@ def mean_of(scores: Sequence[Score]) -> Score:
 
 
 def count(n: int, noun: str) -> str:
-    """Return a number with its noun, in the plural unless the number is 1."""
+    """Format a number with its noun, in the plural unless the number is 1."""
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
 def pairs_of(results: Iterable[Result]) -> list[tuple[str, str]]:
-    """Return pairs of a task and its twin with unseen sources, if both have results."""
+    """Return pairs of a task and its copy with unseen sources, if both have results.
+
+    Args:
+        results: Results of any tasks and encoders.
+
+    Returns:
+        Sorted pairs of task names: the original task and its copy.
+    """
     results = list(results)
     tasks = {result.task for result in results}
     return sorted({(r.unseen_of, r.task) for r in results if r.unseen_of and r.unseen_of in tasks})

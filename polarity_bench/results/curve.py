@@ -1,4 +1,4 @@
-"""Curves: results of one task and reference encoder as points of a plane, and their front.
+"""Curves of P and S over the settings of an encoder's dial, and the front of a curve.
 
 The interval of the front uses the same bootstrap samples of queries for all points and the oracle.
 """
@@ -22,7 +22,7 @@ from polarity_bench.tasks.types.polarity.scoring import front_of, place_of
 from polarity_bench.values import FloatArray, digest_of
 
 Dial = Literal["strength", "weight"]
-"""The varied parameter: the strength of a coordinate, or an encoder's weight in a blend."""
+"""Varied parameter: the strength of a coordinate, or an encoder's weight in a blend."""
 
 _OF_A_POINT = ("polarity", "similarity", "retention", "joint")
 _OF_THE_PLANE = (
@@ -37,11 +37,11 @@ _CHANCE = (ScoreKey("polarity_chance"), ScoreKey("similarity_chance"))
 
 @dataclass(frozen=True)
 class Point:
-    """A point of a curve: the encoder at one setting of the dial.
+    """Point of a curve: an encoder at one setting of the dial.
 
     Attributes:
         at: Setting of the dial.
-        encoder: Digest of the encoder, which differs from point to point.
+        encoder: Digest of the encoder at this setting.
         run: Digest of the result's key.
         scores_sha256: Checksum of the result's scores.
         scores: P, S, lift, retention and joint at each k and weighting.
@@ -56,19 +56,20 @@ class Point:
 
 @dataclass(frozen=True)
 class Curve:
-    """A curve in the plane of polarity and meaning, on one task.
+    """Curve of P and S on one task, with a point for each setting of the dial.
 
     Attributes:
         name: Name of the encoder with the dial.
         encoder: Digest of the encoder with the dial, without its strength; for blends, digest of
-            the blend at the greatest weight.
-        dial: The varied parameter.
+            the blend at the highest weight.
+        dial: Varied parameter.
         task: Name of the task.
-        reference: The reference encoder, which measures S.
-        question: Digest of what all points share: task, data, reference encoder and protocol.
-        limit: Limit of the queries; None if all queries were used.
-        points: The points, in order of the dial.
-        fronts: The front at each k and weighting.
+        reference: Reference encoder of S.
+        question: Digest of the settings that all points share: task, data, reference encoder and
+            protocol.
+        limit: Maximum number of queries; None if all queries were used.
+        points: Points of the curve, in order of the dial.
+        fronts: Front score at each k and weighting.
     """
 
     name: str
@@ -83,21 +84,22 @@ class Curve:
 
     @property
     def ks(self) -> list[int]:
-        """All k at which the curve has a front, ascending."""
+        """Values of k at which the curve has a front, ascending."""
         return sorted({key.k for key in self.fronts if key.k is not None})
 
 
 def make_curve(name: str, dial: Dial, stored: Mapping[float, tuple[Result, Path]]) -> Curve:
-    """Compute the curve of results of one task and reference encoder.
+    """Compute the curve through results of one task and one reference encoder.
 
     Args:
         name: Name of the encoder with the dial.
-        dial: The varied parameter.
-        stored: A polarity result and its file for each setting of the dial, at least one.
+        dial: Varied parameter.
+        stored: Polarity result and its file at each setting of the dial, at least one.
 
     Raises:
-        InputError: If the results differ in task, data, reference encoder or protocol, if they
-            have no oracle scores, or if their values per query are missing.
+        InputError: If the results differ in task, data, reference encoder or protocol, if their
+            reference encoder was not available, or if their oracle scores or values per query are
+            missing.
     """
     order = sorted(stored)
     first, first_path = stored[order[0]]
@@ -105,8 +107,8 @@ def make_curve(name: str, dial: Dial, stored: Mapping[float, tuple[Result, Path]
         _check(result, path)
         if _question(result) != _question(first):
             raise InputError(
-                f"the results {first_path} and {path} cannot form a curve: they differ in task, "
-                "data, reference encoder or protocol; evaluate them with the same settings"
+                f"the results {first_path} and {path} cannot form a curve, because they differ in "
+                "task, data, reference encoder or protocol; run them again with the same settings"
             )
     ranks = [(k, weighting) for k in first.ks for weighting in WEIGHTINGS]
     keys = [*_CHANCE, *(ScoreKey(metric, *rank) for metric in _OF_THE_PLANE for rank in ranks)]
@@ -121,8 +123,8 @@ def make_curve(name: str, dial: Dial, stored: Mapping[float, tuple[Result, Path]
     for k, weighting in ranks:
         key = ScoreKey("front", k, weighting)
         score = bootstrap.derived(partial(_front, k=k, weighting=weighting))
-        # The mean comes from the stored means, which have double precision; values per query are
-        # stored in single precision.
+        # Values per query are stored in single precision, so the mean is computed from the stored
+        # scores, which have double precision.
         fronts[key] = replace(score, mean=front_of_results(results, key))
     return Curve(
         name=name,
@@ -138,7 +140,12 @@ def make_curve(name: str, dial: Dial, stored: Mapping[float, tuple[Result, Path]
 
 
 def front_of_results(results: Sequence[Result], front: ScoreKey) -> float:
-    """Return the front of the curve through these results, at the k and weighting of `front`."""
+    """Compute the front score of the curve through results of one task and reference encoder.
+
+    Args:
+        results: Results of the points of the curve.
+        front: Key of the front score, with k and the weighting.
+    """
     k, weighting = front.k or 0, front.weighting
     keys = [*_CHANCE, *(ScoreKey(metric, k, weighting) for metric in _OF_THE_PLANE)]
     means = {
@@ -150,7 +157,13 @@ def front_of_results(results: Sequence[Result], front: ScoreKey) -> float:
 def _front(
     means: Mapping[tuple[int, ScoreKey], FloatArray], *, k: int, weighting: Weighting
 ) -> FloatArray:
-    """Return the front from means, keyed by the number of the point and the score."""
+    """Compute the front from the mean of each score of each point.
+
+    Args:
+        means: Means, keyed by the position of the point and the key of the score.
+        k: Number of retrieved sources.
+        weighting: Weighting of the ranks.
+    """
     parts: dict[int, dict[ScoreKey, FloatArray]] = {}
     for (i, key), mean in means.items():
         parts.setdefault(i, {})[key] = mean
@@ -160,11 +173,14 @@ def _front(
 
 def _check(result: Result, path: Path) -> None:
     if result.kind != "polarity":
-        raise InputError(f"{path}: a curve needs a polarity task, got {result.task!r}")
+        raise InputError(f"{path}: a curve needs results of a polarity task, got {result.task!r}")
     if not any(key.metric == "polarity_oracle" for key in result.scores):
         raise InputError(f"{path}: the oracle scores are missing; run {result.task} again")
     if result.lacks_reference:
-        raise InputError(f"{path}: S is undefined because the reference encoder is not available")
+        raise InputError(
+            f"{path}: S is undefined, because the reference encoder was not available; run "
+            f"{result.task} again when the reference encoder is available"
+        )
 
 
 def _question(result: Result) -> str:
@@ -173,7 +189,7 @@ def _question(result: Result) -> str:
 
 
 def point_of(at: float, result: Result) -> Point:
-    """Return a result as the point of a curve at a setting of the dial."""
+    """Return the point of a curve for a result at one setting of the dial."""
     means = {key: np.array(score.mean) for key, score in result.scores.items()}
     scores: dict[ScoreKey, float] = {}
     for k in result.ks:

@@ -1,10 +1,10 @@
-"""Curves on disk, stored with the results that they are computed from.
+"""Curve files, stored in the folder of the results that the curves are computed from.
 
-The path of a curve is `curves/TASK.NAME.ENCODER.DIGEST.json` below the folder of its results.
-ENCODER is the digest of the encoder, so that two encoders of one name have separate curves. DIGEST
-is the digest of the task, data, reference encoder and protocol. A curve stores the checksum of
-each of its results. If a result is missing or was recomputed, the curve is stale, and boards leave
-it out.
+The path of a curve is `curves/TASK.NAME.ENCODER.DIGEST.json` in the folder of the results. ENCODER
+is the digest of the encoder, so encoders with the same name have separate curves. DIGEST is the
+digest of the task, data, reference encoder and protocol. The file contains the checksum of each
+result of the curve. If a result is missing or was recomputed, the curve is stale, and boards skip
+the curve.
 """
 
 from __future__ import annotations
@@ -44,15 +44,16 @@ def write_curves(
 
     Args:
         name: Name of the encoder with the dial.
-        dial: The varied parameter.
-        stored: The results of a suite, with their files, for each setting of the dial.
-        output: The folder that holds the results.
+        dial: Varied parameter.
+        stored: Results of a suite with their files, at each setting of the dial.
+        output: Folder of the results.
 
     Returns:
-        The paths of the curves.
+        Paths of the curve files.
 
     Raises:
-        InputError: If results of one task do not make a curve, or the folder is not writable.
+        InputError: If the results of a task cannot form a curve (see `make_curve`), or if the
+            folder is not writable.
     """
     by_task: dict[str, dict[float, tuple[Result, Path]]] = {}
     for at, results in stored.items():
@@ -64,9 +65,9 @@ def write_curves(
 
 
 def write_curve(curve: Curve, output: Path) -> Path:
-    """Write a curve below the folder of its results, and return its path.
+    """Write a curve to a file in the folder of its results, and return the path of the file.
 
-    It replaces an older curve of the same encoder, task, data, reference encoder and protocol.
+    An older curve of the same encoder, task, data, reference encoder and protocol is overwritten.
 
     Raises:
         InputError: If the folder is not writable.
@@ -82,7 +83,7 @@ def read_curve(path: Path) -> Curve:
     """Read a curve that `write_curve` wrote.
 
     Raises:
-        InputError: If the file is damaged or does not hold a curve.
+        InputError: If the file was edited, is damaged or does not contain a curve.
     """
     stored = read_json(path)
     try:
@@ -90,20 +91,34 @@ def read_curve(path: Path) -> Curve:
         if stored["format"] == FORMAT and not is_edited:
             return _from_json(stored)
     except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{path}: not a curve of polarity-bench: {error!r}") from error
+        raise InputError(
+            f"{path}: not a curve of polarity-bench ({error!r}); compute the curve again"
+        ) from error
     if is_edited:
-        raise InputError(f"{path}: edited or damaged; compute the curve again")
-    raise InputError(f"{path}: written in format {stored['format']}, this reads {FORMAT}")
+        raise InputError(f"{path}: the curve was edited or is damaged; compute the curve again")
+    raise InputError(
+        f"{path}: expected a curve in format {FORMAT}, got format {stored['format']}; compute the "
+        "curve again, or use the version of polarity-bench that wrote the file"
+    )
 
 
 def read_curves(folder: Path, results: Sequence[Result]) -> Iterator[Curve]:
-    """Read every curve below a folder that belongs to these results, in order of paths.
+    """Read every current curve below a folder, in order of paths.
+
+    Args:
+        folder: Folder of results.
+        results: Results in the folder.
+
+    Yields:
+        Curves that were computed from these results.
 
     Raises:
-        InputError: If the numbers of a curve do not match its results. The message names the file.
+        InputError: If a file is not a valid curve, or if the numbers of a curve do not match its
+            results. The message names the file.
 
     Warns:
-        InputWarning: If a curve was computed from other results. The curve is left out.
+        InputWarning: If a curve is skipped, because a result of the curve is missing or was
+            recomputed.
     """
     paths = [path for path in find_files(folder, ".json") if path.parent.name == _FOLDER]
     current = {(result.key.digest, scores_digest(result)): result for result in results if paths}
@@ -115,9 +130,9 @@ def read_curves(folder: Path, results: Sequence[Result]) -> Iterator[Curve]:
             yield curve
             continue
         warnings.warn(
-            f"{path}: the curve is left out because its results at {curve.dial} "
-            f"{', '.join(shortest(at) for at in stale)} are missing or were recomputed; compute it "
-            "again",
+            f"{path}: the curve is skipped, because its results at {curve.dial} "
+            f"{', '.join(shortest(at) for at in stale)} are missing or were recomputed; compute "
+            "the curve again",
             InputWarning,
             stacklevel=2,
         )
@@ -136,8 +151,8 @@ def _check_numbers(path: Path, curve: Curve, results: Sequence[Result]) -> None:
 def _check_number(path: Path, what: str, stored: float, computed: float) -> None:
     if not np.isclose(stored, computed, rtol=1e-9, atol=1e-9, equal_nan=True):
         raise InputError(
-            f"{path}: edited: {what} is {stored:.6g}, but its results give {computed:.6g}; compute "
-            "the curve again"
+            f"{path}: the curve was edited: {what} is {stored:.6g}, but the results give "
+            f"{computed:.6g}; compute the curve again"
         )
 
 

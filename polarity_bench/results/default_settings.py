@@ -1,4 +1,4 @@
-"""Separation of results with a task's default settings from results with other settings."""
+"""Distinction between results with a task's default settings and results with other settings."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ _REFERENCE = "reference_"
 
 
 def by_settings(stored: Sequence[Stored]) -> list[tuple[Stored, str]]:
-    """Return each result with the settings in which it differs from the task's defaults.
+    """Return each result with its settings that differ from the defaults of its task.
 
-    The settings are '' for results with the defaults: the settings of the task file and the default
-    reference encoder. The default reference is the encoder itself, or the base of a trained
-    encoder. A result only says that its reference is another encoder. Therefore, if an encoder has
-    no result with itself as the reference and a single other reference, that one counts as its
-    base. Results with a limit are left out.
+    Defaults are the settings of the task file and the default reference encoder, which is the
+    encoder itself or the base of a trained encoder. A result does not record whether its reference
+    is the base. If an encoder has results with only one reference, and this reference is another
+    encoder, the reference counts as the base.
 
     Args:
-        stored: Results of any encoders and tasks.
+        stored: Results of any encoders and tasks. Results with a limit are skipped.
+
+    Returns:
+        Pairs of a result and its settings; the settings are '' if all are defaults.
     """
     whole = [each for each in stored if each[1].limit is None]
     of_one: dict[tuple[str, str], list[Result]] = defaultdict(list)

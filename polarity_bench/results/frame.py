@@ -1,22 +1,23 @@
-"""The table of records: one row is one score, measured or published.
+"""Table of records, with one row for each measured or published score.
 
-Every board, figure and export is a selection, a groupby and a pivot of this table. The columns are:
+Boards, figures and exports select, group and pivot rows of this table. The columns are:
 
 | column | meaning |
 |---|---|
-| task, task_type, protocol, version | the task and its protocol |
-| encoder, encoder_digest, reference, strength | the encoder, and the digest of the encoder that \
-measured S; '' if that is the encoder itself |
-| method, recipe, seed, base | how the encoder was made, as recorded; empty if not recorded |
-| metric, k, weighting, part | the parts of the `ScoreKey` |
+| task, task_type, protocol, version | name, type, protocol and version of the task |
+| encoder, encoder_digest, strength | name, digest and strength of the encoder |
+| reference | digest of the reference encoder; '' if the encoder is its own reference |
+| method, recipe, seed, base | how the encoder was trained; empty if not recorded |
+| metric, k, weighting, part | parts of the `ScoreKey` |
 | role | `measured` or `published` |
-| value, n, n_undefined | the score, a fraction, and its numbers of values |
-| std, ci_low, ci_high | over queries, or as the protocol says; NaN if undefined |
-| n_seeds, seed_std, seed_min, seed_max | over seeds, if a row combines several |
-| source, note, twin | of published numbers: the citation, differences in method, the comparison |
-| file, run | the file, and the digest of the run |
+| value | score, a fraction |
+| n, n_undefined | number of values behind the score, and number of undefined values |
+| std, ci_low, ci_high | standard deviation and 95 % interval, over queries or folds |
+| n_seeds, seed_std, seed_min, seed_max | number of seeds and spread over seeds, for means |
+| source, note, twin | published numbers: citation, differences in method, measured counterpart |
+| file, run | file of the score, and digest of the run |
 
-Rows of training runs also have the columns `settings.NAME`.
+Missing numbers are NaN. Records of training runs also have the columns `settings.NAME`.
 """
 
 from __future__ import annotations
@@ -47,13 +48,13 @@ COLUMNS = (
 def read_records(folder: str | Path) -> DataFrame:
     """Read every result below a folder as a table with one row per score.
 
-    Results that were cut by a limit are left out.
+    Results with a limit are skipped.
 
     Args:
-        folder: The output folder of `polarity-bench run`, or any folder that holds results.
+        folder: Output folder of `polarity-bench run`, or any folder that contains results.
 
     Returns:
-        A table with the columns of the module docstring. Scores are fractions, not rounded.
+        A table with the columns of the module docstring. Scores are fractions and not rounded.
 
     Raises:
         InputError: If a result is damaged.
@@ -63,10 +64,13 @@ def read_records(folder: str | Path) -> DataFrame:
 
 
 def to_frame(records: Iterable[Mapping[str, Any]]) -> DataFrame:
-    """Return records as a table.
+    """Convert records to a table with the columns of the module docstring.
 
-    Columns that no record has are empty. Further columns, such as settings, keep the types of their
-    values, and are NaN where a record has none.
+    A column without values in any record is empty. Additional columns, such as settings, keep the
+    types of their values; missing values are NaN.
+
+    Args:
+        records: Records, each a mapping from column to value.
     """
     import pandas as pd
 
@@ -84,9 +88,9 @@ def result_records(
     """Return a record for each score of a result.
 
     Args:
-        stored: The file and the result.
-        keys: The scores to return; by default all.
-        made: Further columns, such as `recipe`, `seed` and `settings.NAME`.
+        stored: Result with its file.
+        keys: Keys of the scores to return, if the result has them; None for all scores.
+        made: Additional columns, such as `recipe`, `seed` and `settings.NAME`.
     """
     path, result = stored
     key, training = result.key, result.training or {}
@@ -135,7 +139,7 @@ def published_records(numbers: Iterable[PublishedNumber]) -> list[dict[str, Any]
 
 
 def score_columns(key: ScoreKey, score: Score) -> dict[str, Any]:
-    """Return the columns of a record that hold a score and its key."""
+    """Return the columns of a record that contain a score and its key."""
     return {
         "metric": key.metric,
         "k": key.k,

@@ -1,13 +1,13 @@
-"""Packed results: one file with a line per result, in place of three files per result.
+"""Packed results: one file with a line per result, instead of three files per result.
 
 A finished sweep has thousands of small files. `pack` moves the JSON files of the results in a
-folder into the folder's `results.jsonl`. A line holds the path of a result and the content of its
-scores, its provenance and its `model_meta.json`. Lines are sorted by path, and each file can be
-restored byte for byte.
+folder into the file `results.jsonl` of the folder. A line contains the path of a result and the
+contents of its scores, its provenance and its `model_meta.json`. Lines are sorted by path, and each
+file can be restored byte for byte.
 
-The paths of results stay the same. The functions here take such a path, and read the file on disk
-or else the line. A file on disk takes precedence, because runners go on writing files; the next
-`pack` moves them too.
+Packing does not change the paths of results. The functions of this module read the file at a path,
+or the packed line if the file does not exist. A file takes precedence over a line, because it is
+newer: runs write files, which the next `pack` moves.
 """
 
 from __future__ import annotations
@@ -31,7 +31,11 @@ MODEL_META = "model_meta.json"
 
 
 def _files(path: Path) -> dict[str, Path]:
-    """Return the packed files of a result, the provenance first; no result is valid without it."""
+    """Return the paths of a result's files that `pack` moves, by key in a packed line.
+
+    The provenance comes first and is removed first, because a result without provenance is not
+    valid.
+    """
     return {
         "provenance": path.with_suffix(PROVENANCE),
         "model_meta": path.with_name(MODEL_META),
@@ -40,7 +44,7 @@ def _files(path: Path) -> dict[str, Path]:
 
 
 def result_paths(folder: Path) -> list[Path]:
-    """Return the paths of all results below a folder, in files or packed, sorted."""
+    """Return the sorted paths of all results below a folder, in separate files or packed."""
     files = set()
     for file in find_files(folder, (PROVENANCE, PACKED)):
         if file.name == PACKED:
@@ -51,18 +55,20 @@ def result_paths(folder: Path) -> list[Path]:
 
 
 def paths_by_encoder(results: Path) -> dict[str, list[Path]]:
-    """Return the paths of all results in a folder, by the name of the encoder's folder."""
+    """Return the paths of all results below a folder, by the name of the encoder's folder."""
     paths = groupby(result_paths(results), lambda path: path.relative_to(results).parts[0])
     return {name: list(of_encoder) for name, of_encoder in paths}
 
 
 def is_stored(path: Path) -> bool:
-    """Return whether a file of a result exists, on disk or packed."""
+    """Return whether a file of a result exists, as a separate file or packed."""
     return path.is_file() or _packed(path) is not None
 
 
 def read_stored(path: Path) -> Any:
-    """Read a JSON file of a result, on disk or packed. Callers must not change the value.
+    """Read a JSON file of a result, from a separate file or packed.
+
+    Callers must not modify the returned value, because packed values are cached.
 
     Raises:
         InputError: If the file does not exist or is damaged.
@@ -72,21 +78,24 @@ def read_stored(path: Path) -> Any:
 
 
 def stored_bytes(path: Path) -> bytes:
-    """Return the content of a file of a result, on disk or packed."""
+    """Return the bytes of a JSON file of a result, from a separate file or packed."""
     value = _packed(path)
     return path.read_bytes() if value is None else json_bytes(value)
 
 
 def pack(folder: Path) -> None:
-    """Move the JSON files of the results in a folder into its packed results.
+    """Move the JSON files of the results in a folder into the folder's `results.jsonl`.
 
     The packed file is complete before any other file is removed. If the process is killed in
-    between, both exist and have the same content, and the next call removes the rest. Values per
-    query and samples stay where they are. So do files behind symbolic links.
+    between, the next call removes the remaining files. Values per query, samples and files behind
+    symbolic links are not moved.
+
+    Args:
+        folder: Folder of results, which contains the folders of the encoders.
 
     Raises:
-        InputError: If a file of a result was not written by polarity-bench, because it could not be
-            restored byte for byte, or if the folder is not writable.
+        InputError: If a file of a result could not be restored byte for byte, because
+            polarity-bench did not write it, or if the folder is not writable.
     """
     with FileLock(folder / f"{PACKED}.lock"):
         lines: dict[str, dict[str, Any]] = {}
@@ -108,30 +117,30 @@ def pack(folder: Path) -> None:
 
 
 def _exact(file: Path) -> Any:
-    """Return the content of a JSON file that `json_bytes` restores byte for byte."""
+    """Return the content of a JSON file, after a check that `json_bytes` gives the same bytes."""
     value = read_stored(file)
-    with suppress(ValueError):  # text that is not valid Unicode
+    with suppress(ValueError):  # `json_bytes` fails for text that is not valid Unicode
         if json_bytes(value) == stored_bytes(file):
             return value
     raise InputError(
-        f"{file}: cannot be packed: its bytes are not those that polarity-bench writes; evaluate "
-        "it again"
+        f"{file}: the file cannot be packed, because polarity-bench did not write these bytes; "
+        "run the evaluation again"
     )
 
 
 def _remove_below(folder: Path, file: Path) -> None:
-    """Remove a file and the folders that are then empty."""
+    """Remove a file below a folder, and the parent folders that become empty."""
     remove(file)
-    with suppress(OSError):  # a folder is not empty
+    with suppress(OSError):  # `rmdir` fails for a folder that is not empty
         for parent in file.relative_to(folder).parents[:-1]:
             (folder / parent).rmdir()
 
 
 def _folders_of(path: Path) -> Iterator[Path]:
-    """Return the folders whose packed results may hold a file of a result.
+    """Yield the folders in which a `results.jsonl` may contain a file of a result.
 
-    The file is in `ENCODER/DIGEST/` or `ENCODER/DIGEST/experiments/WHAT/` of such a folder. A
-    `results.jsonl` in any other folder may be of another program.
+    The file is in `ENCODER/DIGEST/` or `ENCODER/DIGEST/experiments/WHAT/` below such a folder. A
+    `results.jsonl` in any other folder may belong to another program.
     """
     above = path.parents
     if len(above) > 2:
@@ -141,7 +150,7 @@ def _folders_of(path: Path) -> Iterator[Path]:
 
 
 def _packed(path: Path) -> Any | None:
-    """Return the content of a packed file; None if it is on disk or not stored."""
+    """Return the content of a packed file; None if a separate file exists or nothing is stored."""
     if not path.is_file():
         for folder in _folders_of(path):
             name = path.relative_to(folder).as_posix()
@@ -151,7 +160,10 @@ def _packed(path: Path) -> Any | None:
 
 
 def _contents(file: Path) -> Mapping[str, Any]:
-    """Return the contents of packed files by path; empty if there are no packed results."""
+    """Return the contents of the packed files in a `results.jsonl`, by path.
+
+    The mapping is empty if the file does not exist.
+    """
     try:
         status = file.stat()
     except OSError:
@@ -161,10 +173,14 @@ def _contents(file: Path) -> Mapping[str, Any]:
 
 @lru_cache(maxsize=16)
 def _parsed(file: Path, _version: tuple[int, ...]) -> Mapping[str, Any]:
-    """Parse packed results once for each version of the file.
+    """Parse packed results, once for each version of the file.
+
+    Args:
+        file: File of packed results.
+        _version: Inode, modification time and size of the file, as part of the cache's key.
 
     Raises:
-        InputError: If a line is incomplete or damaged, or two lines are of one result.
+        InputError: If a line is incomplete or damaged, or if two lines contain the same result.
     """
     contents: dict[str, Any] = {}
     for number, text in enumerate(file.read_bytes().split(b"\n"), start=1):
@@ -178,8 +194,8 @@ def _parsed(file: Path, _version: tuple[int, ...]) -> Mapping[str, Any]:
             why = repr(error)
         if why:
             raise InputError(
-                f"{file}: line {number}: damaged, or half written: {why}; restore the file, for "
-                "example from version control"
+                f"{file}, line {number}: the line is damaged or incomplete ({why}); restore the "
+                "file, for example from version control"
             )
         contents |= files
     return contents

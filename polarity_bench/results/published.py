@@ -1,23 +1,23 @@
-"""Published numbers: scores from papers, shown next to measured ones and never ranked.
+"""Published numbers: scores from papers, shown next to measured scores but never ranked.
 
-Every board has one format of `published.csv`, with one number per line:
+All boards use the same format of `published.csv`, with one number per line:
 
 - `name`: Name of the row, such as the method or the encoder.
 - `task`: Name of the task in this project.
 - `score`: Name of the score in results, such as `polarity_uniform_at_16`, `macro_f1` or `accuracy`.
-  A sweep's scores are `polarity` and `similarity`, at the k and the weighting of its board.
-- `value`: The number in percent, as papers print it.
-- `source`: The citation, with the table.
+  The scores of a sweep are `polarity` and `similarity`, at the k and the weighting of its board.
+- `value`: Published number, in percent.
+- `source`: Citation, including the table.
 
 The other columns may be empty or missing:
 
 - `std`, `min` and `max`: Standard deviation, minimum and maximum, in percent.
-- `model`: The base encoder that was trained; empty for a mean over several.
-- `protocol`: The protocol that the number belongs to, if the board has several.
-- `twin`: What the number is compared with: an encoder measured here, or settings of trainings such
-  as `loss=triplet,margin=0.1`, or `reference` for the base encoder of a sweep.
+- `model`: Base encoder that was trained; empty for a mean over several base encoders.
+- `protocol`: Protocol of the number, if the board has several protocols.
+- `twin`: Measured counterpart of the number: an encoder, settings of training runs such as
+  `loss=triplet,margin=0.1`, or `reference` for the base encoder of a sweep.
 - `star`: 1 if the paper marks the number as significant.
-- `note`: How the measurement differs from the board's (weights, folds, layers).
+- `note`: Differences from the method of the board, such as weights, folds or layers.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ _OPTIONAL = ("std", "min", "max", "model", "protocol", "twin", "star", "note")
 
 @dataclass(frozen=True)
 class PublishedNumber:
-    """A published number.
+    """Number from a paper, with its source and its measured counterpart.
 
     Attributes:
         name: Name of the row.
         task: Name of the task.
         key: Key of the score.
-        value: The number, as a fraction.
-        std: Its standard deviation, as a fraction; NaN if there is none.
-        least: The minimum of the averaged numbers, as a fraction; NaN if not given.
-        most: The maximum of them, as a fraction; NaN if not given.
-        model: The base encoder, or ''.
-        protocol: Name of the protocol, or ''.
-        twin: What the number is compared with, or ''.
+        value: Published number, as a fraction.
+        source: Citation, including the table.
+        std: Standard deviation, as a fraction; NaN if missing.
+        least: Minimum of the averaged numbers, as a fraction; NaN if missing.
+        most: Maximum of the averaged numbers, as a fraction; NaN if missing.
+        model: Base encoder; '' if missing.
+        protocol: Name of the protocol; '' if missing.
+        twin: Measured counterpart, see the module docstring; '' if missing.
         is_significant: Whether the paper marks the number as significant.
-        source: The citation.
-        note: How the measurement differs from the board's, or ''.
+        note: Differences from the method of the board; '' if missing.
         where: File and line, for messages.
     """
 
@@ -77,18 +77,18 @@ class PublishedNumber:
 
     @property
     def question(self) -> tuple[str, str, str, str, ScoreKey]:
-        """Name, source, note, task and score, without the weighting."""
+        """Name, source, note, task and score of the number; the weighting is ignored."""
         key = replace(self.key, weighting="linear")
         return self.name, self.source, self.note, self.task, key
 
     @property
     def paper(self) -> str:
-        """The citation without its tables, since P and S of one row may be in two tables."""
+        """Citation without the tables, because P and S of a row may be in different tables."""
         return re.split(r",? tables? ", self.source, flags=re.IGNORECASE)[0]
 
     @property
     def score(self) -> Score:
-        """The number as a score without an interval."""
+        """Published number as a score without an interval."""
         return Score(self.value, self.std, (math.nan, math.nan), None)
 
 
@@ -96,8 +96,8 @@ def read_published(file: Path) -> list[PublishedNumber]:
     """Read published numbers; return an empty list if the file does not exist.
 
     Raises:
-        InputError: If a column is missing or unknown, a cell is invalid, or a number has no name or
-            citation or occurs twice. The message names the line.
+        InputError: If a column is missing or unknown, if a cell is invalid, or if a number has no
+            name or citation or occurs twice. The message names the line.
     """
     if not file.is_file():
         return []
@@ -109,18 +109,20 @@ def read_published(file: Path) -> list[PublishedNumber]:
         if (first := lines.setdefault((*same, number.paper, number.note), number.where)) != (
             number.where
         ):
-            raise InputError(f"{number.where}: the same number as {first}; delete one of them")
+            raise InputError(
+                f"{number.where}: this line repeats the number in {first}; delete one of the lines"
+            )
     return numbers
 
 
 def footnote_numbers(published: Iterable[PublishedNumber]) -> dict[tuple[str, str], int]:
-    """Return the number of the footnote of each source and note, in order of first occurrence."""
+    """Number the footnotes, one for each pair of source and note, in order of first occurrence."""
     notes = dict.fromkeys((number.source, number.note) for number in published)
     return {note: place for place, note in enumerate(notes, start=1)}
 
 
 def footnote(number: int, source: str, note: str) -> str:
-    """Return a footnote in markdown: the source of a published number, and its note."""
+    """Format the source and the note of a published number as a markdown footnote."""
     return f"\\[{number}\\] {escape(source)}{f'; {escape(note)}' if note else ''}."
 
 
@@ -129,45 +131,52 @@ def match_published(
     tasks: Mapping[str, Collection[ScoreKey]],
     twins: Mapping[str, Collection[str]],
 ) -> list[PublishedNumber]:
-    """Return the numbers with the digest of their twin, after checks against the results.
+    """Check published numbers against the results, and replace the twins' names by digests.
 
     Args:
         numbers: Published numbers of a board of results.
-        tasks: The scores of each task that has results.
-        twins: Digests of the encoders measured here, by name.
+        tasks: Keys of the scores of each task that has results.
+        twins: Digests of the measured encoders, by name.
 
     Raises:
-        InputError: If no result has the task, the score or the twin; the message names the line.
+        InputError: If no result has the task, the score or the twin of a number, or if several
+            encoders have the twin's name. The message names the line.
     """
     matched = []
     for number in numbers:
         where, twin = number.where, number.twin
         if number.task not in tasks:
             near = nearest(number.task, tasks)
-            raise InputError(f"{where}: no result of the task {number.task!r}{near}")
+            raise InputError(f"{where}: no result for the task {number.task!r}{near}")
         if twin and twin not in twins:
-            raise InputError(f"{where}: no result of the encoder {twin!r}{nearest(twin, twins)}")
+            raise InputError(f"{where}: no result for the encoder {twin!r}{nearest(twin, twins)}")
         if len(alike := sorted(twins.get(twin, ()))) > 1:
-            raise InputError(f"{where}: {twin!r} names several encoders: {', '.join(alike)}")
+            raise InputError(
+                f"{where}: several encoders are named {twin!r}, with the digests "
+                f"{', '.join(alike)}; write the first 8 digits of one of the digests"
+            )
         known, k = tasks[number.task], number.key.k
         if number.key not in {replace(key, k=k) if key.k and k else key for key in known}:
             near = nearest(str(number.key), map(str, known))
-            raise InputError(f"{where}: results have no score {str(number.key)!r}{near}")
+            raise InputError(
+                f"{where}: results of {number.task} have no score {str(number.key)!r}{near}"
+            )
         matched.append(replace(number, twin="".join(alike)))
     return matched
 
 
 def _lines(file: Path) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield for each line its location and its cells by column."""
+    """Yield the location and the cells, by column, of each line."""
     known = {*_REQUIRED, *_OPTIONAL}
-    with file.open(encoding="utf-8-sig", newline="") as stream:  # spreadsheets write a BOM
+    # Spreadsheets may write a byte order mark, which the encoding `utf-8-sig` removes.
+    with file.open(encoding="utf-8-sig", newline="") as stream:
         lines = csv.DictReader(stream)
         columns = set(lines.fieldnames or ())
         if missing := set(_REQUIRED) - columns:
             present = ", ".join(sorted(columns))
             raise InputError(
-                f"{file}: the column {min(missing)!r} is missing, got {present}; "
-                "docs/boards.md, 'Published numbers', describes the format of every board"
+                f"{file}: the column {min(missing)!r} is missing, got {present}; see 'Published "
+                "numbers' in docs/boards.md for the format"
             )
         if unknown := columns - known:
             wrong = min(unknown)
@@ -176,8 +185,8 @@ def _lines(file: Path) -> Iterator[tuple[str, dict[str, str]]]:
             where = f"{file}, line {lines.line_num}"
             if surplus := line.get(None):
                 raise InputError(
-                    f"{where}: there are {len(columns)} columns, got {len(columns) + len(surplus)} "
-                    f"cells, the last is {surplus[-1]!r}; put a cell that holds a comma in quotes"
+                    f"{where}: expected {len(columns)} cells, got {len(columns) + len(surplus)}, "
+                    f"the last is {surplus[-1]!r}; put cells that contain a comma in quotes"
                 )
             yield where, {name: printable((line.get(name) or "").strip()) for name in known}
 
@@ -185,7 +194,7 @@ def _lines(file: Path) -> Iterator[tuple[str, dict[str, str]]]:
 def _number(where: str, cells: Mapping[str, str]) -> PublishedNumber:
     for name, meaning in (("name", "name"), ("source", "citation"), ("score", "score")):
         if not cells[name]:
-            raise InputError(f"{where}: the {meaning} is missing; write it in `{name}`")
+            raise InputError(f"{where}: the {meaning} is missing; fill in the column {name!r}")
     std, least, most = (
         _fraction(where, name, cells[name], minimum) if cells[name] else math.nan
         for name, minimum in (("std", 0.0), ("min", -100.0), ("max", -100.0))
@@ -206,12 +215,13 @@ def _number(where: str, cells: Mapping[str, str]) -> PublishedNumber:
 
 
 def _fraction(where: str, name: str, text: str, minimum: float = -100) -> float:
-    """Read a percentage as a fraction."""
+    """Convert a percentage in a cell to a fraction."""
     try:
         percent = float(text)
     except ValueError:
         percent = math.nan
     if not minimum <= percent <= 100:
-        between = "" if minimum == -100 else f" between {minimum:g} and 100"
-        raise InputError(f"{where}: {name!r} is a percentage{between}, not {text!r}")
+        raise InputError(
+            f"{where}: {name!r} must be a percentage from {minimum:g} to 100, got {text!r}"
+        )
     return percent / 100

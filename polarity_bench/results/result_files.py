@@ -1,16 +1,17 @@
-"""Result files: one JSON file per encoder and task, a valid `TaskResult` of mteb, and provenance.
+"""Result files: the scores of one encoder on one task as JSON, and further files.
 
-The path of a result is `ENCODER/DIGEST/TASK.json`, as in mteb. DIGEST is the digest of the encoder,
-so that two checkpoints of one name cannot collide. Results with other settings than the task's
-defaults are in separate folders below `experiments/`. The following files belong to a result:
+The path of the JSON file is `ENCODER/DIGEST/TASK.json`, as in mteb, and its content is a valid
+`TaskResult` of mteb. DIGEST is the digest of the encoder, so two encoders with the same name have
+separate folders. Results with settings other than the task's defaults are in separate folders below
+`experiments/`. A result has further files next to the JSON file:
 
-- `TASK.provenance.json` says how the result was computed.
-- `TASK.queries.safetensors` holds the values per query and the retrieved sources, so that a new
-  statistic needs no new run.
-- `TASK.samples.jsonl`, written on request, holds the same as text.
+- `TASK.provenance.json` describes how the result was computed.
+- `TASK.queries.safetensors` contains the values per query and the retrieved sources. With these
+  values, a new statistic does not need a new run.
+- `TASK.samples.jsonl` contains the same values as text. This file is optional.
 
-Scores are fractions and not rounded; an undefined score is null. Files are written to a temporary
-name, synced and renamed, so that a result is never incomplete.
+Scores are fractions and not rounded; an undefined score is null. Every file is written to a
+temporary name, synced and renamed, so a file is never incomplete.
 """
 
 from __future__ import annotations
@@ -49,7 +50,11 @@ from polarity_bench.values import digest_of
 
 
 def names_of(encoder: EncoderId) -> list[str]:
-    """Return the names by which an encoder can be selected."""
+    """Return the names that select an encoder.
+
+    These are its full name, the last part of the name, the label, the first 8 digits of the digest
+    and, for one encoder, a short name.
+    """
     last = encoder.name.rpartition("/")[2]
     also = ["minilm"] if encoder.name == MINILM else []
     return [encoder.name, last, encoder.label, encoder.digest[:8], *also]
@@ -59,17 +64,18 @@ _VERSIONS = ("polarity-bench", "sentence-transformers", "torch", "mteb", "python
 
 
 def made_by(latest: Result) -> dict[str, str]:
-    """Return the date of a result, the versions of the packages and the device."""
+    """Return the date of a result, the package versions and the device, by name."""
     versions = {name: latest.environment[name] for name in _VERSIONS if name in latest.environment}
     return {"last made": datetime.fromtimestamp(latest.date, UTC).date().isoformat(), **versions}
 
 
 FORMAT = 5
-_READABLE = {3, 4, FORMAT}  # 3 lacks n and limit; 3 and 4 lack the provenance's checksum
+# Format 3 has no `n` and no `limit`. Formats 3 and 4 have no checksum of the provenance.
+_READABLE = {3, 4, FORMAT}
 PROGRAMS = frozenset({"polarity-bench", "__main__.py"})
-"""The first word of a recorded command of this project."""
+"""Possible first words of a recorded command of this project."""
 TRAINED_BY = "training command"
-"""Key of a result's environment for the command that trained the encoder."""
+"""Key, in the environment of a result, of the command that trained the encoder."""
 SAMPLES = ".samples.jsonl"
 _QUERIES = ".queries.safetensors"
 _SPREAD = ("std", "ci95_low", "ci95_high", "n_undefined")
@@ -77,15 +83,15 @@ _SPREAD = ("std", "ci95_low", "ci95_high", "n_undefined")
 
 @dataclass(frozen=True)
 class ResultKey:
-    """Everything that determines the numbers of a result.
+    """Settings and data that determine the scores of a result.
 
-    A stored result is current if the digest of its key is that of the new evaluation.
+    A stored result is current if its key has the same digest as the key of a new evaluation.
 
     Attributes:
         task: Digest of the task file.
         data: Digest of the texts and labels.
-        encoder: The encoder under test.
-        reference: The reference encoder, which measures S; None if it is the encoder under test.
+        encoder: Evaluated encoder.
+        reference: Reference encoder of S; None if the evaluated encoder is its own reference.
         protocol: Name, version and parameters of the protocol.
     """
 
@@ -97,7 +103,7 @@ class ResultKey:
 
     @property
     def digest(self) -> str:
-        """Digest of the key, as 16 hexadecimal digits."""
+        """Digest of the key: 16 hexadecimal digits."""
         return digest_of(
             {
                 "task": self.task,
@@ -110,15 +116,16 @@ class ResultKey:
 
     @property
     def reference_encoder(self) -> EncoderId:
-        """The encoder that measures S: the reference encoder, or else the encoder under test."""
+        """Reference encoder of S, which may be the evaluated encoder."""
         return self.reference or self.encoder
 
     @property
     def protocol_label(self) -> str:
-        """Name of the protocol in tables, with its preset, its folds and `lower-cased` texts.
+        """Label of the protocol in tables, such as `transfer sklearn, k = 10`.
 
-        A preset defines how texts are prepared, so only labels without a preset mention
-        lower-casing. By default, texts keep their case.
+        The label contains the name, the preset, the number of folds and whether texts are
+        lower-cased. A preset defines how texts are prepared, so a label with a preset does not
+        mention lower-casing.
         """
         protocol = self.protocol
         label = " ".join(filter(None, [protocol["name"], protocol.get("preset")]))
@@ -129,35 +136,35 @@ class ResultKey:
 
 @dataclass(frozen=True)
 class Result:
-    """The scores of one encoder on one task.
+    """Scores of one encoder on one task.
 
     Attributes:
         task: Name of the task.
-        kind: The task type.
+        kind: Task type.
         result_name: Name of the task in mteb and in file names.
         version: Version of the task.
         languages: Languages of the task.
         main_score: Key of the task's main score.
-        key: Everything that determines the numbers.
-        scores: The scores.
-        counts: Number of texts of each sort.
-        seen: Number of rows of each part that occur in the encoder's training texts, by the way
-            they occur; None if the training texts are unknown.
-        unseen: The main score over the test rows that do not occur in the training texts, and the
-            base's score over the same rows, by name; each with `score`, `low`, `high` and `n`.
-            Empty if no test row was seen; None if that is unknown.
-        unseen_of: Name of the original task, if this task is a copy with sources that are never
-            trained on.
-        training: How the encoder was trained, as its folder records it: `recipe` with its name and
-            settings, `seed` and `base`; None if unknown.
+        key: Settings and data that determine the scores.
+        scores: Scores by their keys.
+        counts: Number of texts or rows in each part of the data, such as queries and sources.
+        seen: Number of rows that occur in the encoder's training texts, by part of the data and
+            kind of match; None if the training texts are unknown.
+        unseen: Main score over the test rows that are not training texts, and the same score of the
+            base encoder, by name. Each is a mapping with `score`, `low`, `high` and `n`. Empty if
+            no test row is a training text; None if the training texts are unknown.
+        unseen_of: Name of the original task, if this task is a copy with sources that must not be
+            used for training.
+        training: Training of the encoder: `recipe` with its name and settings, `seed` and `base`;
+            None if unknown.
         experiment: Settings that differ from the task's defaults; '' if none do.
-        limit: Limit of the queries or rows, for a quick look; None if all were used. A result with
-            a limit is not comparable with others.
-        seconds: Wall time by phase: `load`, `score` and `embed`. In a run of several tasks, `embed`
-            is the time of the single pass that embedded all tasks.
-        environment: Versions, device, platform, and the commands that computed the numbers.
+        limit: Maximum number of queries or rows; None if all were used. A result with a limit is
+            not comparable with other results.
+        seconds: Wall time of the phases `load`, `score` and `embed`, in seconds. If a run has
+            several tasks, `embed` is the time to embed the texts of all tasks.
+        environment: Versions, device and platform, and the commands that computed the scores.
         date: Time of the evaluation, in seconds since 1970 (UTC).
-        arrays: Values per query and retrieved sources.
+        arrays: Values per query and retrieved sources, by name.
     """
 
     task: str
@@ -182,26 +189,29 @@ class Result:
 
     @property
     def main(self) -> Score:
-        """The main score."""
+        """Main score of the task."""
         return self.scores[self.main_score]
 
     @property
     def lacks_reference(self) -> bool:
-        """Whether S, retention and joint are NaN because the encoder's base is not available."""
+        """Whether S, retention and joint are NaN because the reference encoder is missing."""
         return self.key.reference is not None and self.key.reference.is_absent
 
     @property
     def ks(self) -> tuple[int, ...]:
-        """All k with scores, ascending; empty for tasks that do not retrieve."""
+        """Values of k that have scores, ascending; empty for tasks without retrieval."""
         return tuple(sorted({key.k for key in self.scores if key.k is not None}))
 
     @property
     def flat(self) -> dict[str, float]:
-        """The scores by their names in files and mteb: `NAME`, and if defined, `NAME_std` etc.
+        """Scores and their spreads by their names in files and in mteb.
+
+        A score `NAME` may also have the numbers `NAME_std`, `NAME_ci95_low`, `NAME_ci95_high` and
+        `NAME_n_undefined`. Undefined numbers other than scores are left out.
 
         Raises:
-            InputError: If two numbers would have the same name, for instance a score and the
-                spread of another score.
+            InputError: If two numbers would have the same name, for example a score and the spread
+                of another score.
         """
         flat: dict[str, float] = {}
         names = {str(key) for key in self.scores}
@@ -210,18 +220,26 @@ class Result:
             named = {f"{key}_{part}": value for part, value in zip(_SPREAD, spread, strict=True)}
             if twice := (flat.keys() & {str(key), *named}) | (names & named.keys()):
                 name = min(twice)
-                raise InputError(f"two scores are named {name!r}; rename the part or the column")
+                raise InputError(
+                    f"{self.task}: two scores are named {name!r}; rename a class, subset or "
+                    "column of the task"
+                )
             flat[str(key)] = score.mean
             flat |= {name: float(value) for name, value in named.items() if not math.isnan(value)}
         return flat
 
 
 Stored = tuple[Path, Result]
-"""The file of a result, and the result."""
+"""Path of a result, and the result."""
 
 
 def _unflatten(flat: Mapping[str, float], n: Mapping[str, int | None]) -> dict[ScoreKey, Score]:
-    """Return the scores from the flat form; `n` holds the number of values of each, if known."""
+    """Return the scores in the flat form of `Result.flat`.
+
+    Args:
+        flat: Scores and their spreads by name.
+        n: Number of values behind each score, by the score's name; missing if unknown.
+    """
     scores = {}
     for key, name, spread in _keys_of(tuple(flat)):
         std, low, high = (flat.get(part, math.nan) for part in spread[:3])
@@ -232,7 +250,11 @@ def _unflatten(flat: Mapping[str, float], n: Mapping[str, int | None]) -> dict[S
 
 @lru_cache(maxsize=1024)
 def _keys_of(names: tuple[str, ...]) -> tuple[tuple[ScoreKey, str, tuple[str, ...]], ...]:
-    """Return the names that are scores: key, name, and the names of the score's spread."""
+    """Return the key, the name and the names of the spread of each score.
+
+    Args:
+        names: Names of scores and spreads in the flat form.
+    """
     spreads = {name: tuple(f"{name}_{part}" for part in _SPREAD) for name in names}
     spread_names = {part for spread in spreads.values() for part in spread}
     keys = {name: ScoreKey.parse(name) for name in names if name not in spread_names}
@@ -240,7 +262,14 @@ def _keys_of(names: tuple[str, ...]) -> tuple[tuple[ScoreKey, str, tuple[str, ..
 
 
 def place(output: Path, encoder: EncoderId, experiment: str, result_name: str) -> Path:
-    """Return the path of a result below an output folder."""
+    """Return the path of a result.
+
+    Args:
+        output: Output folder, which contains the folders of the encoders.
+        encoder: Evaluated encoder.
+        experiment: Settings that differ from the task's defaults; '' if none do.
+        result_name: Name of the task in file names.
+    """
     folder = output / folder_name(encoder.name) / encoder.digest
     if experiment:
         folder = folder / "experiments" / folder_name(experiment)
@@ -248,16 +277,21 @@ def place(output: Path, encoder: EncoderId, experiment: str, result_name: str) -
 
 
 def write_result(result: Result, output: str | Path) -> Path:
-    """Write a result and its other files, and return the path of the result.
+    """Write the files of a result, and return the path of the scores.
 
-    The provenance is written last. It holds the checksum of the scores, so that incomplete files of
-    a killed run are never taken for a result.
+    The provenance is written last and contains the checksum of the scores. A killed run therefore
+    leaves no files that look like a complete result.
+
+    Args:
+        result: Result to write.
+        output: Output folder, which contains the folders of the encoders.
 
     Raises:
         InputError: If the output folder is not writable.
     """
     path = place(Path(output), result.key.encoder, result.experiment, result.result_name)
-    for suffix in (PROVENANCE, SAMPLES):  # those of the result that is replaced
+    # Without its provenance, the old result is not valid while the new files are written.
+    for suffix in (PROVENANCE, SAMPLES):
         remove(path.with_suffix(suffix))
     meta = {"name": result.key.encoder.name, "revision": result.key.encoder.digest}
     write_atomically(path.with_name(MODEL_META), json_bytes(meta))
@@ -275,7 +309,7 @@ def write_result(result: Result, output: str | Path) -> Path:
 
 
 def with_checksum(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the content of a JSON file with its own checksum, `sha256`, as the last value."""
+    """Return the content of a JSON file with its checksum as the last value, `sha256`."""
     rest = {name: value for name, value in stored.items() if name != "sha256"}
     digest = hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
     return rest | {"sha256": digest}
@@ -291,7 +325,7 @@ class _Task(BaseModel):
 
 
 class _Provenance(BaseModel):
-    """The fields of a provenance file that are read."""
+    """Fields of a provenance file that `read_result` needs."""
 
     model_config = ConfigDict(strict=True)
 
@@ -313,14 +347,18 @@ class _Provenance(BaseModel):
 
 
 _SHARED = {"counts", "seen", "unseen", "training", "experiment", "limit", "seconds", "environment"}
-"""Fields that have the same name in a result and its provenance."""
+"""Fields with the same name and value in a result and its provenance."""
 
 
 def read_result(path: str | Path) -> Result:
     """Read a result that `write_result` wrote, without its arrays.
 
+    Args:
+        path: Path of the result.
+
     Raises:
-        InputError: If the file or its provenance is missing or damaged.
+        InputError: If the scores or the provenance are missing, edited, damaged or in another
+            format.
     """
     path = Path(path)
     made = read_stored(path.with_suffix(PROVENANCE))
@@ -355,38 +393,48 @@ def read_result(path: str | Path) -> Result:
         first = error.errors()[0]
         field = ".".join(map(str, first["loc"]))
         raise InputError(
-            f"{path.with_suffix(PROVENANCE)}: `{field}`: {first['msg']}, got {first['input']!r}; "
-            "it was edited or damaged: evaluate it again"
+            f"{path.with_suffix(PROVENANCE)}: the file was edited or is damaged: `{field}`: "
+            f"{first['msg']}, got {first['input']!r}; run the evaluation again"
         ) from error
     except InputError:
         raise
     except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{path}: not a result of polarity-bench: {error!r}") from error
-    # Before format 5, an edited provenance has no checksum to show it.
+        raise InputError(
+            f"{path}: not a result of polarity-bench ({error!r}); run the evaluation again"
+        ) from error
+    # Before format 5, the provenance has no checksum. The digest of the key still detects edits.
     if key.digest != provenance.run:
-        raise InputError(f"{path}: the provenance of this result was edited; evaluate again")
+        raise InputError(
+            f"{path}: the provenance of this result was edited; run the evaluation again"
+        )
     if result.main_score not in result.scores:
         raise InputError(
-            f"{path}: its main score {provenance.main_score!r} is not among its scores"
+            f"{path}: the main score {provenance.main_score!r} is missing; run the evaluation again"
         )
     return result
 
 
 @lru_cache(maxsize=4096)
 def _shared(encoder: EncoderId) -> EncoderId:
-    """Return the same object for equal encoders, so that its digest is computed only once."""
+    """Return one shared object for equal encoders, whose digest is then computed only once."""
     return encoder
 
 
 def write_seen(result: Result, path: Path) -> None:
-    """Write a result's `seen` and `unseen` to its provenance.
+    """Write a result's `seen` and `unseen` to its provenance file.
+
+    Args:
+        result: Result with the new values.
+        path: Path of the stored result.
 
     Raises:
         InputError: If the provenance is missing, damaged or not writable.
     """
     made = read_stored(path.with_suffix(PROVENANCE))
     if not isinstance(made, dict) or not _is_as_written(made):
-        raise InputError(f"{path}: the provenance of this result was edited; evaluate again")
+        raise InputError(
+            f"{path}: the provenance of this result was edited; run the evaluation again"
+        )
     content = made | {"seen": result.seen, "unseen": result.unseen}
     if made["format"] >= FORMAT:
         content = with_checksum(content)
@@ -394,17 +442,23 @@ def write_seen(result: Result, path: Path) -> None:
 
 
 def read_results(folder: Path) -> Iterator[tuple[Path, Result]]:
-    """Read every result below a folder, including linked and packed ones, in order of paths."""
+    """Yield every result below a folder with its path, in order of paths.
+
+    Packed results and results behind symbolic links are included.
+
+    Raises:
+        InputError: If a result is damaged.
+    """
     for path in result_paths(folder):
         yield path, read_result(path)
 
 
 def read_arrays(path: Path, names: Collection[str] | None = None) -> dict[str, NDArray[Any]]:
-    """Read the values per query of a result.
+    """Read the values per query of a result, by name.
 
     Args:
         path: Path of the result.
-        names: Names of the arrays to read, if they exist; None means all arrays.
+        names: Names of the arrays to read, if they exist; None for all arrays.
 
     Raises:
         MissingValuesError: If the file of the values is missing or unreadable.
@@ -420,16 +474,16 @@ def read_arrays(path: Path, names: Collection[str] | None = None) -> dict[str, N
             return {name: stored.get_tensor(name) for name in wanted}
     except SafetensorError as error:
         raise MissingValuesError(
-            f"{file}: not a safetensors file ({error}), perhaps a pointer of git-lfs; run "
-            f"{path.stem} again"
+            f"{file}: the file is damaged or a Git LFS pointer ({error}); fetch the file with "
+            f"`git lfs pull`, or run {path.stem} again"
         ) from error
 
 
 def has_its_values(path: Path, result: Result) -> bool:
     """Return whether the values per query of a result exist and belong to the result.
 
-    The values are checked by their checksum. Results without a checksum, from formats before 5, are
-    checked by the means of the values.
+    The function compares the checksum of the values. Results in formats before 5 have no checksum;
+    for them, it compares the means of the values with the scores.
     """
     try:
         checksum: str | None = read_stored(path.with_suffix(PROVENANCE)).get("queries_sha256")
@@ -445,25 +499,35 @@ def has_its_values(path: Path, result: Result) -> bool:
 
 
 def files_of(path: Path) -> list[Path]:
-    """Return the paths of all files of a result, the provenance last."""
+    """Return the paths of the files of a result, whether they exist or not, the provenance last."""
     suffixes = (".json", _QUERIES, SAMPLES, PROVENANCE)
     return [path.with_suffix(suffix) for suffix in suffixes]
 
 
 def scores_digest(result: Result) -> str:
-    """Return the SHA-256 of a result's scores in their stored form."""
+    """Return the SHA-256 checksum of a result's scores in their stored form."""
     return _digest_of_scores(_task_result(result))
 
 
 def _check_whole(path: Path, made: Mapping[str, Any], stored: Mapping[str, Any]) -> None:
     if made["format"] not in _READABLE:
-        raise InputError(f"{path}: written in format {made['format']}, this reads {FORMAT}")
+        raise InputError(
+            f"{path}: expected a result in format {FORMAT}, got format {made['format']}; run the "
+            "evaluation again, or use the version of polarity-bench that wrote the file"
+        )
     if made["format"] < FORMAT and "__limit_" in f"__{made['experiment']}":
-        raise InputError(f"{path}: written in format {made['format']}, with a limit; run it again")
+        raise InputError(
+            f"{path}: results with a limit need format {FORMAT}, got format {made['format']}; run "
+            "the evaluation again"
+        )
     if not _is_as_written(made):
-        raise InputError(f"{path}: the provenance of this result was edited; evaluate again")
+        raise InputError(
+            f"{path}: the provenance of this result was edited; run the evaluation again"
+        )
     if made["scores_sha256"] != _digest_of_scores(stored):
-        raise InputError(f"{path}: edited, or half written; evaluate it again")
+        raise InputError(
+            f"{path}: the scores were edited or are incomplete; run the evaluation again"
+        )
 
 
 def _is_as_written(made: Mapping[str, Any]) -> bool:
@@ -506,7 +570,7 @@ def _provenance(result: Result) -> dict[str, Any]:
 
 
 def _task_result(result: Result) -> dict[str, Any]:
-    """Return a result in the form of mteb's `TaskResult`, with the fields in the same order."""
+    """Return the content of a result's JSON file, with the fields in mteb's order."""
     scores = {n: None if math.isnan(x) else x for n, x in sorted(result.flat.items())}
     row = {
         **scores,

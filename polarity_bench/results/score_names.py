@@ -1,4 +1,4 @@
-"""One-line explanations of all columns and scores, and the notes below boards."""
+"""One-line explanations of columns and scores, and the notes below boards."""
 
 from __future__ import annotations
 
@@ -14,45 +14,45 @@ from polarity_bench.tasks.types.base import TaskSpec
 MEANINGS = {
     "polarity": "share of the k nearest sources that have the query's label, weighted by rank",
     "similarity": "mean cosine of the query and its k nearest under the reference, by rank",
-    "similarity_reference": "the same for the sources that the reference itself ranks nearest",
+    "similarity_reference": "S of the k sources that the reference ranks nearest",
     "retention": "how much of the reference's own S beyond chance is kept; the reference has 1, "
     "or 100 %",
     "joint": "harmonic mean of P's lift over chance, clipped at 0, and of retention",
     "front": "share of the area under the oracle's point, in lift and retention, that an encoder "
     "dominates; a curve counts with all its points",
     "lift": "how far P is above chance; 0 is chance and 1 is a perfect P",
-    "polarity_oracle": "the P of retrieval with gold labels: the k nearest of the query's label",
-    "similarity_oracle": "the S of retrieval with gold labels",
+    "polarity_oracle": "P of retrieval with gold labels: the k nearest of the query's label",
+    "similarity_oracle": "S of retrieval with gold labels",
     "knn_accuracy": "share of queries whose label wins the weighted vote of the k nearest",
     "overlap": "share of the k nearest sources that the reference also finds",
     "sgts": "Spearman's correlation of cosine with equality of labels (SentiCSE)",
     "pairwise_accuracy": "share of minimal pairs in which both queries are nearer to the source of "
     "their own polarity than to its twin; chance is 0.25",
-    "polarity_chance": "the P of retrieval at random",
-    "similarity_chance": "the S of retrieval at random",
+    "polarity_chance": "P of random retrieval",
+    "similarity_chance": "S of random retrieval",
     "accuracy": "test accuracy of a classifier on frozen vectors, rounded as SentEval rounds",
-    "exact_accuracy": "the same, not rounded",
+    "exact_accuracy": "test accuracy of a classifier on frozen vectors, not rounded",
     "dev_accuracy": "accuracy on the rows used to choose the regularisation",
     "macro_f1": "mean of the classes' F1",
     "f1": "F1 of the class 1",
-    "recall": "share of a class's rows that are predicted as that class",
+    "recall": "share of the rows of a class for which the class is predicted",
     "pearson": "Pearson's correlation with human scores",
     "spearman": "Spearman's correlation with human scores",
     "mse": "mean squared error of the predicted scores",
     "dev_pearson": "Pearson's correlation on the dev set, used to stop training",
 }
-"""Explanation of each metric."""
+"""Explanation of each metric, by name."""
 
 WORDS = {
     "k": "number of nearest sources that are scored",
     "reference": "the encoder that measures similarity for S, retention and joint",
-    "epoch": "passes of training made so far; 0 is the base",
-    "step": "optimizer steps made so far; 0 is the base",
-    "loss": "the training loss, as the mean over the steps of an epoch",
+    "epoch": "number of completed epochs; 0 is the base",
+    "step": "number of completed optimizer steps; 0 is the base",
+    "loss": "training loss, averaged over the steps of an epoch",
     "learning_rate": "learning rate of the last step of an epoch",
     "joint_low": "lower end of joint's 95 % interval",
     "joint_high": "upper end of joint's 95 % interval",
-    "+ inf": "the same model, with its proxies used in prediction",
+    "+ inf": "score of the same classifier if its proxies are used in prediction",
     "score": "mean and standard deviation over the folds",
     "minus CCE": "mean difference from cross-entropy alone, over the folds that both have",
     "95 %": "interval of the difference from cross-entropy alone, by Student's t",
@@ -60,15 +60,15 @@ WORDS = {
     "seen": "share of the sources, or of the tested rows, that occur in the encoder's "
     "training texts, ignoring case and punctuation; empty if the training texts are unknown",
     "base": "the same score of the base that the encoder was trained from",
-    "seen exactly": "share of the texts that the encoder was trained on, letter for letter",
-    "seen normalised": "the same, ignoring case and punctuation",
+    "seen exactly": "share of the texts that are training texts of the encoder, letter for letter",
+    "seen normalised": "share of the texts that are training texts, ignoring case and punctuation",
     "seen inside": "share of the texts that are part of a longer training text",
     "seen containing": "share of the texts that contain a shorter training text, even one word",
     "rank": "rank in the table; a range if tests cannot separate the encoders or methods",
     "folds": "number of folds completed so far",
     "s a fold": "mean seconds per fold",
 }
-"""Explanations of other columns: of the training history, of seen texts and of `fewshot`."""
+"""Explanations of other columns, such as those of training histories, seen texts and `fewshot`."""
 
 RANKED = {
     "P": "polarity",
@@ -80,7 +80,7 @@ RANKED = {
     "SgTS": "sgts",
     "minimal pairs": "pairwise_accuracy",
 }
-"""Titles of the columns of polarity tasks, and their metrics."""
+"""Metric of each column of polarity tasks, by title."""
 
 BOLD_NOTE = "Bold: the best in its column."
 SCORES_NOTE = (
@@ -152,26 +152,26 @@ TWINS_NOTE = (
     "In brackets: the same score of an encoder measured here, minus the published number. Compared "
     "are"
 )
-"""The constants named `..._NOTE` are the notes below boards."""
+"""Constants named `..._NOTE` are notes below boards, in markdown."""
 
 _SPREAD = {
-    "_std": "its standard deviation",
-    "_ci95_low": "lower end of its 95 % interval",
-    "_ci95_high": "upper end of its 95 % interval",
-    "_n_undefined": "how many of its values are undefined",
+    "_std": "standard deviation",
+    "_ci95_low": "lower end of the 95 % interval",
+    "_ci95_high": "upper end of the 95 % interval",
+    "_n_undefined": "number of undefined values",
 }
 _PARTS = {
     "all": "over all pairs pooled",
     "mean": "mean over the subsets",
     "wmean": "mean over the subsets, weighted by their pairs",
     "unseen": "with the task's twin of unseen sources, or over the rows that are no training texts",
-    "unseen_base": "of the base, over the rows that are no training texts of the encoder",
+    "unseen_base": "score of the base over the rows that are not training texts of the encoder",
 }
-_WEIGHTS = {"linear": "ranks weighted linearly", "uniform": "every rank weighted alike"}
+_WEIGHTS = {"linear": "linear weights of ranks", "uniform": "equal weights of all ranks"}
 
 
 def titles() -> dict[str, ScoreKey]:
-    """Return the score of each column title, without k."""
+    """Return the key of the score of each column, without k, by title."""
     found = {title: ScoreKey(metric) for title, metric in RANKED.items()}
     for kind in KINDS.values():
         found.update(kind.columns)
@@ -187,9 +187,9 @@ def explain(name: str, groups: Iterable[str] = ()) -> str:
     """Explain a score or column in one line.
 
     Args:
-        name: A column's title (`P, negation`) or a score's name (`polarity_of_negation_at_16`),
-            optionally with a suffix for its spread (`_std`) or a prefix for held-out queries.
-        groups: Columns of task files whose shares are scored.
+        name: Title of a column (`P, negation`) or name of a score (`polarity_of_negation_at_16`).
+            A prefix for held-out queries and a suffix for the spread (`_std`) are allowed.
+        groups: Names of the grouping columns of task files, which are also names of scores.
 
     Raises:
         InputError: If the name is unknown.
@@ -198,19 +198,27 @@ def explain(name: str, groups: Iterable[str] = ()) -> str:
         >>> explain("joint_at_4")
         "harmonic mean of P's lift over chance, clipped at 0, and of retention; at k = 4"
     """
-    core = re.sub("^held_out_|^held-out ", "", name.strip())  # the prefix in files and in tables
+    # Files have the prefix `held_out_`, and tables have the prefix `held-out `.
+    core = re.sub("^held_out_|^held-out ", "", name.strip())
     also = ["of the held-out queries"] if core != name.strip() else []
     for ending, spread in _SPREAD.items():
         if core.endswith(ending):
             core, also = core.removesuffix(ending), [spread, *also]
             break
     if core.endswith("_uniform") and (bare := core.removesuffix("_uniform")) in RANKED.values():
-        core, also = bare, [_WEIGHTS["uniform"], *also]  # names in a training history have no k
+        # Names in a training history have no k, so `ScoreKey.parse` would not read the weighting.
+        core, also = bare, [_WEIGHTS["uniform"], *also]
     return "; ".join([_meaning(core, name, groups), *also])
 
 
 def _meaning(core: str, name: str, groups: Iterable[str]) -> str:
-    """Explain a score or column without its spread; `name` is the full name, for messages."""
+    """Explain a score or column, apart from a suffix for its spread.
+
+    Args:
+        core: Title of a column or name of a score, without prefix and suffix.
+        name: Full title or name, for messages.
+        groups: Names of the grouping columns of task files.
+    """
     words, _, part = core.partition(", ")
     if words in WORDS:
         return "; ".join(filter(None, [WORDS[words], _PARTS.get(part, "")]))
@@ -224,7 +232,7 @@ def _meaning(core: str, name: str, groups: Iterable[str]) -> str:
     }
     if key.metric not in meanings:
         raise InputError(
-            f"no score or column {name!r}{nearest(name, {*titles(), *meanings, *WORDS})}"
+            f"unknown score or column {name!r}{nearest(name, {*titles(), *meanings, *WORDS})}"
         )
     part = part or key.part or ""
     weights = key.weighting if known is None else words.rpartition(" ")[2]
@@ -235,9 +243,9 @@ def _meaning(core: str, name: str, groups: Iterable[str]) -> str:
 
 
 def hint(title: str) -> str:
-    """Return one sentence that explains a column, or the task that it is named after.
+    """Return a sentence that explains a column, or the task that the column is named after.
 
-    '' if the title is unknown.
+    The sentence is empty if the title is unknown.
     """
     task = _shipped_tasks().get(title)
     try:

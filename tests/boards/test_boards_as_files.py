@@ -221,7 +221,7 @@ def test_what_does_not_go_with_the_rest_is_not_added(bench: Bench, root: Path) -
     before = sorted(root.rglob("*"))
     done = bench("leaderboard", "add", "elsewhere", "--board", "words")
     assert done.code == 2
-    assert "were made from different versions of the task" in done.err
+    assert "were computed with different versions of the task" in done.err
     assert sorted(root.rglob("*")) == before
 
 
@@ -355,7 +355,7 @@ def test_two_results_for_one_cell_are_refused_before_anything_is_written(
     before = sorted(root.rglob("*"))
     done = bench("leaderboard", "add", "one", "two", "--board", "words")
     assert done.code == 2
-    assert "belong to one encoder and one cell, but differ" in done.err
+    assert "same table cell, but their settings or scores differ" in done.err
     assert sorted(root.rglob("*")) == before
 
 

@@ -106,14 +106,14 @@ def test_what_is_written_is_read(tmp_path: Path, n_proxies: int) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"classes": ("bad", "good")}, r"a head of 2 classes .* got \(3, 5\) and \(3,\)"),
+        ({"classes": ("bad", "good")}, r"2 classes need .* got the shapes \(3, 5\) and \(3,\)"),
         (
             {"weight": np.ones((1, 5)), "bias": np.ones(1)},
-            "3 classes needs a weight of 3",
+            "3 classes need a weight of 3",
         ),
-        ({"weight": np.ones(3)}, r"got \(3,\) and \(3,\)"),
-        ({"weight": np.ones(())}, r"got \(\) and \(3,\)"),
-        ({"bias": np.ones(2)}, r"got \(3, 5\) and \(2,\)"),
+        ({"weight": np.ones(3)}, r"shapes \(3,\) and \(3,\)"),
+        ({"weight": np.ones(())}, r"shapes \(\) and \(3,\)"),
+        ({"bias": np.ones(2)}, r"shapes \(3, 5\) and \(2,\)"),
         ({"proxies": np.ones((2, 2, 5))}, r"proxies must .* with 3 classes .* got \(2, 2, 5\)"),
         ({"proxies": np.ones((3, 2, 4))}, r"and 5 dimensions, got \(3, 2, 4\)"),
         ({"proxies": np.ones((3, 5))}, r"the proxies must .*, got \(3, 5\)"),
@@ -127,12 +127,12 @@ def test_parts_that_do_not_fit_are_refused(given: dict[str, Any], message: str) 
 
 def test_proxies_are_wanted_where_they_are_to_take_part() -> None:
     head = Head(("bad", "good"), np.ones((2, 5)), np.ones(2))
-    with pytest.raises(InputError, match="this head was trained without proxies"):
+    with pytest.raises(InputError, match="this classifier was trained without proxies"):
         head.scores(VECTORS, with_proxies=True)
 
 
 def test_a_folder_without_a_head_says_how_to_get_one(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"has no head\.safetensors: .* the recipe triple-entropy"):
+    with pytest.raises(InputError, match=r"head\.safetensors is missing, .* recipe triple-entropy"):
         Head.read(tmp_path)
 
 
@@ -163,7 +163,7 @@ def test_a_file_that_is_no_head_is_named(
     tmp_path: Path, tensors: dict[str, Any], said: str | None
 ) -> None:
     save_file(tensors, tmp_path / HEAD_FILE, None if said is None else {"head": said})
-    with pytest.raises(InputError, match=r"head\.safetensors: not a classifier head of .*: "):
+    with pytest.raises(InputError, match=r"head\.safetensors: not a classifier head of .* \("):
         Head.read(tmp_path)
 
 

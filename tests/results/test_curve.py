@@ -178,19 +178,19 @@ def without_oracle(result: Result) -> Result:
     [
         (
             {"task": "other"},
-            "cannot form a curve: they differ in task, data, reference encoder or protocol",
+            "cannot form a curve, because they differ in task, data, reference encoder or protocol",
         ),
         (
             {"data": "other"},
-            "cannot form a curve: they differ in task, data, reference encoder or protocol",
+            "cannot form a curve, because they differ in task, data, reference encoder or protocol",
         ),
         (
             {"protocol": {"k": [4]}},
-            "cannot form a curve: they differ in task, data, reference encoder or proto",
+            "cannot form a curve, because they differ in task, data, reference encoder or proto",
         ),
         (
             {"reference": None},
-            "cannot form a curve: they differ in task, data, reference encoder or protocol",
+            "cannot form a curve, because they differ in task, data, reference encoder or protocol",
         ),
     ],
 )
@@ -208,7 +208,7 @@ def test_answers_to_other_questions_make_no_curve(
 def test_a_result_without_what_a_curve_needs_is_refused(stored: Stored, tmp_path: Path) -> None:
     result, path = stored[0.6]
     for changed, message in (
-        (replace(result, kind="sts"), "a curve needs a polarity task, got 'mini'"),
+        (replace(result, kind="sts"), "a curve needs results of a polarity task, got 'mini'"),
         (without_oracle(result), r"MiniPolarityRetrieval\.json: the oracle scores are missing"),
     ):
         with pytest.raises(InputError, match=message):
@@ -219,7 +219,7 @@ def test_a_result_without_what_a_curve_needs_is_refused(stored: Stored, tmp_path
     gone = replace(BagEncoder("bag").id, weights="absent 1")
     lacking = replace(result, key=replace(result.key, reference=gone))
     with pytest.raises(
-        InputError, match="S is undefined because the reference encoder is not available"
+        InputError, match="S is undefined, because the reference encoder was not available"
     ):
         make_curve("dial", "strength", {0.6: (lacking, path)})
 

@@ -154,15 +154,15 @@ def twice(text: str) -> str:
     [
         (
             cut,
-            r"results\.jsonl: line 4: damaged, or half written: JSONDecode.*; restore the file",
+            r"results\.jsonl, line 4: the line is damaged .*\(JSONDecode.*; restore the file",
         ),
-        (twice, r"line 5: damaged, or half written: .*a second line of one/"),
-        (lambda _: "<<<<<<< HEAD\n", "line 1: damaged, or half written: JSONDecodeError"),
+        (twice, r"line 5: the line is damaged .*\(a second line of one/"),
+        (lambda _: "<<<<<<< HEAD\n", r"line 1: the line is damaged .*\(JSONDecodeError"),
         (
             lambda _: '{"path": "a.json"}\n',
-            "line 1: damaged, or half written: KeyError..provenance",
+            r"line 1: the line is damaged .*\(KeyError..provenance",
         ),
-        (lambda _: "[]\n", "line 1: damaged, or half written: TypeError"),
+        (lambda _: "[]\n", r"line 1: the line is damaged .*\(TypeError"),
     ],
 )
 def test_a_damaged_line_is_refused(
@@ -183,7 +183,7 @@ def test_an_edited_line_is_refused(results: Path) -> None:
     pack(results)
     text = (results / PACKED).read_text(encoding="utf-8")
     (results / PACKED).write_text(text.replace('"polarity_at_16": 0.7', '"polarity_at_16": 0.8'))
-    with pytest.raises(InputError, match=r"SST2\.json: edited, or half written"):
+    with pytest.raises(InputError, match=r"SST2\.json: the scores were edited or are incomplete"):
         list(read_results(results))
 
 
@@ -194,7 +194,7 @@ def test_what_could_not_be_restored_is_not_packed(results: Path, content: bytes)
     ]
     path.with_name("model_meta.json").write_bytes(content)
     before = files(results)
-    with pytest.raises(InputError, match=r"model_meta\.json: cannot be packed: its bytes are not"):
+    with pytest.raises(InputError, match=r"model_meta\.json: the file cannot be packed, because"):
         pack(results)
     assert files(results) == before
 

@@ -189,7 +189,7 @@ def test_add_brings_new_results_into_a_packed_sweep(bench: Bench, made: Made) ->
     elsewhere.write(missing, base, 0.9, data="0" * 16)
     refused = bench("leaderboard", "add", "elsewhere", "--board", NAME)
     assert refused.code == 2
-    assert "were made from different" in refused.err
+    assert "were computed with different" in refused.err
     assert contents(made.folder / "results") == {PACKED: packed}
     elsewhere.write(missing, base, 0.9)
     done = bench("leaderboard", "add", "elsewhere", "--board", NAME)

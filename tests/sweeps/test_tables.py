@@ -564,7 +564,7 @@ def test_results_of_different_versions_are_refused(sweep: Sweep) -> None:
     provenance = path.with_suffix(".provenance.json")
     written = f'"format": {FORMAT}'
     provenance.write_text(provenance.read_text().replace(written, '"format": 99'))
-    with pytest.raises(InputError, match=f"written in format 99, this reads {FORMAT}"):
+    with pytest.raises(InputError, match=f"in format {FORMAT}, got format 99"):
         sweep.text()
 
 
@@ -763,7 +763,7 @@ def test_published_numbers_by_examples_stand_below_the_row_they_name(sweep: Swee
     [
         ("500,sst2,P,75,A,examples=500", "line 2: unknown score 'P'"),
         ("500,sst2,polarity,75,,examples=500", "line 2: the citation is missing"),
-        ("500,sst2,polarity,x,A,examples=500", "line 2: 'value' is a percentage, not 'x'"),
+        ("500,sst2,polarity,x,A,examples=500", "line 2: 'value' must be a percentage .* got 'x'"),
         (
             "500,sst2,polarity,75,A,example=500",
             "unknown setting 'example=500'; did you mean 'examples'",
@@ -774,7 +774,7 @@ def test_published_numbers_by_examples_stand_below_the_row_they_name(sweep: Swee
         ),
         (
             "500,sst2,polarity,75,A,examples=500\n500,sst2,polarity,76,A,examples=500",
-            "line 3: the same number as .*line 2",
+            "line 3: this line repeats .*line 2",
         ),
         (
             '500,sst2,polarity,75,A,"examples=500,loss=triplet"\n500,sst2,polarity,76,A,examples=500',
@@ -874,7 +874,7 @@ def test_lines_by_examples_wait_for_all_that_is_planned(sweep: Sweep) -> None:
             r"line 2: the sweep has no training runs for org/e5, sst; did you mean",
         ),
         ("T,org/e5,sst2,P,80,T,", "line 2: unknown score 'P'"),
-        ("T,org/e5,sst2,polarity,high,T,", "line 2: 'value' is a percentage, not 'high'"),
+        ("T,org/e5,sst2,polarity,high,T,", "line 2: 'value' must be a percentage .* got 'high'"),
         ("T,org/e5,sst2,polarity,80,,", "line 2: the citation is missing"),
         ("T,org/e5,sst2,polarity,80,T,los=mnrl", "line 2: `twin`: unknown setting 'los=mnrl'"),
         (
@@ -887,7 +887,7 @@ def test_lines_by_examples_wait_for_all_that_is_planned(sweep: Sweep) -> None:
         ),
         (
             "T,org/e5,sst2,polarity,80,T,\nT,org/e5,sst2,polarity,81,T,",
-            "line 3: the same number as .*line 2",
+            "line 3: this line repeats .*line 2",
         ),
     ],
 )

@@ -326,7 +326,7 @@ def test_of_an_encoder_that_saw_no_row_all_rows_are_unseen(bench: Bench) -> None
     [
         ("accuracy, unseen", "over the rows that are no training texts"),
         ("accuracy_unseen", "over the rows that are no training texts"),
-        ("spearman_unseen_base", "of the base, over the rows that are no training texts"),
+        ("spearman_unseen_base", "score of the base over the rows that are not training texts"),
         ("base, unseen", "the base that the encoder was trained from"),
     ],
 )

@@ -233,7 +233,7 @@ def test_the_folder_of_a_setfit_run_predicts(
     assert_allclose([float(row["good"]) for row in rows], good, atol=1e-5)
     refused = bench("predict", "-m", done.folder, "some.txt", "--proxies")
     assert (refused.code, refused.out) == (2, "")
-    assert "--proxies: this head was trained without proxies" in refused.err
+    assert "--proxies: this classifier was trained without proxies" in refused.err
 
 
 @pytest.mark.parametrize(
@@ -270,5 +270,5 @@ def test_a_folder_that_is_no_classifier_is_refused(bench: Bench, tiny_model: Pat
     Path("some.txt").write_text("Warm.\n")
     done = bench("predict", "-m", tiny_model, "some.txt")
     assert done.code == 2
-    assert "has no head.safetensors: it is not a classifier; train one with" in done.err
+    assert "head.safetensors is missing, so the folder is not a classifier; train one" in done.err
     assert "no such folder" in bench("predict", "-m", "nowhere", "some.txt").err

@@ -1,5 +1,5 @@
-"""Figures of boards: one Vega-Lite specification per chart, for a page, an SVG and a PNG.
+"""Figures of boards: one Vega-Lite specification per chart, for HTML pages, SVG and PNG files.
 
-Importing a module of this package that draws needs altair, and a file also needs vl-convert; both
-come with the extra `report`.
+The modules `figure`, `plane` and `series` need altair, and writing files also needs vl-convert. The
+extra `report` installs both packages.
 """

@@ -1,7 +1,7 @@
-"""The one specification of a figure, for a page, an SVG and a PNG, and what its parts share.
+"""Specification of a figure for all output formats, and helpers to build specifications.
 
-Colours are names that `themes` resolves, and every name that altair would number automatically is
-set, so that the same chart gives the same bytes.
+Colours are names that `themes` resolves. Names that altair would number automatically are set here,
+because the same chart must give the same bytes.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ DASHES = [4, 3]
 
 @dataclass(frozen=True)
 class Figure:
-    """A chart as a specification, with its numbers as a table and in words.
+    """Chart of a board, ready to draw, with its numbers as a table and in words.
 
     Attributes:
-        title: Title of the figure, plain text.
-        description: The numbers in words, for readers who cannot see the figure.
-        chart: The altair chart.
-        heads: Column titles of the table with the numbers of the figure.
-        cells: Rows of that table, as text.
-        notes: How to read the figure, as sentences; '' is left out.
+        title: Title of the figure, as plain text.
+        description: Numbers of the figure in words, for readers who cannot see the figure.
+        chart: Altair chart.
+        heads: Column titles of the table of numbers.
+        cells: Rows of the table of numbers, as text.
+        notes: Sentences on how to read the figure; '' is skipped.
     """
 
     title: str
@@ -41,28 +41,29 @@ class Figure:
 
     @property
     def note(self) -> str:
-        """How to read the figure."""
+        """Text on how to read the figure: all notes, joined."""
         return " ".join(filter(None, self.notes))
 
     @property
     def spec(self) -> dict[str, Any]:
-        """The Vega-Lite specification, with the data in `datasets`."""
+        """Vega-Lite specification, with the data in `datasets` and without a theme."""
         spec: dict[str, Any] = self.chart.to_dict()
-        spec.pop("config", None)  # the theme sets it
+        spec.pop("config", None)  # the theme adds its own configuration
         return {**spec, "description": self.title}
 
 
 def layered(styles: Styles, layers: Layers, panel: str = "", **size: Any) -> alt.LayerChart:
-    """Return a chart of the layers that have rows, the last one on top.
+    """Return a chart of the layers that have rows, with the last layer on top.
 
-    Marks are hidden from screen readers unless their style sets `aria`: the description that
-    Vega-Lite writes by default pastes titles into an expression without escaping backslashes.
+    Marks are hidden from screen readers unless their style sets `aria`. Vega-Lite's default
+    description of a mark is unsafe: titles are inserted into an expression without escaping
+    backslashes.
 
     Args:
-        styles: Mark of each layer, by its name.
-        layers: Rows and encodings of each layer, by its name.
-        panel: Start of the layers' names in the specification.
-        size: Width and height.
+        styles: Mark of each layer, by the layer's name.
+        layers: Rows and encodings of each layer, by the layer's name.
+        panel: Prefix of the layers' names in the specification.
+        size: Width and height of the chart.
     """
     charts = [
         alt.Chart(
@@ -77,10 +78,10 @@ def layered(styles: Styles, layers: Layers, panel: str = "", **size: Any) -> alt
 
 
 def scale_of(low: float, high: float, **options: Any) -> alt.Scale:
-    """Return a scale that ends at two values, rounded below what is visible."""
+    """Return a scale that ends at two values, rounded to four decimals for reproducible output."""
     return alt.Scale(domain=[round(low, 4), round(high, 4)], nice=False, zero=False, **options)
 
 
 def names_of(*titles: str) -> list[alt.Tooltip]:
-    """Return a tooltip of fields, which are named after their titles."""
+    """Return a tooltip of fields; the name of each field is also its title."""
     return [alt.Tooltip(field=title, type="nominal", title=title) for title in titles]

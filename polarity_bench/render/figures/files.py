@@ -1,8 +1,8 @@
-"""Figure files: each figure in light and dark, as SVG and PNG, by vl-convert.
+"""Figure files of boards: SVG and PNG, each in a light and a dark theme, drawn by vl-convert.
 
-In an SVG, text stays text, and a description says what the figure shows. Text is measured with a
-font that vl-convert ships: with the same versions of altair and vl-convert, the same board gives
-the same bytes on every machine.
+An SVG contains its text as text and describes its numbers in words. Text is measured with a font
+that vl-convert ships. With the same versions of altair and vl-convert, the same board therefore
+gives the same bytes on every machine.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ Format = Literal["svg", "png"]
 FORMATS: tuple[Format, ...] = ("svg", "png")
 
 _SVG = "http://www.w3.org/2000/svg"
-_SCALE = 1.6  # pixels of a PNG for each of the figure
-_LONGEST = 80
+_SCALE = 1.6  # pixels of a PNG per pixel of the figure
+_LONGEST = 80  # maximum length of a file name, without number, theme and suffix
 _NEEDED = ("altair", "vl_convert")
-_LINE = 131  # letters of a line below a title
+_LINE = 131  # maximum characters in a line of the note below a title
 
 
 def figure_files(board: Board) -> dict[str, bytes]:
-    """Draw all charts of a board.
+    """Draw all charts of a board in both themes and both formats.
 
     Returns:
-        Contents of the files by name: `NAME.svg`, `NAME-dark.svg`, and the same as `.png`.
+        Contents of the files by name: `NAME.svg`, `NAME-dark.svg`, `NAME.png`, `NAME-dark.png`.
 
     Raises:
         InputError: If altair or vl-convert is not installed.
@@ -53,21 +53,21 @@ def figure_files(board: Board) -> dict[str, bytes]:
 
 
 def figure_svg(board: Board) -> bytes:
-    """Draw a board's planes below each other in the light theme.
+    """Draw a board's charts of P against S in one SVG, one below the other, in the light theme.
 
     Raises:
-        InputError: If the board has no plane, or altair or vl-convert is not installed.
+        InputError: If the board has no such chart, or altair or vl-convert is not installed.
     """
     if not board.planes:
         raise InputError(
-            "`figure`: there is nothing to draw, because S is comparable only among encoders that "
-            "share a reference"
+            "`figure`: there is nothing to draw, because no two encoders have the same reference "
+            "and the same k; add results with a shared reference"
         )
     return drawn_together(board.planes, "svg")
 
 
 def drawn_together(drawn: Sequence[Drawn], form: Format, theme: Theme = LIGHT) -> bytes:
-    """Draw one or more charts below each other in one file.
+    """Draw one or more charts in one file, one below the other.
 
     Raises:
         InputError: If altair or vl-convert is not installed.
@@ -85,13 +85,16 @@ def check_can_draw() -> None:
     """Check that altair and vl-convert are installed.
 
     Raises:
-        InputError: If not.
+        InputError: If one of them is not installed.
     """
     check_installed("a figure", *_NEEDED)
 
 
 def figures_of(drawn: Sequence[Drawn]) -> list[Figure]:
-    """Return the figures of charts; planes with the same title also name their reference."""
+    """Lay out the figures of charts, with the same colours and shapes in all figures.
+
+    Charts of P against S that have the same title also name their reference.
+    """
     from polarity_bench.render.figures.plane import plane_figure
     from polarity_bench.render.figures.series import bars_figure, lines_figure
 
@@ -111,7 +114,10 @@ def figures_of(drawn: Sequence[Drawn]) -> list[Figure]:
 
 
 def stems(drawn: Sequence[Drawn]) -> list[str]:
-    """Return file names without suffix: safe on any system, unique, and named after the content.
+    """Return a unique file name, without suffix, for each chart.
+
+    Names consist of lower-case letters, digits and hyphens, and are derived from the titles or, for
+    charts of P against S, from the task and k.
 
     Example:
         >>> stems([BarChart("P by phenomenon: a/../b", "P", (), ()), BarChart("???", "P", (), ())])
@@ -154,7 +160,7 @@ def _render(figures: Sequence[Figure], form: Format, theme: Theme) -> bytes:
 
 
 def vega_lite_version() -> str:
-    """Return the version of Vega-Lite that altair targets."""
+    """Return the version of Vega-Lite that altair targets, without the patch number."""
     import altair as alt
 
     return alt.SCHEMA_VERSION.removeprefix("v").rpartition(".")[0]
@@ -163,7 +169,8 @@ def vega_lite_version() -> str:
 def _with_words(svg: str, figures: Sequence[Figure]) -> bytes:
     """Add a title and a description in words to an SVG, and number its clip paths from 0.
 
-    vl-convert counts clip paths over the life of the process.
+    vl-convert numbers clip paths consecutively within a process. Without new numbers, the bytes of
+    a file would depend on the figures that were drawn before.
     """
     ET.register_namespace("", _SVG)
     root = ET.fromstring(svg)  # noqa: S314 - made by vl-convert

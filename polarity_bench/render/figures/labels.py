@@ -1,8 +1,8 @@
-"""Placement of labels, which Vega-Lite lacks: beside points, and at the ends of lines.
+"""Placement of labels next to points and at the ends of lines, which Vega-Lite does not support.
 
-A label beside a point covers nothing and is nearest to its own point. Positions are computed for a
-panel of a given size and become data of the specification, which draws text there. All lengths are
-in pixels. Labels that do not fit are left out; tooltips and the description name their points.
+A label covers no point, line or other label, and is nearest to its own point. The positions are
+computed for a panel of a fixed size and become data of the specification. All lengths are in
+pixels. Labels that do not fit are left out; tooltips and the description contain their text.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from polarity_bench.render.figures.themes import width_of
 
 Pair = tuple[float, float]
 Box = tuple[float, float, float, float]
-"""Left, bottom, right and top."""
+"""Left, bottom, right and top edge of a rectangle."""
 
 SIZE = 10.5
 """Font size of labels."""
 
-_HIGH = 1.25 * SIZE
-_RINGS = (8.0, 15.0, 26.0, 40.0)  # distances of labels; a line is drawn for all but the first
+_HIGH = 1.25 * SIZE  # height of a label
+_RINGS = (8.0, 15.0, 26.0, 40.0)  # distances of labels; all but the nearest need a line
 
 
 @dataclass(frozen=True)
 class Label:
-    """A placed label.
+    """Label with the position of its text.
 
     Attributes:
         text: Text of the label.
         point: Position of the labelled point.
         anchor: Position of the text.
-        side: Side of the text that is at the anchor: -1 is left, 0 the middle, 1 right.
-        is_far: Whether a line to the point is needed.
-        is_soft: Whether the label is less important than others.
+        side: Part of the text at the anchor: -1 is the left end, 0 the middle, 1 the right end.
+        is_far: Whether a line connects the label to its point.
+        is_soft: Whether the label is less important than others and is drawn in a softer colour.
     """
 
     text: str
@@ -51,11 +51,11 @@ class Label:
 
 @dataclass
 class TakenSpace:
-    """Occupied space of a panel.
+    """Occupied space of a panel, for the placement of labels.
 
     Attributes:
         frame: Region that labels must not leave.
-        points: All points; a label must be nearer to its own than to the others.
+        points: All points; a label must be nearer to its own point than to any other point.
         taken: Occupied boxes.
         placed: Labels placed so far.
     """
@@ -71,16 +71,16 @@ class TakenSpace:
             self.taken += _along(start, end)
 
     def place(self, text: str, point: Pair, *, far: bool, is_soft: bool) -> bool:
-        """Place a label by a point, if there is room.
+        """Place a label near a point if there is room, and reserve its space.
 
         Args:
             text: Text of the label, in one line.
             point: Position of the labelled point.
-            far: Whether the label may be away from the point, with a line to it.
+            far: Whether the label may be farther from the point, connected by a line.
             is_soft: Whether the label is less important than others.
 
         Returns:
-            Whether the label was placed, or an equal label is at a point very close to this one.
+            True if the label was placed, or if a very close point already has the same label.
         """
         if any(p.text == text and math.dist(p.point, point) < _RINGS[0] for p in self.placed):
             return True
@@ -119,7 +119,7 @@ def _about(point: Pair, size: Pair, near: float) -> list[tuple[Pair, int]]:
 
 
 def _along(start: Pair, end: Pair, after: float = 0.0) -> list[Box]:
-    """Return boxes that cover a line, without its first `after` points."""
+    """Return boxes that cover a line, except for its first `after` pixels."""
     length = math.dist(start, end)
     n = max(1, round(length / 4))
     steps = (i / n for i in range(n + 1) if i * length / n >= after)
@@ -142,13 +142,19 @@ def _distance(box: Box, point: Pair) -> float:
 
 
 def box_at(middle: Pair, size: Pair = (3.0, 3.0)) -> Box:
-    """Return the box of a size around its middle."""
+    """Return the edges of a box from its centre and its size (width, height)."""
     (x, y), (width, height) = middle, size
     return x - width / 2, y - height / 2, x + width / 2, y + height / 2
 
 
 def spread_out(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Move ascending positions as little as needed to keep a minimum gap, within bounds.
+    """Move ascending positions as little as possible so that they are at least `gap` apart.
+
+    Args:
+        wanted: Preferred positions, ascending.
+        gap: Minimum distance between neighbours.
+        low: Lowest allowed position.
+        high: Highest allowed position; exceeded if the positions do not fit.
 
     Example:
         >>> spread_out([1.0, 1.0, 5.0], 1.0, 0.0, 10.0)

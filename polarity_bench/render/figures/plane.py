@@ -1,9 +1,10 @@
-"""P against S: a large panel of the encoders, and a small panel from chance to gold labels.
+"""Figure of P against S: a large panel of the encoders and a small overview panel.
 
-Up and to the right is better. The front connects the points that no encoder beats in both P and S.
-Its points have the colours of their families and carry their names; all others are grey, with their
-names where there is room. Vega-Lite has no inset panel: the small one is a second view, whose
-dotted frame shows the region of the large one.
+The overview extends from random retrieval to retrieval with gold labels. Up and to the right is
+better. The front connects the points that no encoder beats in both P and S. Points on the front
+have the colours of their families and are labelled first. Other points are grey and are labelled if
+there is room. Vega-Lite has no inset panels, so the overview is a second view. A dotted frame in
+the overview shows the region of the large panel.
 """
 
 from __future__ import annotations
@@ -42,26 +43,26 @@ _ROLES: Mapping[MarkRole, tuple[str, str, str]] = {
     "oracle": ("gold labels", "--ink", _STAR),
     "random": ("random retrieval", "--faint", "cross"),
 }
-"""Name in the legend, colour and shape of marks that are not on the front."""
+"""Legend entry, colour and shape for each role of a mark that is not on the front."""
 _WORDS = {role: word for role, (word, *_) in _ROLES.items()} | {
     "encoder": "encoders",
     "curve": "curve",
 }
-_BEHIND = 2  # turn of points behind the front
-_LONG = 34  # letters of the longest name beside a point
-_MAX_PULLS, _MAX_NAMED, _MAX_CELLS = 60, 40, 100
-"""Maximum numbers of lines from a base, of names beside points behind the front, and of rows in the
-table of a plane. The board's tables contain all numbers."""
-_MAX_LACKING = 6  # names that the note lists
+_BEHIND = 2  # turn, in the placement of labels, of encoders that are not on the front
+_LONG = 34  # maximum length of a label
+_MAX_PULLS = 60  # maximum number of lines from the base; with more encoders no line is drawn
+_MAX_NAMED = 40  # maximum number of labels at points that are not on the front
+_MAX_CELLS = 100  # maximum rows of the figure's table; the board's tables contain all numbers
+_MAX_LACKING = 6  # maximum number of points without a label that the note lists
 _NEAR_CHANCE = 0.05
-"""Share of the way from chance to gold labels above which an encoder is in the large panel."""
+"""Minimum distance from chance for the large panel, as a share of the range up to gold labels."""
 _BOUNDS = frozenset({"base", "oracle", "random"})
 _ALIGN = {-1: "left", 0: "center", 1: "right"}
 
 
 @dataclass(frozen=True)
 class _Panel:
-    """Sizes of a panel, its marks and its lines, in pixels, and the options of its legend."""
+    """Sizes of a panel and of its marks and lines, in pixels, and the options of its legend."""
 
     name: str
     width: int
@@ -79,12 +80,12 @@ _SMALL = _Panel("small", 190, 140, 24, front_width=2, curve_width=0.8, n_ticks=4
 
 
 def plane_figure(plane: Plane, looks: Looks, *, several: bool = False) -> Figure:
-    """Lay out a plane.
+    """Lay out a chart of P against S.
 
     Args:
-        plane: The plane.
+        plane: Chart to lay out.
         looks: Looks of the families and curves on the front.
-        several: Whether other planes have the same title, so that this one names its reference.
+        several: Whether other charts have the same title; the title then names the reference.
     """
     reference = f"S under {plain(plane.reference)}"
     title = f"P against S: {plain(plane.title)}" + (f", {reference}" if several else "")
@@ -125,18 +126,21 @@ def _dial(mark: Mark) -> str:
     return "" if mark.at is None else f"{mark.at:g}"
 
 
-# Regions
+# Regions of the panels
 
 
 def _in_large(plane: Plane) -> Sequence[Mark]:
-    """Return the marks of the large panel: those away from chance, or else all."""
+    """Return the marks of the large panel: those above chance, or all if fewer than two are."""
     shown = [mark for mark in plane.marks if mark.role not in ("oracle", "random")]
     away = [mark for mark in shown if _is_away(mark, plane)]
     return away if len({(mark.p, mark.s) for mark in away}) > 1 else plane.marks
 
 
 def _is_away(mark: Mark, plane: Plane) -> bool:
-    """Return whether a point is above chance in P and S; others would waste the large panel."""
+    """Return whether a mark is clearly above chance in both P and S.
+
+    Marks near chance would waste space in the large panel.
+    """
     bounds = {bound.role: bound for bound in plane.marks}
     if "random" not in bounds:
         return True
@@ -147,7 +151,7 @@ def _is_away(mark: Mark, plane: Plane) -> bool:
 
 
 def _around(marks: Sequence[Mark]) -> Box:
-    """Return the bounding box of the points, in percent, with a margin."""
+    """Return the bounding box of the marks, in percent, with a margin."""
     s, p = ([100 * getattr(mark, side) for mark in marks] for side in ("s", "p"))
     wide, high = (max(0.08 * (max(side) - min(side)), 0.5) for side in (s, p))
     ends = min(s) - wide, min(p) - high, max(s) + wide, max(p) + high
@@ -155,11 +159,11 @@ def _around(marks: Sequence[Mark]) -> Box:
     return left, low, right, top
 
 
-# Data
+# Data of the layers
 
 
 def _at(mark: Mark) -> dict[str, float]:
-    """Return the position of a mark in percent, rounded below what is visible."""
+    """Return the position of a mark in percent, rounded to four decimals."""
     return {"s": round(100 * mark.s, 4), "p": round(100 * mark.p, 4)}
 
 
@@ -168,14 +172,14 @@ def _from_to(one: Mark, other: Mark) -> dict[str, float]:
 
 
 def _frame(plane: Plane) -> Rows:
-    """Return the frame between random retrieval and retrieval with gold labels."""
+    """Return the rectangle from random retrieval to gold labels; no rows if either is missing."""
     ends = {m.role: m for m in plane.marks}
     has_both = {"random", "oracle"} <= ends.keys()
     return [_from_to(ends["random"], ends["oracle"])] if has_both else []
 
 
 def _pulls(plane: Plane) -> Rows:
-    """Return lines from the base to the encoders trained from it, one for each curve."""
+    """Return lines from the base to each encoder or curve that was trained from the base."""
     base = next((m for m in plane.marks if m.role == "base"), None)
     tuned = {m.name: m for m in reversed(plane.marks) if m.tuned}
     if base is None or len(tuned) > _MAX_PULLS:
@@ -184,7 +188,7 @@ def _pulls(plane: Plane) -> Rows:
 
 
 def _staircase(plane: Plane, box: Box) -> Rows:
-    """Return the corners of the front, from the lower to the left edge of a region."""
+    """Return the corners of the front, from the lower edge to the left edge of a region."""
     front = plane.front
     if not front:
         return []
@@ -196,7 +200,7 @@ def _staircase(plane: Plane, box: Box) -> Rows:
 
 
 def _series(mark: Mark, plane: Plane, ahead: frozenset[int]) -> str:
-    """Return the name of a mark in the legend: its family if it is on the front, else its role."""
+    """Return the legend entry of a mark: its family if it is on the front, otherwise its role."""
     is_named = mark.series in plane.families if mark.role == "curve" else id(mark) in ahead
     is_named = is_named and mark.role != "base"
     return plain(mark.series) if is_named else _ROLES.get(mark.role, _ROLES["encoder"])[0]
@@ -221,10 +225,10 @@ def _marks(plane: Plane) -> Rows:
 
 
 def _labels(plane: Plane, box: Box) -> tuple[Rows, list[str]]:
-    """Place names and strengths in the large panel, first those on the front.
+    """Place names and strengths in the large panel, starting with the points on the front.
 
     Returns:
-        The placed labels, and the names of points without room for a label.
+        The placed labels, and the names of the points without a label.
     """
     left, low, right, top = box
     wide, high = _LARGE.width / (right - left), _LARGE.height / (top - low)
@@ -235,7 +239,7 @@ def _labels(plane: Plane, box: Box) -> tuple[Rows, list[str]]:
     points = [at(mark) for mark in plane.marks]
     room = TakenSpace((2, 2, _LARGE.width - 2, _LARGE.height - 2), points)
     for mark, point in zip(plane.marks, points, strict=True):
-        side = 11.0 if mark.role == "base" else 8.0  # of its marker
+        side = 11.0 if mark.role == "base" else 8.0  # width and height of the marker
         room.taken.append(box_at(point, (side, side)))
     curves: dict[str, list[Mark]] = {}
     for mark in (m for m in plane.marks if m.role == "curve"):
@@ -274,11 +278,11 @@ def _labels(plane: Plane, box: Box) -> tuple[Rows, list[str]]:
     return rows, lacking
 
 
-# The specification
+# Specification
 
 
 def _chart(plane: Plane, looks: Looks) -> tuple[Any, list[str]]:
-    """Return the chart, and the names of points without room for a label."""
+    """Return the altair chart, and the names of the points without a label."""
     marks = _in_large(plane)
     box = _around(marks)
     labels, lacking = _labels(plane, box)
@@ -299,7 +303,7 @@ def _chart(plane: Plane, looks: Looks) -> tuple[Any, list[str]]:
 
 
 def _styles(panel: _Panel) -> Styles:
-    """Return the marks of the layers of a panel."""
+    """Return the style of each layer of a panel."""
     point = {"type": "point", "aria": alt.Undefined, "clip": True, "filled": True, "opacity": 1}
     at_end = {"expr": "datum.align"}
     text = {"type": "text", "baseline": "middle", "fontSize": SIZE, "align": at_end}
@@ -326,14 +330,14 @@ def _styles(panel: _Panel) -> Styles:
 def _view(
     plane: Plane, looks: Looks, panel: _Panel, box: Box, special: Mapping[str, Rows], legend: bool
 ) -> Any:
-    """Return the view of a panel.
+    """Return the altair view of a panel.
 
     Args:
-        plane: The plane.
+        plane: Chart to draw.
         looks: Looks of the families and curves on the front.
-        panel: The panel.
-        box: Region of the panel.
-        special: Rows of the layers that only this panel has, by the layer's name.
+        panel: Panel to draw.
+        box: Region of the panel, in percent.
+        special: Rows of layers that only this panel has, by the layer's name.
         legend: Whether this panel shows the legend.
     """
     is_large = panel is _LARGE
@@ -358,7 +362,7 @@ def _view(
     grey = {_ROLES[role][0] for role in ("encoder", "published")}
     ahead = [row for row in rows if row["series"] not in grey]
     texts = {**at, "text": "text:N"}
-    layers = {  # later layers, and later rows of a layer, are above earlier ones
+    layers = {  # later layers and later rows cover earlier ones
         "frame": (_frame(plane), to),
         "front": (_staircase(plane, box), {**at, "order": "order:Q"}),
         "pulls": (special.get("pulls", ()), to),

@@ -1,4 +1,4 @@
-"""Lines over a number, each named at its end, and bars by group, with intervals."""
+"""Figures of line charts, with a name at the end of each line, and of bar charts."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from polarity_bench.render.figures.labels import SIZE, spread_out
 from polarity_bench.render.figures.themes import N_COLOURS, Looks, colour_of, plain
 from polarity_bench.render.format import percent
 
-_WIDTH, _LEAST = 560, 300  # of a panel, in pixels
-_LINE = 1.35 * SIZE  # height of a name
+_WIDTH, _LEAST = 560, 300  # width and minimum height of a panel, in pixels
+_LINE = 1.35 * SIZE  # height of a name, in pixels
 _THOUSAND = 1000
-_BAR, _POINT = 11, 6  # height of a bar and of a point
-_MAX_TICKS = 12  # positions on an x axis that are all labelled
+_BAR, _POINT = 11, 6  # height per bar and per point, in pixels
+_MAX_TICKS = 12  # up to this number of x positions, each has a tick
 _MAX_NAMED = 24
-"""Maximum number of named lines, and of series of bars; the first are best."""
+"""Maximum number of lines with a name, and of series of bars. Series are sorted, best first."""
 _TEXT = {"fontSize": SIZE, "color": "--ink", "limit": 260}
 _STYLES: Styles = {
     "bands": {"type": "area", "opacity": 0.15, "clip": True},
@@ -41,12 +41,15 @@ _STYLES: Styles = {
     "intervals": {"type": "rule", "stroke": "--ink"},
     "chance": {"type": "rule", "stroke": "--ink", "strokeDash": DASHES},
 }
-"""Marks of the layers."""
+"""Style of each layer."""
 _INTERVALS = "95 % intervals."
 
 
 def lines_figure(lines: LineChart, looks: Looks) -> Figure:
-    """Lay out a line chart. The first lines have colours and, if they are all lines, bands."""
+    """Lay out a line chart; only the first `N_COLOURS` lines are coloured, other lines are grey.
+
+    If all lines are coloured, bands show their 95 % intervals.
+    """
     names = [plain(series.name) for series in lines.series]
     places = [f"{at:g}" for at in lines.x]
     values = _values(lines.series, lines.x, places)
@@ -60,7 +63,7 @@ def lines_figure(lines: LineChart, looks: Looks) -> Figure:
     axis: dict[str, Any] = {"format": form, "labelFlush": False}
     axis |= {"values": list(lines.x)} if len(lines.x) <= _MAX_TICKS else {}
     x_title = plain(lines.x_title)
-    zero = alt.Undefined if kind == "log" else False  # Vega-Lite warns of it on a log scale
+    zero = alt.Undefined if kind == "log" else False  # on a log scale, Vega-Lite warns about `zero`
     x = alt.X("x:Q", title=x_title, scale=alt.Scale(type=kind, nice=False, zero=zero), axis=axis)
     y = partial(alt.Y, title=f"{plain(lines.y_title)} (%)", scale=scale_of(*span))
     coloured, right = names[:N_COLOURS], {"value": _WIDTH + 14}
@@ -94,7 +97,7 @@ def lines_figure(lines: LineChart, looks: Looks) -> Figure:
 
 
 def _line_ends(values: Rows, names: Sequence[str], span: Sequence[float], height: float) -> Rows:
-    """Return the ends of named lines, and `y2` of their names, where no name covers another."""
+    """Return the ends of named lines, with `y2`, where the name is drawn without overlap."""
     last = {row["name"]: row for row in values if row["name"] in names}
     ends = sorted(last.values(), key=lambda row: (row["y"], row["name"]))
     gap = _LINE * (span[1] - span[0]) / height
@@ -106,7 +109,7 @@ def _line_ends(values: Rows, names: Sequence[str], span: Sequence[float], height
 
 
 def bars_figure(bars: BarChart, looks: Looks) -> Figure:
-    """Lay out a bar chart; many series are drawn as points."""
+    """Lay out a bar chart; if there are more series than colours, points replace the bars."""
     more = len(bars.series) - _MAX_NAMED
     series = bars.series[:_MAX_NAMED]
     names, groups = [plain(each.name) for each in series], list(map(plain, bars.groups))
@@ -148,7 +151,7 @@ def bars_figure(bars: BarChart, looks: Looks) -> Figure:
 
 
 def _values(series: Sequence[Series], x: Sequence[Any], places: Sequence[str]) -> Rows:
-    """Return every defined value of every series, in percent, with its interval if any."""
+    """Return a row for each finite value, in percent, with its interval if there is one."""
     rows: list[dict[str, Any]] = []
     for each in series:
         intervals = each.intervals or [None] * len(x)
@@ -165,7 +168,13 @@ def _values(series: Sequence[Series], x: Sequence[Any], places: Sequence[str]) -
 
 
 def _extent(rows: Rows, others: Iterable[float], share: float) -> tuple[float, float, float]:
-    """Return the least and the greatest value with its interval, and a share of their distance."""
+    """Return the lowest and highest value, including intervals, and a margin.
+
+    Args:
+        rows: Rows from `_values`.
+        others: Other values that must be visible, in percent.
+        share: Margin as a share of the range.
+    """
     ends = [row[name] for row in rows for name in ("y", "low", "high") if name in row]
     low, high = min([*ends, *others]), max([*ends, *others])
     return low, high, share * (high - low) or 1.0
@@ -176,7 +185,7 @@ def _grid(rows: Sequence[str], series: Sequence[Series]) -> list[list[str]]:
 
 
 def _in_words(series: Sequence[Series], places: Sequence[str]) -> str:
-    """Describe in words the values of the lines or bars that the figure names."""
+    """Describe the values of the named lines or bars in words."""
     named = [
         f"{plain(each.name)}: "
         + ", ".join(

@@ -1,8 +1,8 @@
-"""Colours of figures, by the names that specifications use, in light and dark.
+"""Colours, shapes and fonts of figures, in a light and a dark theme.
 
-The names are those of the CSS variables of a page, whose script looks them up. Colours of series
-are those of Okabe and Ito, adjusted for contrast, which people with any colour vision can
-distinguish; shapes differ as well. Text has a contrast of at least 4.5 to the background.
+Specifications refer to colours by the names of the CSS variables of HTML pages. Colours of series
+are from Okabe and Ito (2008), adjusted for contrast: people with any colour vision can distinguish
+them. Shapes differ as well. Text has a contrast ratio of at least 4.5 to the background.
 """
 
 from __future__ import annotations
@@ -32,27 +32,26 @@ _COLOURS = {
     "--c6": ("#00798c", "#6fd3de"),
     "--c7": ("#7a4a2b", "#cfa27e"),
 }
-"""Light and dark colour of each name."""
+"""Light and dark value of each colour name."""
 
 LIGHT: Theme = {name: light for name, (light, _) in _COLOURS.items()}
 DARK: Theme = {name: dark for name, (_, dark) in _COLOURS.items()}
 THEMES: Mapping[str, Theme] = {"": LIGHT, "-dark": DARK}
-"""Themes by the ending of a file's stem."""
+"""Themes, by the ending of file names before the suffix."""
 
 N_COLOURS = 8
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down")
-"""Shapes of series. Their number is coprime to that of the colours, so that combinations of shape
-and colour repeat as late as possible."""
+"""Shapes of series. The numbers of shapes and colours are coprime, so all 40 combinations occur."""
 
-_FONT = "Liberation Sans, Arial, Helvetica, sans-serif"  # vl-convert ships the first
-_PAINTED = frozenset({"range", "color", "fill", "stroke"})
+_FONT = "Liberation Sans, Arial, Helvetica, sans-serif"  # vl-convert ships Liberation Sans
+_PAINTED = frozenset({"range", "color", "fill", "stroke"})  # keys of values that may be colours
 
 Looks = Mapping[str, int]
-"""Number of the look of each name, the same in every figure of a board."""
+"""Number of the colour and shape of each name, the same in every figure of a board."""
 
 
 def looks_of(drawn: Iterable[Drawn]) -> Looks:
-    """Assign each family, curve and series a look; the first 40 are distinct."""
+    """Number the families, curves and series of charts; the first 40 numbers look different."""
     names: dict[str, None] = {}
     for chart in drawn:
         if isinstance(chart, Plane):
@@ -63,17 +62,20 @@ def looks_of(drawn: Iterable[Drawn]) -> Looks:
 
 
 def colour_of(look: int) -> str:
-    """Return the name of a look's colour."""
+    """Return the name of the colour that belongs to the number of a look."""
     return f"--c{look % N_COLOURS}"
 
 
 def shape_of(look: int) -> str:
-    """Return a look's shape."""
+    """Return the shape that belongs to the number of a look."""
     return SHAPES[look % len(SHAPES)]
 
 
 def in_theme(spec: Mapping[str, Any], theme: Theme) -> Any:
-    """Return a specification without data, with the names of colours replaced by colours."""
+    """Replace the names of colours in a specification by the colours of a theme.
+
+    The specification must not contain data, because data may contain the same words.
+    """
 
     def painted(value: Any) -> Any:
         if isinstance(value, list):
@@ -120,7 +122,7 @@ def config(theme: Theme) -> dict[str, Any]:
 
 
 def plain(text: str) -> str:
-    r"""Return text that can be drawn: one line of printable characters.
+    r"""Convert text to one line of printable characters, which can be drawn.
 
     Example:
         >>> plain("a\tb\x00c")
@@ -135,11 +137,11 @@ _EMS = (
     (0.8, "ABCDEFGHKLNOPQRSTUVXYZwJ&<>=+~^#"),
     (1.02, "MWm@%…\ufffd"),
 )
-"""Widths of letters in Liberation Sans, rounded up."""
+"""Widths of characters in Liberation Sans, rounded up, in multiples of the font size."""
 
 
 def width_of(text: str, size: float) -> float:
-    """Return an approximate upper bound of the width of text, in the unit of its font size."""
+    """Return an upper estimate of the width of text, in the unit of the font size."""
     return size * sum(map(_em, text))
 
 

@@ -1,9 +1,9 @@
-"""A board as a single HTML file, which needs neither a network nor a server.
+"""HTML pages of boards: each is one file that needs neither a network nor a server.
 
-DataTables and the jQuery that it needs are vendored in `assets/vendor`, with their licences. Vega
-comes from the bundle in vl-convert. Names from outside are escaped by the template, by the renderer
-of prose, or as JSON. The content security policy of the page forbids loading anything. With the
-same versions of these packages, the same board gives the same bytes.
+DataTables and its dependency jQuery are vendored in `assets/vendor`, with their licences. Vega
+comes from the bundle in vl-convert. Untrusted text is escaped by the template, by `prose`, or as
+JSON. The content security policy of the page forbids loading anything. With the same versions of
+these packages, the same board gives the same bytes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,11 @@ _SNIPPET = "window.vegaEmbed = vegaEmbed;"
 
 
 def page_html(board: Board, hint: Hint = lambda _: "") -> str:
-    """Render a board as a page; `hint` explains the titles of columns.
+    """Render a board as an HTML page.
+
+    Args:
+        board: Board to render.
+        hint: Function that explains the title of a column.
 
     Raises:
         InputError: If a required package is not installed.
@@ -54,15 +58,15 @@ def page_html(board: Board, hint: Hint = lambda _: "") -> str:
 
 
 def _has_p(board: Board) -> bool:
-    """Return whether a board shows P, so that readers may expect a figure of P against S."""
+    """Return whether a board shows P; readers then expect a figure of P against S."""
     return any(column.title == "P" for table in board.tables for column in table.columns)
 
 
 def _details(details: Sequence[Detail]) -> dict[str, Any]:
-    """Return the details for the page's script, with each distinct text stored once in `texts`.
+    """Return the row details in a compact form for the page's script.
 
-    Details refer to texts by position, because hundreds of encoders share most words of their
-    commands and file names.
+    Each distinct text is stored once in `texts`, and the details refer to texts by position.
+    Hundreds of encoders share most words of their commands and file names.
     """
     texts: dict[str, int] = {}
 
@@ -87,7 +91,7 @@ def _asset(name: str) -> str:
 
 @cache
 def _vega_bundle() -> str:
-    """Return Vega, Vega-Lite and vega-embed in the version that altair targets."""
+    """Return the code of Vega, vega-embed and the Vega-Lite version that altair targets."""
     import vl_convert
 
     from polarity_bench.render.figures.files import vega_lite_version
@@ -97,7 +101,7 @@ def _vega_bundle() -> str:
 
 
 def _in_script(code: str) -> str:
-    """Escape code for a script tag, so that its strings and patterns cannot end the tag."""
+    """Escape JavaScript code for a script tag; strings in the code must not end the tag."""
     code = re.sub(r"</(script)", r"<\\/\1", code, flags=re.IGNORECASE)
     code = re.sub(r"<(script)", r"\\x3c\1", code, flags=re.IGNORECASE)
     return code.replace("<!--", r"\x3c!--")

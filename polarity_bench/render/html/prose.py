@@ -1,4 +1,4 @@
-"""Markdown of a board's author as safe HTML, which neither runs code nor loads anything."""
+"""Conversion of a board author's markdown to safe HTML, which runs no code and loads nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CONTROL = re.compile(r"[\x00-\x20\x7f]")
 def prose_html(markdown: str) -> str:
     r"""Render markdown as safe HTML.
 
-    HTML becomes text, images become links, and links that would run code become text.
+    HTML becomes text, images become links, and links with an unsafe address become text.
 
     Example:
         >>> prose_html("*P* of [x](javascript:1) <b>")
@@ -27,7 +27,7 @@ def prose_html(markdown: str) -> str:
 
 
 def inline_html(markdown: str) -> str:
-    """Render a line of markdown without a paragraph element around it."""
+    """Render a line of markdown as safe HTML, without a paragraph element around it."""
     text = prose_html(markdown).strip()
     inner = text.removeprefix("<p>").removesuffix("</p>")
     return inner if "<p>" not in inner else text
@@ -42,7 +42,7 @@ def _parser() -> MarkdownIt:
 
 
 def leads_somewhere_safe(url: str) -> bool:
-    """Return whether a link leads to the web, or to a file or an anchor relative to the page.
+    """Return whether a link is safe: a web address, or a file or anchor relative to the page.
 
     Example:
         >>> [leads_somewhere_safe(url) for url in ("https://a.b", "../a.md", "#t", "data:x", "//a")]
@@ -57,6 +57,6 @@ def leads_somewhere_safe(url: str) -> bool:
 
 
 def _image_as_link(_: object, tokens: Sequence[Token], place: int, *__: object) -> str:
-    """Render an image, which would be loaded from outside, as a link."""
+    """Render an image as a link, because a page must not load anything."""
     address = str(tokens[place].attrs["src"])
     return f'<a href="{escapeHtml(address)}">{escapeHtml(tokens[place].content or address)}</a>'

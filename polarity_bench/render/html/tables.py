@@ -1,4 +1,4 @@
-"""Tables of a page: the values of cells for its template, and the sort keys of columns."""
+"""Tables of an HTML page: the cell values for the template, and the sort keys of columns."""
 
 from __future__ import annotations
 
@@ -22,27 +22,28 @@ ROLES: dict[Role, str] = {
     "other": "another recipe, does not compete",
     "published": "published, does not compete",
 }
-"""Descriptions of rows that are not plain encoders."""
-_RANK = "rank"  # title of a column before the names
-_MAX_CHOICES = 12
-_EXPLAINED = frozenset({"k", "reference"})  # other heads are settings with arbitrary names
-_DIGIT = "\N{FIGURE SPACE}"
-_MOST = 0.9  # of the rows
+"""Description of each role of a row, except the role of a plain encoder."""
+_RANK = "rank"  # title of the column of ranks, which may precede the column of names
+_MAX_CHOICES = 12  # maximum number of values in the filter of a column
+_EXPLAINED = frozenset({"k", "reference"})  # other leading columns are settings, with any name
+_DIGIT = "\N{FIGURE SPACE}"  # as wide as a digit
+_MOST = 0.9  # share of the rows with the same text, from which a column says little
 _NEUTRAL = {MISSING, "itself"}  # a reference: missing, or the encoder of the row
-_ALL_DECIMALS = 324  # of the smallest number
+_ALL_DECIMALS = 324  # number of decimals of the smallest float
 
 
 @dataclass(frozen=True)
 class PageHead:
-    """A leading column of text.
+    """Leading column of text in a table of a page.
 
     Attributes:
-        cells: Text of each row with its sort key; None sorts by the text itself.
+        title: Title of the column.
+        cells: Text and sort key of each row; a key of None sorts by the text.
         is_number: Whether the column is sorted by number.
-        choices: Values by which rows can be filtered; () if there are too few or too many.
-        about: Explanation of the title, '' if unknown.
-        says_little: Whether nearly all rows have the same text, so that the page hides the
-            column at first if the table does not fit.
+        choices: Values of the column's filter; empty if there are too few or too many values.
+        about: Explanation of the title; '' if there is none.
+        says_little: Whether nearly all rows have the same text. The page hides such a column at
+            first if the table does not fit.
     """
 
     title: str
@@ -55,15 +56,15 @@ class PageHead:
 
 @dataclass(frozen=True)
 class NumberColumn:
-    """A column of numbers.
+    """Column of numbers in a table of a page.
 
     Attributes:
+        title: Title of the column.
         place: Position among all columns, from 0.
-        about: Explanation of the title, '' if unknown.
-        cells: Number of each row with its sort key: the number with as many decimals as the column
-            needs to separate all its numbers; '' sorts last. Intervals and spreads, these with
-            their sign, are padded with figure spaces so that the column is aligned.
-        spread_as: How spreads are shown, see `Column`.
+        about: Explanation of the title; '' if there is none.
+        cells: Formatted number and sort key of each row, see `orders_of`; the key '' sorts last.
+            Intervals and spreads after a ± sign are padded on the left to the same width.
+        spread_as: Format of the spreads, as in `Column`.
     """
 
     title: str
@@ -74,18 +75,20 @@ class NumberColumn:
 
     @property
     def main(self) -> str:
-        """The title up to a parenthesis."""
+        """Main part of the title, before a parenthesis."""
         return self.title.partition(" (")[0]
 
 
 @dataclass(frozen=True)
 class PageTable:
-    """A table for the template.
+    """Table with the values that the template of a page needs.
 
     Attributes:
         id: Anchor of the table in the page.
-        source: The table.
-        name: Position of the head that names the rows.
+        source: Table of the board.
+        heads: Leading columns of text.
+        name: Position of the leading column that names the rows.
+        columns: Columns of numbers.
     """
 
     id: str
@@ -96,7 +99,10 @@ class PageTable:
 
     @property
     def groups(self) -> list[tuple[str, list[NumberColumn]]]:
-        """Columns by the text that their titles share before a comma; '' for columns without."""
+        """Columns of numbers, grouped by the start of their titles before a comma.
+
+        Columns whose title shares its start with no other title are in the group ''.
+        """
         stems = [column.main.partition(", ")[0] for column in self.columns]
         counts = Counter(stems)
         groups: dict[str, list[NumberColumn]] = {}
@@ -111,11 +117,16 @@ class PageTable:
 
 
 Hint = Callable[[str], str]
-"""Explains the title of a column; returns '' for a title that explains itself."""
+"""Function that explains a column title; returns '' for a title that needs no explanation."""
 
 
 def lay_out(tables: Sequence[Table], hint: Hint = lambda _: "") -> list[PageTable]:
-    """Lay out tables, each with a unique anchor in the page."""
+    """Lay out the tables of a page, each with a unique anchor.
+
+    Args:
+        tables: Tables of the board.
+        hint: Function that explains the title of a column.
+    """
     slugs = [re.sub(r"[^a-z0-9]+", "-", table.heading.lower()).strip("-") for table in tables]
     anchors = unique(f"t-{slug or 'table'}" for slug in slugs)
     return [_table(table, name, hint) for table, name in zip(tables, anchors, strict=True)]
@@ -132,7 +143,14 @@ def _table(table: Table, anchor: str, hint: Hint) -> PageTable:
 
 
 def _head(title: str, cells: Sequence[str], after_name: int, hint: Hint) -> PageHead:
-    """Lay out a leading column, given its place relative to the column of names."""
+    """Lay out a leading column.
+
+    Args:
+        title: Title of the column.
+        cells: Text of each row.
+        after_name: Position relative to the column of names; negative if before that column.
+        hint: Function that explains the title of a column.
+    """
     counts = Counter(cells)
     numbers = {cell: number_of(cell) for cell in counts if cell != MISSING}
     is_number = bool(numbers) and None not in numbers.values()
@@ -155,13 +173,15 @@ def _head(title: str, cells: Sequence[str], after_name: int, hint: Hint) -> Page
 
 
 def number_of(text: str) -> float | None:
-    """Parse a number as shown in tables, with thousands separators; None if it is not a number."""
+    """Parse a number as formatted in tables, with thousands separators; None for other text."""
     plain = text.replace(",", "")
     return float(plain) if re.fullmatch(r"[+-]?\d+(\.\d+)?(e[+-]?\d+)?", plain) else None
 
 
 def orders_of(values: Sequence[float | None]) -> list[str]:
-    """Return the sort keys of a column: with as many decimals as keep its numbers distinct.
+    """Return the sort keys of a column: numbers rounded as far as distinct numbers stay distinct.
+
+    Missing values have the key ''.
 
     Example:
         >>> orders_of([1 / 3, 0.33334, None, 1])
@@ -190,6 +210,6 @@ def _cells(column: Column) -> list[tuple[FormattedCell, str]]:
 
 
 def _aligned(texts: Sequence[str]) -> list[str]:
-    """Pad texts on the left to the longest; empty texts stay empty."""
+    """Pad texts with figure spaces on the left to the same length; empty texts stay empty."""
     width = max(map(len, texts), default=0)
     return [text and text.rjust(width, _DIGIT) for text in texts]

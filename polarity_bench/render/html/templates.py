@@ -1,4 +1,4 @@
-"""Templates of pages, which escape all inserted values, and data for the scripts of pages."""
+"""Templates of HTML pages, which escape all inserted values, and JSON for the pages' scripts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ASSETS = Path(__file__).parent / "assets"
 
 @cache
 def templates() -> Environment:
-    """Return the templates of this package; jinja2 must be installed."""
+    """Return the environment that loads the page templates of this package, which needs jinja2."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
@@ -33,7 +33,7 @@ def templates() -> Environment:
 
 
 def script_json(value: Any) -> str:
-    r"""Return JSON that is safe inside a script tag, whatever text it contains.
+    r"""Serialize a value to JSON that is safe inside a script tag: `<`, `>` and `&` are escaped.
 
     Example:
         >>> script_json({"name": "</script><!-- & \u2028"})

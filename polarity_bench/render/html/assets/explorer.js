@@ -1,7 +1,7 @@
 "use strict";
 (() => {
-  const PAGE = 25; // queries in the document at a time
-  const SHAPES = [ // one for each label, in a box of 10
+  const PAGE = 25; // number of queries per page
+  const SHAPES = [ // one path per label, in a box of 10 × 10
     "M5 0.5A4.5 4.5 0 1 1 4.99 0.5Z",
     "M5 0.5L9.8 9.2H0.2Z",
     "M0.8 0.8H9.2V9.2H0.8Z",
@@ -50,7 +50,7 @@
     return element;
   }
 
-  /* The text in an element of its own direction, what is searched for marked. */
+  /* Return an element with the text, in the text's own direction, and with the search term marked. */
   function words(text, className) {
     const element = make("bdi", { class: className || null, dir: "auto" });
     const folded = text.toLowerCase();
@@ -79,7 +79,7 @@
     return (fraction > 0 ? "+" : "\u2212") + text;
   }
 
-  /* Ranks from left to right: up where the label is the query's, down where not; height is weight. */
+  /* Draw a bar per rank, from left to right: up if the label is the query's, otherwise down. The height is the weight. */
   function strip(query, side) {
     const { ids } = query.found[side];
     const wide = 160, half = 16, most = Math.max(...data.weights);
@@ -159,7 +159,7 @@
       make("table", {}, head, body));
   }
 
-  // What is shown
+  // List of queries
 
   function choose() {
     const { term } = state;
@@ -182,7 +182,7 @@
     const list = byId("queries");
     list.replaceChildren(...part.map(row));
     list.start = first + 1;
-    if (!part.length) list.append(make("li", { class: "none" }, "No query is like that. Change the search or the filters."));
+    if (!part.length) list.append(make("li", { class: "none" }, "No query matches. Change the search or the filters."));
     const count = (value) => value.toLocaleString("en");
     byId("status").textContent = shown.length === queries.length
       ? `${count(queries.length)} queries` : `${count(shown.length)} of ${count(queries.length)} queries`;
@@ -196,7 +196,7 @@
     open(state.open === number ? null : number, number);
   }
 
-  /* Open a query, or none, and bring the one that is meant into view. */
+  /* Open a query, or close the open one, and scroll to the query. */
   function open(number, meant) {
     state.open = number;
     show();
@@ -208,7 +208,7 @@
     item.scrollIntoView({ block: tall ? "start" : "nearest" });
     try {
       history.replaceState(null, "", number === null ? location.pathname + location.search : `#query-${number + 1}`);
-    } catch { /* a browser may refuse it for a file */ }
+    } catch { /* some browsers refuse to change the address of a local file */ }
   }
 
   function step(by) {
@@ -306,14 +306,14 @@
   theme.hidden = false;
   byId("tools").hidden = false;
 
-  byId("key").append("Bars are ranks, up for the query\u2019s own label, as high as they weigh:",
+  byId("key").append("Each bar is a rank: up if the label is the query\u2019s, as high as its weight:",
     ...data.labels.slice(0, 8).map((_, label) => labelled(label, true)));
 
-  /* Open the query that the address names; say whether it names one. */
+  /* Open the query in the page's address; return whether the address contains a query. */
   function follow() {
     const named = queries[(/^#query-(\d+)$/.exec(location.hash)?.[1] ?? 0) - 1];
     if (!named) return false;
-    if (!shown.includes(named)) { // it is filtered out
+    if (!shown.includes(named)) { // the filters hide the query
       byId("tools").reset();
       Object.assign(state, { outcome: -1, term: "", deep: false, sort: "size", label: -1 });
       state.about.fill(null);

@@ -147,7 +147,9 @@ def test_a_finished_run_is_reused_and_another_spec_refused(
     again = run(base, tasks, trained.folder, SMALL)
     assert again.reused
     assert (again.figures, again.rows) == (trained.figures, trained.rows)
-    with pytest.raises(InputError, match=r"holds another run .* recipe.variant: 'setfit', there"):
+    with pytest.raises(
+        InputError, match=r"contains another run .* recipe.variant: 'setfit', there"
+    ):
         run(base, tasks, trained.folder, FEW)
 
 
@@ -181,7 +183,7 @@ def test_a_run_that_was_stopped_is_not_taken_for_an_encoder(
         ({"variant": "paper"}, "`variant`: unknown value 'paper'; did you mean 'papers'"),
         ({"samples_per_class": 1}, "`samples_per_class` must be at least 2, got 1"),
         ({"pairs": 0}, "`pairs` must be at least 2, got 0"),
-        ({"pairs": 7}, "`pairs` must be even, since half of the pairs are of one class, got 7"),
+        ({"pairs": 7}, "`pairs` must be even, because half of the pairs have equal classes, got 7"),
         ({"batch_size": 0}, "`batch_size` must be at least 1, got 0"),
         ({"seed": -1}, "`seed` must be at least 0, got -1"),
     ],
@@ -219,9 +221,9 @@ def test_too_many_texts_for_all_their_pairs_are_refused(
 def test_bases_that_cannot_be_trained_are_refused(
     static: Path, base: Path, tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(InputError, match="`model` random: a baseline has nothing to train"):
+    with pytest.raises(InputError, match="`model` random: a baseline cannot be trained"):
         run(Path("random"), tasks, tmp_path / "run", SMALL)
-    with pytest.raises(InputError, match=r"is a static encoder, .* take setfit"):
+    with pytest.raises(InputError, match=r"the static encoder .* use the `variant` setfit"):
         run(static, tasks, tmp_path / "run", SMALL)
     monkeypatch.setattr("sentence_transformers.util.get_device_name", lambda: "mps")
     with pytest.raises(InputError, match="`device` cpu: SetFit's trainer uses mps whenever"):

@@ -166,7 +166,7 @@ def test_a_base_is_refused_that_would_not_rank_so_at_strength_0(
 ) -> None:
     model = SentenceTransformer(str(tiny_model), device="cpu", similarity_fn_name="dot")
     model.save_pretrained(str(tmp_path / "dot"), create_model_card=False)
-    with pytest.raises(InputError, match="`model` dot: it is compared by the inner product"):
+    with pytest.raises(InputError, match="`model` dot: the base ranks by inner products"):
         run(tmp_path / "dot", tasks, tmp_path / "axis", Axis())
     model.append(Normalize())
     model.save_pretrained(str(tmp_path / "unit"), create_model_card=False)

@@ -335,7 +335,7 @@ def test_examples_made_with_the_same_seed_hold_nothing_held_out(
             task_dir=task_dir,
         )
         write_examples(made, tmp_path / str(held_out))
-    with pytest.raises(InputError, match=r"row \d+: (anchor|positive|negative) is held out"):
+    with pytest.raises(InputError, match=r"row \d+: (anchor|positive|negative) equals, contains"):
         run(tiny_model, task_dir, tmp_path / "x", replace(GIVEN, examples_from=tmp_path / "0"))
     assert run(
         tiny_model, task_dir, tmp_path / "x", replace(GIVEN, examples_from=tmp_path / "6")
@@ -567,7 +567,7 @@ def test_a_base_replaced_while_it_is_trained_is_not_published_in_its_place(
         return judged(*args)
 
     monkeypatch.setattr(EpochScorer, "__call__", judge_and_replace)
-    with pytest.raises(InputError, match="but the base has changed: expected"):
+    with pytest.raises(InputError, match="but its weights have changed: expected"):
         run(base, task_dir, tmp_path / "x")
     save_file(stored, base / "model.safetensors")
     assert run(base, task_dir, tmp_path / "x").kept == 0

@@ -1,6 +1,6 @@
-"""Training: recipes, examples, losses, training loops, and the files of a run.
+"""Training: recipes, examples, losses, training loops, and run folders.
 
-Names are listed in `__init__.pyi` and imported on first use.
+`__init__.pyi` lists the public names. They are imported on first use.
 """
 
 import lazy_loader

@@ -1,8 +1,8 @@
-"""Blends: encoders between a base and an encoder tuned from it, by averaging their weights.
+"""Blends: weighted averages of the weights of a base encoder and an encoder fine-tuned from it.
 
-The weights of a blend are (1 - w) times the base's plus w times the tuned encoder's. From w = 0 to
-w = 1, blends go from the base's preservation of meaning to the tuned encoder's knowledge of
-polarity. Nothing is trained, and a blend encodes as fast as its base.
+The weights of a blend are (1 - w) times the base's plus w times the tuned encoder's. As w grows
+from 0 to 1, a blend trades the base's semantic similarity (S) for the tuned encoder's polarity (P).
+Blending needs no training, and a blend encodes as fast as its base.
 
 References:
     Wortsman et al. (2022), Robust fine-tuning of zero-shot models (WiSE-FT),
@@ -46,12 +46,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Blend:
-    """An encoder between two others.
+    """A blend of two encoders in its folder.
 
     Attributes:
-        weight: Share of the tuned encoder, in [0, 1].
+        weight: Weight of the tuned encoder, in [0, 1].
         folder: Folder of the blend.
-        reused: Whether it already existed.
+        reused: Whether the folder already existed.
     """
 
     weight: float
@@ -68,26 +68,26 @@ def blend(
     *,
     bar: Bar = no_bar,
 ) -> list[Blend]:
-    """Write an encoder for each weight, as a sentence-transformers folder that names its base.
+    """Write a blend for each weight, as a sentence-transformers folder that records its base.
 
-    Each folder is either complete or missing. A folder that already holds the same blend is kept.
+    Each folder is written completely or not at all. A folder that already contains the same blend
+    is reused.
 
     Args:
-        base: The encoder of weight 0, the reference for S of all blends.
-        tuned: The encoder of weight 1.
-        weights: Shares of the tuned encoder, in [0, 1], each once.
+        base: Encoder at weight 0, and the reference for S of all blends.
+        tuned: Encoder at weight 1.
+        weights: Distinct weights of the tuned encoder, in [0, 1].
         output: Parent of the new folders, which are named like `w-0.25`.
-        options: How to load both encoders; the revision is the base's.
+        options: How to load both encoders; the revision applies to the base only.
         bar: Opens progress bars.
 
     Raises:
-        InputError: Before anything is written, if a weight is invalid, if the encoders differ in
-            anything except the numbers in their weights (names the difference), or if another
-            encoder is in the place of a blend.
+        InputError: If a weight is invalid, the encoders differ in more than the values of their
+            weights, or the folder of a blend contains another encoder. Nothing is written then.
 
     Warns:
-        InputWarning: If a head stored with an encoder is left out, pooling was added to an encoder,
-            or the tuned encoder was trained from another base.
+        InputWarning: If the classifier head of an encoder is left out, pooling was added to an
+            encoder, or the tuned encoder was trained from another base.
     """
     options = options or EncoderOptions()
     if options.dtype != "float32":
@@ -110,13 +110,13 @@ def blend(
 
 
 def checked_weights(weights: Sequence[float]) -> Sequence[float]:
-    """Return the weights if they are in [0, 1] and distinct.
+    """Check that the weights are distinct numbers in [0, 1], and return them.
 
     Raises:
-        InputError: If there are none, or one is invalid.
+        InputError: If the list is empty, or a weight is invalid or repeated.
     """
     if not weights:
-        raise InputError("`weights`: expected numbers from 0 to 1, got none")
+        raise InputError("`weights`: expected numbers from 0 to 1, got an empty list")
     for i, weight in enumerate(weights):
         if not 0 <= weight <= 1:
             raise InputError(f"`weights` must be from 0 to 1, got {weight:g}")
@@ -128,10 +128,10 @@ def checked_weights(weights: Sequence[float]) -> Sequence[float]:
 def averaged(
     first: Mapping[str, Tensor], second: Mapping[str, Tensor], weight: float
 ) -> dict[str, Tensor]:
-    """Return (1 - w) · first + w · second, computed in float64, in the dtype of the first.
+    """Return (1 - w) · first + w · second, computed in float64 and cast to the dtype of the first.
 
-    With w = 0 and w = 1 the result equals the first or the second bit for bit. Tensors that are not
-    floats are taken from the first, or from the second if w = 1.
+    For w = 0 and w = 1, the result equals the first or the second bit for bit. Integer tensors are
+    copied from the first, or from the second if w = 1.
 
     Example:
         >>> import torch
@@ -149,10 +149,10 @@ def averaged(
 
 
 class _Pair:
-    """Two encoders of the same architecture; the first one's model gets the blends' weights.
+    """Two encoders of the same architecture; blends are loaded into the first encoder's model.
 
     Raises:
-        InputError: If they differ in anything except the numbers in their weights.
+        InputError: If the encoders differ in more than the values of their weights.
     """
 
     def __init__(
@@ -174,41 +174,42 @@ class _Pair:
             other = self._states[1][name]
             if not tensor.is_floating_point() and not tensor.equal(other):
                 raise InputError(
-                    f"{unlike}{name} has other values, which are not floats "
-                    f"({str(tensor.dtype).removeprefix('torch.')})"
+                    f"{unlike}the values of {name} differ and cannot be averaged, got "
+                    f"{str(tensor.dtype).removeprefix('torch.')} instead of floats"
                 )
             if tensor.isnan().any() or other.isnan().any():
                 raise InputError(f"`tuned` {theirs}, `base` {ours}: {name} contains NaN")
         recorded = find_base(second)
         if recorded is not None and recorded.encoder.weights != first.id.weights:
             warnings.warn(
-                f"{theirs} was trained from {recorded.encoder.label}, not from {ours}: their "
-                "blends may be useless",
+                f"{theirs} was trained from {recorded.encoder.label}, not from {ours}; blends of "
+                "the two may be useless",
                 InputWarning,
                 stacklevel=3,
             )
 
     def check_there(self, blend: Blend, options: EncoderOptions) -> None:
-        """Refuse a folder in the place of a blend if it holds anything else."""
+        """Raise InputError if the folder of a blend contains anything but that blend."""
         unchanged = replace(options, revision=None, prompt=None, prompt_name=None, max_tokens=None)
         try:
             stored = load_encoder(str(blend.folder.absolute()), unchanged)
         except InputError as error:
             raise InputError(
-                f"`output`: the place is taken: {error}; use another folder"
+                f"`output`: the folder of the blend contains something else: {error}; use another "
+                "folder"
             ) from error
         prompt, recorded = self._first.id.prompt or "", find_base(stored)
         wanted = SentenceTransformerEncoder(self._blended(blend.weight), name="", prompt=prompt).id
         its_base = recorded and recorded.encoder.digest
         if (stored.id.digest, its_base) != (wanted.digest, self._base.encoder.digest):
             raise InputError(
-                f"`output` {blend.folder}: the place is taken by another encoder, expected "
+                f"`output` {blend.folder}: the folder contains another encoder, expected "
                 f"{wanted.digest} with the base {self._base.encoder.digest}, got "
                 f"{stored.id.digest} with the base {its_base}; use another folder"
             )
 
     def write(self, blend: Blend) -> None:
-        """Write a blend to a temporary folder, then move it into its place."""
+        """Write a blend to a temporary folder, then rename it to its final name."""
         folder = blend.folder
         beside = {"README.md": self._card(blend).encode()}
         model = self._blended(blend.weight)
@@ -220,8 +221,8 @@ class _Pair:
                 saved.rename(folder)
         except OSError as error:
             raise InputError(
-                f"`output` {folder}: {error}. Blends written before are complete; run the same "
-                "command again to resume"
+                f"`output` {folder}: {error}. The blends written so far are complete; run the same "
+                "command again to write the others"
             ) from error
 
     def _blended(self, weight: float) -> SentenceTransformer:
@@ -250,18 +251,18 @@ class _Pair:
 
 # {escape(name)}
 
-A sentence encoder between two others, made with `polarity-bench blend`: each of its weights is
-{1 - weight:g} times that of the base and {weight:g} times that of the tuned encoder.
+A weighted average of two sentence encoders, made with `polarity-bench blend`: each weight is
+{1 - weight:g} times the base's weight plus {weight:g} times the tuned encoder's weight.
 
 - **Base**: {escape(first.label)} (digest {first.digest})
 - **Tuned**: {escape(second.label)} (digest {second.digest})
 - **Weight**: {weight:g}
 
-`polarity-bench run` scores it, with the base as the reference.
+`polarity-bench run` scores this encoder, with the base as the reference.
 
 ## Licence
 
-The weights are derived from both encoders, whose licences apply to them.
+The weights are derived from both encoders. The licences of both apply.
 
 ## Sources
 
@@ -273,13 +274,13 @@ Resilient tuning of language models via model merging*.
 def _load(field: str, name: str, options: EncoderOptions) -> SentenceTransformerEncoder:
     encoder = load_encoder(name, options)
     if not isinstance(encoder, SentenceTransformerEncoder):
-        raise InputError(f"`{field}` {name}: a baseline has no weights to average; give an encoder")
+        raise InputError(f"`{field}` {name}: a baseline has no weights to average; use an encoder")
     remarks = [
-        f"{name}: its head, {file.name}, is left out: encoders are averaged, not classifiers"
+        f"{name}: the classifier head {file.name} is left out; only the encoder is averaged"
         for file in sorted(folder_of(name, options)[0].glob("*head.safetensors"))
     ]
     if encoder.id.pooling_added:
-        remarks.append(f"{name} is a plain transformer: mean pooling over its tokens was added")
+        remarks.append(f"{name} is a plain transformer; mean pooling over its tokens was added")
     for remark in remarks:
         warnings.warn(remark, InputWarning, stacklevel=3)
     return encoder
@@ -294,4 +295,4 @@ def _traits(encoder: SentenceTransformerEncoder) -> dict[str, Any]:
 
 
 def _named(weight: float) -> str:
-    return np.format_float_positional(weight + 0.0, trim="-")  # + 0.0 turns -0 into 0
+    return np.format_float_positional(weight + 0.0, trim="-")  # adding 0.0 turns -0.0 into 0.0

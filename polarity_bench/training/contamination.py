@@ -1,11 +1,11 @@
-"""Contamination: which of the texts that an encoder is scored on were in its training data.
+"""Contamination: evaluation texts that were in the training data of an encoder.
 
-A run does not store its training texts. They are recreated from the task, recipe and seed in its
-folder and from the data, and their digest must match the recorded one.
+A run folder does not contain the training texts. They are recreated from the data and from the
+task, recipe and seed that the folder records. Their digest must match the recorded digest.
 
-Whether a text is inside another is decided by whole words, normalised by `data.normalised`: "art"
-is not inside "a party", although it is a substring of it. `data.relatives` does compare substrings,
-because it should rather exclude too many texts than too few.
+Texts are compared by whole words, normalised by `data.normalised`: "art" is not inside "a party",
+although it is a substring. `data.relatives` compares substrings instead, because excluding too many
+rows from training is safer than excluding too few.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from polarity_bench.values import BoolArray
 Row = str | tuple[str, ...]
 """A text, or both texts of a pair."""
 
-_HEAD = 3  # words in a key of `_Phrases`; shorter texts are used as keys directly
+_HEAD = 3  # maximum number of words in a key of `_Phrases`; a shorter text is its own key
 
 
 def count_seen(
@@ -55,28 +55,28 @@ def count_seen(
     access: DataAccess,
     task_dir: Path | None = None,
 ) -> None:
-    """Add to stored results how many rows the encoder was trained on, and scores of unseen rows.
+    """Add the number of seen rows, and scores of the unseen rows, to stored results.
 
-    Results that lack this are replaced, in their lists and in their files. Nothing is evaluated
-    again: the scores of the unseen rows are computed from the values per query.
+    Results without these numbers are replaced, both in `stored` and in their files. The scores of
+    the unseen rows are computed from the stored values per query, without another evaluation.
 
     Args:
         model: Name or folder of the encoder.
-        stored: Lists of its results, with their files.
+        stored: Lists of the encoder's results, each result with its file.
         tasks: The tasks of these results.
-        output: The folder of the results. If it holds the base's result of the same task and
+        output: Folder of the results. If it contains the base's result for the same task and
             protocol, the base is scored on the same rows.
         access: Where to look for the data.
         task_dir: Folder with the user's own task files, or one such file.
 
     Raises:
-        InputError: If the encoder's training texts cannot be recreated; says why.
+        InputError: If the encoder's training texts cannot be recreated; the message says why.
     """
     base = base_of(model)
     if base is None:
         return
     by_name = {task.spec.name: task for task in tasks if task.rows_by_part}
-    # An `unseen` with one score lacks the base's, which can be added once the base has a result.
+    # If `unseen` has only one score, the base's score can be added once the base has a result.
     lacking = [
         (results, i, base_path)
         for results in stored
@@ -104,7 +104,10 @@ def count_seen(
 def _score_unseen(
     task: RowsTask, seen: Mapping[str, BoolArray], own: Path, base: Path | None
 ) -> dict[str, dict[str, float | None]] | None:
-    """Score the unseen rows from the values of two results; None if the first one's are missing."""
+    """Score the unseen rows of the encoder's and the base's result from their values per query.
+
+    Returns None if the values of the encoder's result are missing.
+    """
     scores = {}
     for part, path in {"unseen": own, "unseen_base": base}.items():
         try:
@@ -125,11 +128,11 @@ def _as_json(score: Score) -> dict[str, float | None]:
 
 
 def _result_of(base: Base, result: Result, output: Path) -> Path | None:
-    """Return the path of the base's result with the same rows, protocol and all values, if any."""
+    """Return the path of the base's complete result for the same task and protocol, if any."""
     path = place(output, base.encoder, result.experiment, result.result_name)
     try:
         stored = read_result(path)
-    except InputError:  # missing, damaged or of another version: `run` evaluates the base again
+    except InputError:  # missing, damaged or of another version; `run` evaluates the base again
         return None
     is_same = stored.key.digest == replace(result.key, encoder=base.encoder).digest
     return path if is_same and has_its_values(path, stored) else None
@@ -142,16 +145,16 @@ def training_texts(
     *,
     above: frozenset[Path] = frozenset(),
 ) -> list[str] | None:
-    """Return the texts that an encoder was trained on, including those of its base.
+    """Return the texts that an encoder was trained on, including its base's training texts.
 
-    Nothing is downloaded. Training texts of a base that was not trained by polarity-bench are
+    Nothing is downloaded. If polarity-bench did not train the base, the base's training texts are
     unknown and not included.
 
     Args:
         model: Name or folder of the encoder.
         access: Where to look for the data.
         task_dir: Folder with the user's own task files, or one such file.
-        above: Folders of the encoders that were trained from this one.
+        above: Folders of the encoders that were trained from this encoder.
 
     Returns:
         The texts, possibly repeated; None if polarity-bench did not train the encoder.
@@ -164,11 +167,13 @@ def training_texts(
         return None
     place = Path(model).expanduser().resolve()
     stored = read_train_file(place) or {}
-    if place in above:  # the folder of a base was replaced later
-        raise InputError(f"{model} records as its base an encoder that was trained from it")
+    if place in above:  # possible only if the folder of a base was replaced after training
+        raise InputError(
+            f"{model}: the recorded base was itself trained from this encoder; train it again"
+        )
     try:
         before = training_texts(base.source, access, task_dir, above=above | {place})
-        if not stored["kept"]:  # no epoch was better, so the base itself was published
+        if not stored["kept"]:  # no epoch improved on the base, so the base itself was published
             return before
         own = _recreated(stored, DataAccess(access.folder, offline=True), task_dir, before or ())
     except (InputError, KeyError) as error:
@@ -178,7 +183,9 @@ def training_texts(
 
 
 def known_to(model: str, access: DataAccess, task_dir: Path | None) -> Known | None:
-    """Return a function that tells which texts an encoder was trained on; None if that is unknown.
+    """Return a function that marks the texts an encoder was trained on.
+
+    Returns None if polarity-bench did not train the encoder, or if no training text is known.
 
     Raises:
         InputError: If polarity-bench trained the encoder, but the texts cannot be recreated.
@@ -189,18 +196,19 @@ def known_to(model: str, access: DataAccess, task_dir: Path | None) -> Known | N
         texts = training_texts(model, access, task_dir)
     except InputError as error:
         raise InputError(
-            f"`model` {model}: rows that it has not seen cannot be held out: {error}. Provide that "
-            "data and those task files, or set `held_out` 0 and `checkpoint` last, which publishes "
-            "the last epoch"
+            f"`model` {model}: rows that the encoder has not seen cannot be held out: {error}. "
+            "Provide the data and task files of that training, or set `held_out` 0 and "
+            "`checkpoint` last, which publishes the last epoch"
         ) from error
     return partial(are_known, trained_on=texts) if texts else None
 
 
 def are_known(texts: Sequence[str], trained_on: Collection[str]) -> BoolArray:
-    """Return which normalised texts are known to an encoder that was trained on others, (n,).
+    """Return a mask of the normalised texts that an encoder knows from its training texts, (n,).
 
-    A text is known if it equals a training text, is inside one, or contains one with at least half
-    as many words: a training phrase of one word says little about a whole sentence.
+    A text is known if it equals a training text, is part of one, or contains one with at least half
+    as many words. Shorter training phrases do not count: a single word reveals little about a whole
+    sentence.
 
     Example:
         >>> are_known(["warm day", "a warm day at sea", "a warm day at the sea"], ["A warm day!"])
@@ -224,12 +232,12 @@ def _recreated(
     spec = stored["spec"]
     values = stored.get("places", {}) | spec["recipe"]
     kind = chosen(RECIPES, values["name"])
-    unused = kind.unused(values)  # older versions accepted and recorded these
+    unused = kind.unused(values)  # older versions accepted and recorded parameters without effect
     recipe = kind.from_dict({key: each for key, each in values.items() if key not in unused})
     (task,) = choose_tasks(load_tasks(task_dir), names=[stored["task"]])
     n_held_out, seed = recipe.hold_out
     with warnings.catch_warnings():
-        for category in (InputWarning, ParameterWarning):  # already shown in training
+        for category in (InputWarning, ParameterWarning):  # already shown during training
             warnings.simplefilter("ignore", category)
         for known in [partial(are_known, trained_on=before), None] if before else [None]:
             try:
@@ -238,7 +246,7 @@ def _recreated(
             except InputError:
                 if known is None:
                     raise
-                continue  # older versions also held out rows that the base knew
+                continue  # try again without `known`: older versions held out rows the base knew
             if inputs.digest == spec["inputs"]:
                 return inputs.texts
     raise InputError(f"the data of {task.name} or the code has changed since the training")
@@ -247,12 +255,13 @@ def _recreated(
 def seen_rows(rows: Sequence[Row], trained_on: Collection[str]) -> dict[str, BoolArray]:
     """Return masks of the rows that match a training text, for four kinds of match.
 
-    A row is a text or a pair. A pair counts if one of its two texts does.
+    A row is a text or a pair of texts. A pair matches if either text matches.
 
     Returns:
-        A mask for each kind of match, (n,): the text is `exactly` a training text; equals one after
-        both are `normalised`, which includes exact matches; is `inside` a longer training text; or
-        is `containing` a shorter one.
+        A mask for each kind of match, (n,). `exactly`: the text is a training text. `normalised`:
+        the text equals a training text after normalisation; exact matches are included. `inside`:
+        the text is part of a longer training text. `containing`: the text contains a shorter
+        training text.
 
     Example:
         >>> rows = ["A warm day.", "warm day", "party", ("a party", "a warm day!")]
@@ -293,7 +302,8 @@ def _texts_of(row: Row) -> tuple[str, ...]:
 class _Phrases:
     """An index of normalised texts, to find them inside longer texts.
 
-    It maps the first words of the texts, up to _HEAD of them, to the lengths that they occur with.
+    The index maps the first words of each text, at most _HEAD, to the lengths of the texts that
+    begin with these words.
     """
 
     def __init__(self, texts: Collection[str]) -> None:
@@ -304,7 +314,7 @@ class _Phrases:
             self._lengths.setdefault(" ".join(words[:_HEAD]), set()).add(len(words))
 
     def within(self, text: str) -> set[str]:
-        """Return the indexed texts that occur in a normalised text as whole words, or equal it."""
+        """Return the indexed texts that occur as whole words in a normalised text."""
         words = text.split()
         heads = (
             (start, self._lengths.get(" ".join(words[start : start + size]), ()))

@@ -1,10 +1,10 @@
-"""Data of a training run: the pool of training texts, and the rows held out of it.
+"""Data of a training run: the pool of training texts, and the held-out rows.
 
-Texts in training files overlap: SST-2's file contains the phrases of its own sentences. Rows are
-therefore held out together with their relatives, which are found by comparing strings. After
-normalising (letter case folded, words joined by a blank), no text of the pool contains a held-out
-text or is contained in one. The same holds for the sources that the held-out queries retrieve from.
-If a task has minimal pairs, the two texts of a pair are relatives too.
+Texts in training files overlap: SST-2's file contains sentences and phrases from them. If a row is
+held out, its relatives are therefore removed from the pool too. Relatives are found by comparing
+normalised strings (case-folded words joined by a space): no text of the pool contains a held-out
+text or is contained in one. The same is true of the sources for the held-out queries. If a task has
+minimal pairs, the two texts of a pair are also relatives.
 
 Shapes: n texts.
 """
@@ -37,29 +37,28 @@ HELD_OUT_ROWS = 500
 _WORD = re.compile(r"\w+")
 
 Known = Callable[[Sequence[str]], BoolArray]
-"""Returns which normalised texts the base encoder was trained on, (n,)."""
+"""A function that returns a mask of the normalised texts the base was trained on, (n,)."""
 
 
 class TooMuchHeldOutError(InputError):
-    """Too many rows to hold out; fewer may be possible."""
+    """Error for a number of held-out rows that is too large; a smaller number may work."""
 
 
 @dataclass(frozen=True)
 class TrainingPool:
-    """The texts that examples are made of, each once, in file order.
+    """Distinct texts that training examples are made from, in file order.
 
-    Rows with the same text and label are kept once, so no example has two equal texts and no
-    example is repeated because of equal rows. A text with two labels teaches nothing about either
-    and is left out.
+    Duplicate rows would give examples of two equal texts, and repeated examples, so they are
+    removed. Texts with contradictory labels are removed too.
 
     Attributes:
         texts: The n distinct texts.
         labels: Class of each text, as a position in `classes`, (n,).
         classes: Names of the classes, sorted.
-        n_duplicates: Number of rows left out because an earlier row has the same text and label.
-        n_contradicting: Number of rows left out because their text has two labels.
-        n_held_out: Number of rows left out because they are held out or relatives of held-out rows.
-        n_tested: Number of rows left out because their text is a query of the task.
+        n_duplicates: Number of rows removed because an earlier row has the same text and label.
+        n_contradicting: Number of rows removed because their text has several labels.
+        n_held_out: Number of rows removed because they are held out or relatives of held-out rows.
+        n_tested: Number of rows removed because their text is a query of the task.
     """
 
     texts: tuple[str, ...]
@@ -74,12 +73,12 @@ class TrainingPool:
         return len(self.texts)
 
     def labelled(self, task: str) -> LabelledTexts:
-        """Return the texts with their labels, under the name of their task."""
+        """Return the texts and labels as `LabelledTexts` of the task with this name."""
         return LabelledTexts(task, self.texts, self.labels, self.classes)
 
     @property
     def digest(self) -> str:
-        """16 hexadecimal digits over the texts and the names of their classes, in order."""
+        """Digest of the texts and the names of their classes, in order, 16 hexadecimal digits."""
         return digest_of([self.texts, [self.classes[label] for label in self.labels]])
 
 
@@ -88,11 +87,11 @@ class TrainingData:
     """The texts of a training run.
 
     Attributes:
-        pool: The texts that examples are made of, from the task's source file.
-        task: The task, as it is scored everywhere.
-        held_out: The task with queries held out of the pool. They choose the checkpoint, so that
-            the task's own queries decide nothing. None if no rows are held out.
-        rows: All texts of the task's training file, in the pool or not.
+        pool: Texts to make examples from, out of the task's source file.
+        task: The task with its own queries and sources.
+        held_out: The task with held-out rows as queries. These choose the checkpoint, so the task's
+            own queries have no influence on it. None if no rows are held out.
+        rows: All texts of the task's training file, including texts outside the pool.
     """
 
     pool: TrainingPool
@@ -103,9 +102,9 @@ class TrainingData:
     def in_groups(self, embedder: Embedder) -> Embedder:
         """Return an embedder that embeds these texts in groups.
 
-        The groups are the task's texts, the held-out queries, and all other training rows. With
-        them a text is encoded only once, and runs that differ in what they hold out, draw or learn
-        share all vectors except those of the held-out queries.
+        The groups are the task's texts, the held-out queries, and all other training rows. Each
+        text is encoded once. Runs with different held-out rows, examples or recipes share all
+        stored vectors except those of the held-out queries.
         """
         held_out = self.held_out.query.texts if self.held_out else ()
         tested = set(self.task.texts)
@@ -113,10 +112,10 @@ class TrainingData:
         return replace(embedder, groups=Groups([self.task.texts, held_out, others]))
 
     def check_given(self, columns: Mapping[str, Sequence[str]]) -> None:
-        """Refuse the user's own training texts if the encoder is scored on them.
+        """Check that the user's own training texts do not overlap with the evaluation texts.
 
         Raises:
-            InputError: If one is a query of the task, or a relative of a held-out row.
+            InputError: If a text is a query of the task, or a relative of a held-out row.
         """
         tested = set(map(normalised, self.task.query.texts))
         held_out = list(map(normalised, self.held_out.query.texts)) if self.held_out else []
@@ -124,11 +123,13 @@ class TrainingData:
             known = list(map(normalised, texts))
             for row, related in enumerate(relatives(known, held_out)):
                 if known[row] in tested:
-                    raise InputError(f"the examples, row {row}: {name} is a query of the task")
+                    raise InputError(
+                        f"the examples, row {row}: {name} is a query of the task; use other texts"
+                    )
                 if related:
                     raise InputError(
-                        f"the examples, row {row}: {name} is held out to choose the checkpoint, "
-                        "or contains a held-out text or is part of one; make the examples with the "
+                        f"the examples, row {row}: {name} equals, contains or is part of a text "
+                        "held out to choose the checkpoint; make the examples with the "
                         "same `seed` and `held_out`, or train with `held_out` 0"
                     )
 
@@ -141,16 +142,21 @@ def load_training_data(
     seed: int,
     known: Known | None = None,
 ) -> TrainingData:
-    """Load a task for training, with rows held out that the seed draws.
+    """Load a task for training, and draw the rows to hold out.
 
-    If `held_out` is None, 500 rows are held out, or a tenth of a small data set. If that would cost
-    the pool more than half of its rows, fewer rows are held out, with a warning. Rows that the base
-    is `known` to have been trained on are not held out. In that case rows whose text has two labels
-    are not held out either: they are in no pool, so no base knows them.
+    Args:
+        spec: The task.
+        access: Where to look for the data.
+        held_out: Number of rows to hold out. None means 500, or a tenth of the rows of a small data
+            set; if the pool would lose more than half of its rows, fewer are held out, with a
+            warning.
+        seed: Seed of the draw.
+        known: Marks the texts that the base was trained on, which are not held out. Texts with two
+            labels are not held out either: no pool contains them, so they never count as known.
 
     Raises:
-        InputError: If the task is not a polarity task, its data is missing or wrong, or so many
-            rows cannot be held out.
+        InputError: If the task is not a polarity task, its data is missing or invalid, or
+            `held_out` is too large.
     """
     spec = check_trainable(spec)
     task = spec.load(access, Settings())
@@ -172,17 +178,17 @@ def load_training_data(
 
 
 def check_trainable(spec: TaskSpec) -> PolaritySpec:
-    """Return a task that can be trained on.
+    """Check that an encoder can be trained on this task, and return the task.
 
     Raises:
-        InputError: If it is not a polarity task, or its sources must stay unseen in training.
+        InputError: If the task is not a polarity task, or its sources must stay unseen in training.
     """
     if not isinstance(spec, PolaritySpec):
-        raise InputError(f"training needs a polarity task; {spec.name} is a {spec.kind} task")
+        raise InputError(f"`task` {spec.name}: expected a polarity task, got a {spec.kind} task")
     if spec.unseen_of is not None:
         raise InputError(
-            f"`task` {spec.name}: its sources must stay unseen in training; use the task "
-            f"{spec.unseen_of}"
+            f"`task` {spec.name}: the sources of this task must stay unseen in training; train on "
+            f"the task {spec.unseen_of}"
         )
     return spec
 
@@ -197,7 +203,8 @@ def _divide(
         return TrainingData(training_pool(rows, tested=tested), task, None, rows.texts)
     if count > len(rows) // 2:
         raise InputError(
-            f"`held_out` {count}: at most half of the {len(rows)} training rows of {name}"
+            f"`held_out` must be at most half of the {len(rows)} training rows of {name}, got "
+            f"{count}"
         )
     allowed = ~tested
     if known is not None:
@@ -206,8 +213,8 @@ def _divide(
         if n_new < count:
             raise InputError(
                 f"`held_out` {count}: the base was trained on rows of {name}, and only {n_new} of "
-                f"{len(rows)} rows are new to it; use a smaller `held_out`, or 0 with `checkpoint` "
-                "last, which publishes the last epoch, or train an encoder that has not seen them"
+                f"{len(rows)} rows are new to the base; use a smaller `held_out`, `held_out` 0 "
+                "with `checkpoint` last (publishes the last epoch), or another base"
             )
     inside = _among(rows.texts, task.source.texts)
     chosen = draw_like(texts, queries, count, seed, allowed=allowed, last=inside)
@@ -216,8 +223,8 @@ def _divide(
     n_left = len(rows) - np.count_nonzero(related | tested)
     if n_left < len(rows) / 2:
         raise TooMuchHeldOutError(
-            f"`held_out` {count}: the training rows of {name} overlap so much that {n_left} of "
-            f"{len(rows)} would be left; hold out fewer"
+            f"`held_out` {count}: the training rows of {name} overlap so much that only {n_left} "
+            f"of {len(rows)} would be left; hold out fewer rows"
         )
     kept = ~_related(task.source, held_out, task.spec.protocol.pair)
     judged = replace(task, query=held_out, source=task.source.take(np.flatnonzero(kept)))
@@ -226,7 +233,7 @@ def _divide(
 
 
 def _related(rows: Split, held_out: Split, pair: str | None) -> BoolArray:
-    """Return which rows are relatives of held-out rows, or their twins if the task has pairs."""
+    """Return a mask of the rows related to a held-out row, by text or as the other of a pair."""
     related = relatives(list(map(normalised, rows.texts)), list(map(normalised, held_out.texts)))
     return related | _among(rows.columns[pair], held_out.columns[pair]) if pair else related
 
@@ -242,7 +249,7 @@ def _among(texts: Sequence[str], known: Iterable[str]) -> BoolArray:
 
 
 def normalised(text: str) -> str:
-    """Return the words of a text, letter case folded, joined by a blank.
+    """Return the case-folded words of a text, joined by single spaces.
 
     Example:
         >>> normalised("It's  WARM -- and kind.")
@@ -252,7 +259,7 @@ def normalised(text: str) -> str:
 
 
 def relatives(texts: Sequence[str], held_out: Sequence[str]) -> BoolArray:
-    """Return which texts contain a held-out text or are contained in one, as strings, (n,).
+    """Return a mask of the texts that contain a held-out text or are a substring of one, (n,).
 
     Example:
         >>> relatives(["a warm day", "warm", "a cold day"], ["a warm", "day after"])
@@ -285,15 +292,22 @@ def draw_like(
     allowed: BoolArray,
     last: BoolArray,
 ) -> IntArray:
-    """Draw rows whose lengths in words match those of the queries as far as possible.
+    """Draw rows whose lengths in words match the queries' lengths as closely as possible.
 
-    The wanted lengths are drawn from those of the queries. For each wanted length, a random row is
-    taken from the undrawn rows of the nearest length. No text is drawn twice, and none without
-    words. Texts and queries are normalised. Rows marked `last`, (n,), are drawn only if the other
-    `allowed` rows, (n,), do not suffice.
+    Target lengths are drawn from the lengths of the queries. For each target, a random row is taken
+    from the remaining rows with the nearest length. No text is drawn twice, and empty texts are
+    never drawn.
+
+    Args:
+        texts: Normalised texts of the rows, n texts.
+        queries: Normalised queries.
+        count: Number of rows to draw.
+        seed: Seed of the draw.
+        allowed: Rows that may be drawn, (n,).
+        last: Rows to draw only if there are too few other allowed rows, (n,).
 
     Returns:
-        Positions, ascending, (count,).
+        Positions of the drawn rows, ascending, (count,).
 
     Raises:
         TooMuchHeldOutError: If there are too few rows.
@@ -306,7 +320,7 @@ def draw_like(
     rows = outside if len(outside) >= count else eligible
     if len(rows) < count:
         raise TooMuchHeldOutError(
-            f"`held_out` {count}: only {len(rows)} training rows can be held out"
+            f"`held_out` {count}: only {len(rows)} training rows can be held out; use fewer"
         )
     left = defaultdict[int, list[int]](list)
     for row in rows:
@@ -330,7 +344,12 @@ def _n_words(text: str) -> int:
 def training_pool(
     rows: Split, *, held_out: BoolArray | None = None, tested: BoolArray | None = None
 ) -> TrainingPool:
-    """Make the pool of a split, without held-out rows, (n,), and rows that are queries, (n,).
+    """Make the pool from the rows of a split.
+
+    Args:
+        rows: The n training rows.
+        held_out: Rows to leave out because they are held out or related to held-out rows, (n,).
+        tested: Rows to leave out because their text is a query, (n,).
 
     Raises:
         InputError: If fewer than two classes are left.
@@ -344,8 +363,8 @@ def training_pool(
     classes = tuple(sorted(set(kept.values())))
     if len(classes) < 2:
         raise InputError(
-            f"the training rows have {len(classes)} class after the removal of contradicting and "
-            "held-out texts and of the task's queries; training needs at least two"
+            "expected training rows of at least 2 classes after removing contradictory texts, "
+            f"held-out texts and the task's queries, got {len(classes)}; use more training rows"
         )
     return TrainingPool(
         texts=tuple(kept),

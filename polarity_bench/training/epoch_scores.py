@@ -30,18 +30,17 @@ HELD_OUT = "held_out_"
 class EpochScorer:
     """Scorer of the encoder in training, on the task and on the held-out queries.
 
-    It uses the same functions as every other evaluation. The ranking by the base, which is the
-    reference, does not change and is computed once. Texts are embedded as `evaluate` embeds them,
-    batch by batch, and in float32 whatever the dtype of the training. So a later evaluation without
-    a store finds the same numbers. With several processes, only the first one scores.
+    Scores are computed with the same functions, batches and precision (float32) as in `evaluate`,
+    so a later evaluation without a store gives the same numbers. The ranking by the base, which is
+    the reference, is computed once. With several processes, only the first process scores.
 
     `chosen_by` is the name of the score that chooses the checkpoint.
 
     Args:
         data: The task and the held-out queries.
         base: The encoder before training, which is the reference.
-        embedder: How to embed with the base. Embeddings of the encoder in training are not stored.
-        bar: Opens a progress bar over the base's embeddings.
+        embedder: Embedder for the base. Embeddings of the encoder in training are not stored.
+        bar: Opens a progress bar for embedding with the base.
     """
 
     def __init__(
@@ -64,8 +63,9 @@ class EpochScorer:
 
         Returns:
             Fractions at the task's k: `polarity`, `similarity`, `retention` and `joint` with linear
-            weights; the same with the suffix `_uniform`; `joint_low` and `joint_high`, the ends of
-            joint's 95 % interval. The scores of the held-out queries have the prefix `held_out_`.
+            weights; the same scores with uniform weights and the suffix `_uniform`; `joint_low` and
+            `joint_high`, the ends of the 95 % interval of `joint`. Scores of the held-out queries
+            have the prefix `held_out_`.
         """
         encoder = SentenceTransformerEncoder(
             model,
@@ -74,7 +74,7 @@ class EpochScorer:
             pooling_added=self._base.pooling_added,
         )
         ranked = self._reference
-        if encoder.id.digest != self._base.digest:  # equal before training: reuse the ranking
+        if encoder.id.digest != self._base.digest:  # before training, the base's ranking is reused
             ranked = self._ranked(encoder, replace(self._embedder, store=None))
         all_scores: dict[str, float] = {}
         for prefix, task in self._tasks.items():

@@ -1,4 +1,4 @@
-"""The history of a training run: its scores by epoch, as CSV and as a figure."""
+"""History of a training run: the scores of each epoch, as CSV and as a figure."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from polarity_bench.files import write_atomically
 from polarity_bench.render.chart import LineChart, Series
 
 SCORE_TITLES = {"polarity": "P", "similarity": "S", "retention": "retention", "joint": "joint"}
-"""Scores of polarity tasks shown in histories and model cards, with their titles."""
+"""Titles of the polarity scores that histories and model cards show, by metric."""
 
 Row = Mapping[str, float | None]
-"""One row of the history. Scores are fractions, None if undefined."""
+"""One row of the history. Scores are fractions, or None if undefined."""
 
 
 def history_rows(log: Sequence[Mapping[str, Any]]) -> list[dict[str, float | None]]:
-    """Return one row for each evaluation in a trainer's log, the first before training.
+    """Return one row for each evaluation in a trainer's log; the first row is before training.
 
-    `loss` is the mean over the epoch's steps, and `learning_rate` that of its last step. Both are
-    None before training.
+    `loss` is the mean loss over the steps of the epoch. `learning_rate` is the rate of its last
+    step. Both are None before training.
     """
     entries: dict[int, dict[str, Any]] = {}
     for entry in log:
@@ -43,7 +43,7 @@ def history_rows(log: Sequence[Mapping[str, Any]]) -> list[dict[str, float | Non
 
 
 def with_null(row: Row) -> dict[str, float | None]:
-    """Replace values that are not finite by None, which every file format can represent."""
+    """Replace non-finite values by None, which every file format can represent."""
     return {
         name: None if value is None or not math.isfinite(value) else value
         for name, value in row.items()
@@ -51,12 +51,12 @@ def with_null(row: Row) -> dict[str, float | None]:
 
 
 def best_row(rows: Sequence[Row], metric: str) -> Row:
-    """Return the row after training with the greatest metric, the earliest if several are equal.
+    """Return the trained row with the greatest metric; the first of equal rows.
 
-    Joint is clipped at 0; if it is equal, the greater P wins.
+    Joint scores are clipped at 0 and can be equal. P breaks ties.
 
     Raises:
-        InputError: If no row after training has a defined value.
+        InputError: If the metric is undefined in every trained row.
     """
     trained = [row for row in rows if row["step"] and row[metric] is not None]
     if not trained:
@@ -68,21 +68,22 @@ def best_row(rows: Sequence[Row], metric: str) -> Row:
 
 
 def kept_row(rows: Sequence[Row], metric: str) -> Row:
-    """Return the best row after training, or the row before training if none is better."""
+    """Return the best trained row, or the row before training if no trained row is better."""
     best, before = best_row(rows, metric), rows[0]
     return before if _rank(before, metric) >= _rank(best, metric) else best
 
 
 def _rank(row: Row, metric: str) -> tuple[float, float]:
-    """Return the metric, a joint score, and P of the same queries, which breaks ties."""
+    """Return a sort key: a joint score, and P of the same queries to break ties."""
     p = metric.replace("joint", "polarity")
     return row[metric] or 0.0, row.get(p) or 0.0
 
 
 def is_over(rows: Sequence[Row], metric: str, *, epochs: int, patience: int) -> bool:
-    """Return whether training ends: all epochs are done, or `patience` of them since the best one.
+    """Return whether training ends after these rows.
 
-    A `patience` of 0 never stops early.
+    Training ends after `epochs` epochs, or earlier if `patience` epochs have passed since the best
+    one. A `patience` of 0 disables early stopping.
     """
     trained = [row for row in rows if row["step"]]
     if len(trained) >= epochs:
@@ -93,26 +94,26 @@ def is_over(rows: Sequence[Row], metric: str, *, epochs: int, patience: int) -> 
 
 
 def _place(name: str) -> tuple[bool, bool, str]:
-    """Return a sort key: the task's own scores first, then by weighting, linear first."""
+    """Return a sort key: the task's own scores before held-out ones, linear before uniform."""
     return name.startswith("held_out_"), name.endswith("_uniform"), name
 
 
 def write_history(rows: Sequence[Row], folder: Path) -> None:
-    """Write `history.csv`, with empty cells for None, unless there are no rows."""
+    """Write `history.csv`, with an empty cell for None; write nothing if there are no rows."""
     import pandas as pd
 
     if not rows:
         return
-    # With dtype object, integers stay integers in columns that also hold fractions.
+    # With dtype object, pandas does not convert integers to floats in columns with missing values.
     text = pd.DataFrame(rows, dtype=object).to_csv(index=False, lineterminator="\n")
     write_atomically(folder / "history.csv", text.encode())
 
 
 def draw_history(rows: Sequence[Row], folder: Path, title: str) -> None:
-    """Draw P, S, retention and joint over the epochs to `history.svg`, for two rows or more.
+    """Draw P, S, retention and joint by epoch to `history.svg`, if there are at least two rows.
 
     Warns:
-        InputWarning: If altair and vl-convert, which draw the figure, are not installed.
+        InputWarning: If altair or vl-convert, which draw the figure, is not installed.
     """
     from polarity_bench.render.figures.files import can_draw
 
@@ -130,7 +131,7 @@ def draw_history(rows: Sequence[Row], folder: Path, title: str) -> None:
 
 
 def plot(rows: Sequence[Row], title: str) -> bytes:
-    """Return the figure of P, S, retention and joint over the epochs as SVG."""
+    """Return an SVG figure of P, S, retention and joint by epoch."""
     from polarity_bench.render.figures.files import drawn_together
 
     epochs = [row["epoch"] or 0.0 for row in rows]

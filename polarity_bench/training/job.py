@@ -1,7 +1,7 @@
-"""Job: everything that a training run needs to know, as one value.
+"""Jobs: complete descriptions of training runs.
 
-A job holds names and folders, but no open resources. It can be pickled, written to TOML and read
-back, and it opens its own store and data wherever it runs.
+A job contains names and folders, but no open resources. It can be pickled, and written to TOML and
+read back. The process that runs a job opens the store and the data.
 """
 
 from __future__ import annotations
@@ -26,12 +26,18 @@ from polarity_bench.training.recipes.base import Recipe
 from polarity_bench.validation import validated
 from polarity_bench.values import digest_of
 
-_MOVING = ("revision", "prompt", "prompt_name", "dtype", "max_tokens")  # affect the result
+_MOVING = (
+    "revision",
+    "prompt",
+    "prompt_name",
+    "dtype",
+    "max_tokens",
+)  # options that affect the result
 
 
 @dataclass(frozen=True)
 class Job(Parameters):
-    """A training run to execute.
+    """Description of a training run: recipe, base, task, folders and options.
 
     Attributes:
         options: How to load the base.
@@ -44,14 +50,14 @@ class Job(Parameters):
 
     recipe: Recipe = parameter(MISSING, "how to train", variants=RECIPES)
     model: str = parameter(
-        MISSING, "the base: what `load_encoder` takes, but no baseline", role="place"
+        MISSING, "the base: any encoder for `load_encoder` except a baseline", role="place"
     )
-    task: str = parameter(MISSING, "a polarity task")
-    output: Path = parameter(MISSING, "folder of the run and of the trained encoder")
+    task: str = parameter(MISSING, "polarity task to train on")
+    output: Path = parameter(MISSING, "folder for the run and the trained encoder")
     options: EncoderOptions = field(default_factory=EncoderOptions)
-    data_dir: Path | None = parameter(None, "folder with data sets; or POLARITY_BENCH_DATA there")
+    data_dir: Path | None = parameter(None, "folder with data sets [default: POLARITY_BENCH_DATA]")
     task_dir: Path | None = parameter(None, "folder with your own task files")
-    store: bool = parameter(False, "whether to store embeddings by encoders that do not change")
+    store: bool = parameter(False, "whether to store the embeddings of encoders not in training")
 
     family: ClassVar[str] = "job"
     name: ClassVar[str] = "train"
@@ -60,20 +66,23 @@ class Job(Parameters):
         super().__post_init__()
         if self.options.dtype != "float32":
             raise InputError(
-                f"`options`: training begins from float32 weights, got {self.options.dtype}; a "
-                "recipe's own `dtype` is that of its forward pass"
+                f"`options`: the base must be loaded in float32, got {self.options.dtype}; use the "
+                "`dtype` of the recipe to set the precision of the forward pass"
             )
 
     @property
     def digest(self) -> str:
-        """16 hexadecimal digits over everything that affects the result, and no other paths."""
+        """Digest of everything that affects the result, 16 hexadecimal digits.
+
+        The output folder and the data folders are not included.
+        """
         options = {name: getattr(self.options, name) for name in _MOVING}
         here = self.below(Path.cwd())
         recipe = here.recipe.to_dict("moves", "place") | {"version": self.recipe.version}
         return digest_of([recipe, here.model, self.task, options])
 
     def to_toml(self) -> str:
-        """Return the job as TOML, with absolute paths; values that are None are left out."""
+        """Return the job as TOML text, with absolute paths and without the values that are None."""
         values = self.below(Path.cwd()).to_dict() | {"options": asdict(self.options)}
         return tomlkit.dumps(_without_none(values))
 
@@ -82,12 +91,12 @@ class Job(Parameters):
         """Read a job from TOML text.
 
         Raises:
-            InputError: If the text is not TOML, or does not describe a job.
+            InputError: If the text is not valid TOML, or does not describe a job.
         """
         try:
             values = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
-            raise InputError(f"not TOML: {error}") from error
+            raise InputError(f"invalid TOML: {error}") from error
         try:
             options = validated(EncoderOptions, values.pop("options", {}))
         except InputError as error:
@@ -96,10 +105,10 @@ class Job(Parameters):
 
     @classmethod
     def read(cls, path: Path) -> Job:
-        """Read a job from a file; paths in it are relative to the file's folder.
+        """Read a job from a file. Relative paths are resolved from the folder of the file.
 
         Raises:
-            InputError: If the file cannot be read, or does not describe a job; names the file.
+            InputError: If the file cannot be read, or does not describe a job.
         """
         try:
             job = cls.from_toml(Path(path).read_text(encoding="utf-8"))
@@ -108,18 +117,18 @@ class Job(Parameters):
             raise InputError(f"{path}: {error}") from error
 
     def access(self) -> DataAccess:
-        """Return where data may come from on this machine."""
+        """Return where this machine looks for data: the folder, and whether to download."""
         return DataAccess.from_environment(self.data_dir, self.options.offline)
 
     @contextmanager
     def embedder(self, device: str) -> Iterator[Embedder]:
-        """Yield an embedder, with the store if the job uses it; the batch size suits the device."""
+        """Open an embedder for a device, with an embedding store if `store` is set."""
         with EmbeddingStore() if self.store else nullcontext() as store:
             yield Embedder.on(device, store)
 
 
 def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a table without the values that are None, which TOML cannot hold."""
+    """Return a table without the values that are None, which TOML cannot represent."""
     return {
         key: _without_none(value) if isinstance(value, Mapping) else value
         for key, value in values.items()

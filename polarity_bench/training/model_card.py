@@ -1,4 +1,4 @@
-"""The model card of a trained encoder."""
+"""Model cards of trained encoders."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from polarity_bench.training.run_folder import RunIdentity
 
 LIBRARY, PIPELINE = "sentence-transformers", "sentence-similarity"
 TRAINED = "Polarity retrieval"
-"""Name of the task in the model cards that training and evaluators write."""
+"""Task name in the model cards that training runs and evaluators write."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,9 @@ class DataSet:
     """A task's data set, in the fields of `huggingface_hub.EvalResult`.
 
     Attributes:
-        dataset_type: Owner and name on the hub; the task's name if the data is not on the hub.
-        dataset_name: The task's title.
-        dataset_revision: The commit, if the data is on the hub.
+        dataset_type: Name on the hub, as owner/name; the task's name if the data is not there.
+        dataset_name: Title of the task.
+        dataset_revision: Commit of the data set; None if the data is not on the hub.
     """
 
     dataset_type: str
@@ -45,16 +45,17 @@ class DataSet:
 
     @classmethod
     def of(cls, spec: TaskSpec) -> DataSet:
-        """Return the data set of a task's queries."""
+        """Return the data set that contains a task's queries."""
         splits: Mapping[str, Any] = getattr(spec, "splits", {})
         hub = splits["query"].hub if splits else None
         return cls(hub.id, spec.title, hub.revision) if hub else cls(spec.name, spec.title)
 
 
 def shown_keys(result: Result, weighting: Weighting = "linear") -> list[ScoreKey]:
-    """Return the keys of the defined scores of a result that a card shows.
+    """Return the keys of a result's scores that a model card shows, without undefined scores.
 
-    These are P, S, retention and joint at each k, and the main score of non-retrieval tasks.
+    The card of a retrieval task shows P, S, retention and joint at each k. Other tasks show their
+    main score.
     """
     keys = [ScoreKey(metric, k, weighting) for k in result.ks for metric in SCORE_TITLES]
     scores = result.scores
@@ -62,7 +63,7 @@ def shown_keys(result: Result, weighting: Weighting = "linear") -> list[ScoreKey
 
 
 def hub_language(language: str) -> str:
-    """Return the hub's code of a language given in mteb's notation.
+    """Convert a language code from mteb's notation to the hub's.
 
     Example:
         >>> hub_language("eng-Latn"), hub_language("arb-Arab"), hub_language("yue-Hant")
@@ -74,10 +75,10 @@ def hub_language(language: str) -> str:
 
 @cache
 def _two_letter_codes() -> Mapping[str, str]:
-    """Return the codes of ISO 639-1 by those of ISO 639-3, from mteb's table.
+    """Return a mapping from ISO 639-3 to ISO 639-1 codes, from mteb's table.
 
-    The hub accepts codes of ISO 639-3 too, so nothing is lost if a version of mteb has no table.
-    Importing mteb would take seconds.
+    The table is read from its file, because importing mteb takes seconds. If a version of mteb has
+    no table, the mapping is almost empty. That is harmless: the hub accepts ISO 639-3 codes too.
     """
     table = Path(str(distribution("mteb").locate_file("mteb/languages/iso_639_1_to_3.json")))
     two_to_three = read_json(table) if table.is_file() else {}
@@ -92,8 +93,8 @@ encoder = SentenceTransformer("path/to/this/folder")
 vectors = encoder.encode(["The soup was cold.", "The soup was hot."])
 ```"""
 _USE_OF_AXIS = """\
-The last module is code of polarity-bench, which must be installed; `trust_remote_code=True` lets
-sentence-transformers load it.
+The last module of the encoder is part of polarity-bench, which must be installed.
+`trust_remote_code=True` allows sentence-transformers to load it.
 
 ```python
 from sentence_transformers import SentenceTransformer
@@ -104,17 +105,18 @@ query = encoder.encode_query("The waiter brought a cold soup.", strength=1.0)
 similarities = documents @ query  # an inner product
 ```
 
-A strength of 0 ranks as the base does, above 0 prefers the query's class, below 0 the others. It
-acts on the query alone, so that one index of documents serves all strengths.
+Strength 0 gives the base's ranking. A positive strength prefers documents of the query's class, and
+a negative strength prefers the other classes. The strength changes only the query's vector, so one
+index of documents works with every strength.
 
-In a vector store, index the vectors of `encode_document`, never those of `encode`, and search with
-those of `encode_query`. All documents have the same length, so that the inner product, the cosine
-and the Euclidean distance rank alike: use whichever the store offers. A store that demands unit
-vectors gets documents and queries divided by their lengths, which changes no ranking.
+In a vector store, index vectors from `encode_document`, never from `encode`, and search with
+vectors from `encode_query`. All document vectors have the same length, so inner product, cosine and
+Euclidean distance give the same ranking. If the store requires unit vectors, normalise documents
+and queries; the ranking does not change.
 
-For shorter vectors, set `encoder[-1].truncate_dim = 128`. The setting `truncate_dim` of
-sentence-transformers cuts after the axis is added, so that documents differ in length;
-polarity-bench refuses it."""
+For shorter vectors, set `encoder[-1].truncate_dim = 128`. Do not use the setting `truncate_dim` of
+sentence-transformers: it truncates after the axis is added, so document vectors differ in length.
+polarity-bench rejects such encoders."""
 
 
 def model_card(
@@ -129,16 +131,16 @@ def model_card(
     has_axis: bool = False,
     has_figure: bool = True,
 ) -> str:
-    """Return the README.md of a trained encoder, with the facts that its recipe states.
+    """Return the README.md of a trained encoder.
 
     Args:
         name: Name of the encoder.
         identity: Identity of the run.
-        task: The task that it was trained on.
-        rows: Scores by epoch, the first before training.
-        fitted: Result of the training.
-        origin: The encoder that it was trained from.
-        licence: Licence of the base, if the base's card states one.
+        task: Task that the encoder was trained on.
+        rows: Scores by epoch; the first row is before training.
+        fitted: Result of the training, with the recipe's facts.
+        origin: The encoder to record as the base.
+        licence: Licence of the base, or None if the base's card does not state a licence.
         has_axis: Whether the encoder's last module is an axis.
         has_figure: Whether `history.svg` is in the same folder.
     """
@@ -148,7 +150,7 @@ def model_card(
         "Base": f"{base.label} (digest {base.digest})",
         "Recipe": recipe.name,
         **fitted.facts,
-        "Run": f"{identity.digest}; train.json records everything that determines it",
+        "Run": f"{identity.digest}; train.json records everything that affects the result",
     }
     measured_alike = origin.encoder.digest == base.digest
     if not fitted.kept:
@@ -161,7 +163,7 @@ def model_card(
     classes = " from ".join(map(escape, sorted(set(task.labels.values()))))
     of_texts = f" (licence: {escape(task.licence)})" if task.licence else ""
     title, texts = escape(task.title), fitted.trained_on and escape(fitted.trained_on)
-    purpose = texts or f"{title}, to tell {classes} while keeping meaning"
+    purpose = texts or f"{title}, to separate {classes} while preserving meaning"
     parts = [
         front_matter(
             name,
@@ -177,21 +179,21 @@ def model_card(
         "\n".join(f"- **{head}**: {escape(fact)}" for head, fact in facts.items()),
         "## Scores",
         (
-            f"On {title}, in percent at k = {task.protocol.k}, ranks weighted linearly. P is the "
-            "polarity score; S the semantic similarity under the base, which is the reference; "
-            "retention S above chance as a share of the base's; joint the harmonic mean of P's "
-            "lift over chance and of retention, with its bootstrap 95 % interval."
+            f"On {title}, in percent at k = {task.protocol.k}, with linear rank weights. P is the "
+            "polarity score. S is the semantic similarity measured with the base as the reference. "
+            "Retention is S above chance, relative to the base's. Joint is the harmonic mean of "
+            "P's lift over chance and retention, with its bootstrap 95 % interval."
         ),
         history_table(rows),
         "![scores by epoch](history.svg)" if has_figure else "",
         "## Use",
         _USE_OF_AXIS if has_axis else _USE,
-        "`polarity-bench run` scores it, with its base as the reference.",
+        "`polarity-bench run` scores this encoder, with its base as the reference.",
         "## Licence",
         (
-            f"The weights are derived from {escape(base.name)}, whose licence"
-            f"{f' ({escape(licence)})' if licence else ''} applies to them. The "
-            f"training texts are {texts or f'{title}{of_texts}'}; none is part of this folder."
+            f"The weights are derived from {escape(base.name)}, and the licence of that encoder"
+            f"{f' ({escape(licence)})' if licence else ''} applies. The training texts are "
+            f"{texts or f'{title}{of_texts}'}. This folder does not contain them."
         ),
         f"## Sources\n\n{recipe.sources}\n",
     ]
@@ -199,7 +201,7 @@ def model_card(
 
 
 def history_table(rows: Sequence[Row], width: int | None = None) -> str:
-    """Return the history as a table in percent, joint with its interval; the loss is unscaled."""
+    """Return the history as a markdown table, with scores and joint's interval in percent."""
     heads = [
         ("epoch", [f"{row['epoch']:g}" for row in rows]),
         ("loss", [decimal(row["loss"], 4) for row in rows]),
@@ -213,7 +215,7 @@ def history_table(rows: Sequence[Row], width: int | None = None) -> str:
 
 
 def _ends(rows: Sequence[Row], metric: str) -> list[tuple[float, float] | None]:
-    """Return the ends of each value's interval; None if it has none."""
+    """Return the interval of each row's value, or None for a value without an interval."""
     ends = ((row.get(f"{metric}_low"), row.get(f"{metric}_high")) for row in rows)
     return [None if low is None or high is None else (low, high) for low, high in ends]
 
@@ -228,9 +230,16 @@ def front_matter(
     *,
     own_data: bool = True,
 ) -> str:
-    """Return the YAML that the hub reads from a card; undefined scores are left out.
+    """Return the YAML header of a trained encoder's card, without undefined scores.
 
-    `own_data` is whether the encoder was trained on the task's own texts.
+    Args:
+        name: Name of the encoder.
+        base: The encoder to record as the base, and the reference of the scores.
+        task: The task that the encoder was scored on.
+        kept: Scores of the published weights.
+        tags: Tags besides those of every encoder.
+        licence: Licence of the base, if known.
+        own_data: Whether the encoder was trained on the task's own texts.
     """
     data_set = DataSet.of(task)
     results = [
@@ -265,8 +274,8 @@ def header(tags: Sequence[str] = (), *, library: str | None = LIBRARY, **data: A
 
     Args:
         tags: Tags besides those of every encoder.
-        library: The library that loads the encoder.
-        **data: Further fields of `ModelCardData`; None leaves a field out.
+        library: The library that loads the encoder; None if no library does.
+        **data: Further fields of `ModelCardData`; fields that are None are left out.
     """
     data["tags"] = [*filter(None, [library]), PIPELINE, *tags, "polarity-bench"]
     card = ModelCardData(library_name=library, pipeline_tag=PIPELINE, **data)

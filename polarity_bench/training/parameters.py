@@ -1,8 +1,8 @@
-"""Parameters: frozen dataclasses whose fields declare their meaning and their allowed values.
+"""Parameters: frozen dataclasses with a help text and allowed values for each field.
 
 Recipes and losses are such dataclasses. Each field is declared once. The declaration is used to
-check the value when the dataclass is created, to build the options of the command line, and to
-write a job as TOML. This module imports nothing heavy.
+validate the value, to build the command-line options, and to write jobs as TOML. The command line
+imports this module at startup, so slow imports are not allowed here.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from typing import (
 from polarity_bench.errors import InputError, nearest
 
 Role = Literal["moves", "place", "aside"]
-"""Whether a parameter affects the result ("moves"), is a location ("place"), or neither ("aside").
+"""Role of a parameter: "moves" (affects the result), "place" (a location) or "aside" (neither).
 
-A location is a path, or whatever `load_encoder` takes.
+A location is a path, or the name of an encoder for `load_encoder`.
 """
 
 
 class ParameterWarning(UserWarning):
-    """Valid parameters that are probably a mistake."""
+    """Warning about parameters that are valid but probably a mistake."""
 
 
 @dataclass(frozen=True)
@@ -44,14 +44,16 @@ class ParameterInfo:
     """Declaration of a parameter.
 
     Attributes:
-        help: Its meaning, in one line.
+        help: Help text, in one line.
         least: Minimum, inclusive.
         above: Minimum, exclusive.
         most: Maximum, inclusive.
         below: Maximum, exclusive.
-        role: What the parameter affects.
-        variants: If its value is one of several dataclasses: these, by name.
-        name: Its name; taken from the dataclass, like its default and its type.
+        role: Whether the parameter affects the result, is a location, or neither.
+        variants: The possible dataclasses by name, if the value is itself a dataclass.
+        name: Name of the field; like the default and the type, it is read from the dataclass.
+        default: Default of the field.
+        hint: Type of the field.
     """
 
     help: str
@@ -67,21 +69,21 @@ class ParameterInfo:
 
     @cached_property
     def kinds(self) -> tuple[Any, ...]:
-        """The allowed types."""
+        """The allowed types of the value."""
         return get_args(self.hint) if get_origin(self.hint) in (Union, UnionType) else (self.hint,)
 
     @cached_property
     def choices(self) -> tuple[str, ...]:
-        """The allowed words, or the names of the variants."""
+        """The names of the variants, or else the allowed words; empty for other parameters."""
         literals = [get_args(kind) for kind in self.kinds if get_origin(kind) is Literal]
         return tuple(self.variants or (word for words in literals for word in words))
 
     @cached_property
     def _allowed(self) -> Any:
-        """The type and the bounds for pydantic, which does not convert text to numbers here."""
+        """The type and the bounds for pydantic; strict, so text is not converted to numbers."""
         from pydantic import Field, InstanceOf, Strict
 
-        instance_of: Any = InstanceOf  # mypy knows it as a type alone
+        instance_of: Any = InstanceOf  # mypy accepts it only in annotations
 
         bounds = Field(ge=self.least, gt=self.above, le=self.most, lt=self.below)
 
@@ -97,13 +99,17 @@ class ParameterInfo:
         return Union[tuple(map(bounded, self.kinds))]  # noqa: UP007
 
     def checked(self, value: Any) -> Any:
-        """Return the value as one of the allowed types, or raise InputError."""
+        """Validate a value, and return it as one of the allowed types.
+
+        Raises:
+            InputError: If the type, the bounds or the choices do not allow the value.
+        """
         from polarity_bench.validation import validated_field
 
         return validated_field(self._allowed, self.name, value, self.variants or ())
 
     def parsed(self, text: str) -> Any:
-        """Return a text as a number if the parameter can be that number, and else the text."""
+        """Convert a text to a number if the parameter allows that type of number."""
         for kind in (int, float):
             if kind in self.kinds:
                 with suppress(ValueError):
@@ -117,16 +123,16 @@ def parameter(default: Any, help: str, **attributes: Any) -> Any:  # noqa: A002 
 
 
 def seed_parameter(of: str) -> Any:
-    """Declare a seed of 32 bits, which numpy's generators accept."""
+    """Declare a seed from 0 to 2**32 - 1, which every random generator accepts."""
     return parameter(0, of, least=0, most=2**32 - 1)
 
 
 @dataclass(frozen=True)
 class Parameters:
-    """A named set of parameters, one of a family such as the losses.
+    """A named set of parameters; one member of a family such as the losses.
 
     Raises:
-        InputError: If the declaration of a parameter does not allow its value.
+        InputError: If a value is not allowed by the declaration of its parameter.
     """
 
     name: ClassVar[str]
@@ -135,16 +141,16 @@ class Parameters:
     def __post_init__(self) -> None:
         for each in declared(type(self)):
             value = getattr(self, each.name)
-            if value is not each.default:  # so that the defaults do not import pydantic
+            if value is not each.default:  # checking imports pydantic, which is slow
                 object.__setattr__(self, each.name, each.checked(value))
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Warnings for the user, to be shown before these parameters are used."""
+        """Warnings to show to the user before these parameters are used."""
         return ()
 
     def to_dict(self, *roles: Role) -> dict[str, Any]:
-        """Return the name and the parameters of these roles (default: all) as JSON values."""
+        """Return the name and the parameters as JSON values, optionally of certain roles only."""
         values: dict[str, Any] = {"name": self.name}
         for each in declared(type(self)):
             value = getattr(self, each.name)
@@ -155,7 +161,7 @@ class Parameters:
         return values
 
     def below(self, folder: Path) -> Self:
-        """Return a copy whose relative paths, encoders' folders too, are resolved from a folder."""
+        """Return a copy with all relative paths, also of encoders, resolved from a folder."""
         from polarity_bench.encoders.load import located
 
         changed: dict[str, Any] = {}
@@ -175,10 +181,11 @@ class Parameters:
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """Create an instance from the result of `to_dict`; missing parameters get their defaults.
 
-        A variant without a name is the default variant, or else the first.
+        If a variant has no name, the default variant is used, or the first one if there is no
+        default.
 
         Raises:
-            InputError: If a parameter is unknown or invalid.
+            InputError: If a parameter is unknown, invalid, or missing without a default.
         """
         known = {each.name: each for each in declared(cls)}
         given = {key: value for key, value in values.items() if key != "name"}
@@ -204,7 +211,7 @@ _DECLARED: dict[type, Sequence[ParameterInfo]] = {}
 
 
 def declared(cls: type[Parameters]) -> Sequence[ParameterInfo]:
-    """Return the declarations of a dataclass's parameters, in order. The result is cached."""
+    """Return the declarations of a dataclass's parameters, in order; results are cached."""
     if cls not in _DECLARED:
         hints = get_type_hints(cls)
         _DECLARED[cls] = tuple(
@@ -216,7 +223,7 @@ def declared(cls: type[Parameters]) -> Sequence[ParameterInfo]:
 
 
 def flattened(cls: type[Parameters]) -> dict[str, list[ParameterInfo]]:
-    """Return the declarations by name, including those of the parameters of all variants."""
+    """Return all declarations by parameter name, including the parameters of all variants."""
     by_name: dict[str, list[ParameterInfo]] = {}
     for each in declared(cls):
         by_name.setdefault(each.name, []).append(each)
@@ -227,10 +234,10 @@ def flattened(cls: type[Parameters]) -> dict[str, list[ParameterInfo]]:
 
 
 def chosen(family: Mapping[str, type[P]], name: Any) -> type[P]:
-    """Return the member of a family that has this name.
+    """Return the member of a family with this name.
 
     Raises:
-        InputError: If the name is unknown; suggests similar names.
+        InputError: If the name is unknown. The message suggests similar names.
     """
     if name not in family:
         what = next(iter(family.values())).family
@@ -239,10 +246,11 @@ def chosen(family: Mapping[str, type[P]], name: Any) -> type[P]:
 
 
 def from_flat(family: Mapping[str, type[P]], name: str, given: Mapping[str, Any]) -> P:
-    """Create a member of a family from flat parameters, including those of its variants.
+    """Create a member of a family from a flat mapping that includes parameters of its variants.
 
     Raises:
-        InputError: If it has no such parameter; names the members that have it.
+        InputError: If a parameter does not belong to this member. The message names the members
+            with that parameter.
     """
     cls = chosen(family, name)
     own = flattened(cls)
@@ -250,8 +258,8 @@ def from_flat(family: Mapping[str, type[P]], name: str, given: Mapping[str, Any]
         if key not in own:
             takers = [other for other, member in family.items() if key in flattened(member)]
             raise InputError(
-                f"`{key}` {value}: the {cls.family} {name!r} has none; these have: "
-                f"{', '.join(takers)}"
+                f"`{key}` {value}: the {cls.family} {name!r} has no such parameter; use one of "
+                f"{', '.join(takers)}, or leave it out"
             )
     values = {}
     for each in declared(cls):

@@ -1,8 +1,8 @@
-"""Several processes in one run, started by torchrun: all train, the first one writes and scores.
+"""Training in several processes started by torchrun; only the first process writes and scores.
 
-torchrun tells each process by environment variables how many processes there are over all nodes,
-and which one it is. Decisions of the first process are broadcast to the others, and the others wait
-while only the first one writes.
+torchrun sets the number of processes on all nodes and the rank of each process as environment
+variables. The first process broadcasts its decisions to the others. The others wait while the first
+process writes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Value = TypeVar("Value")
 
 def usable_cores() -> int:
     """Return the number of CPU cores that this process may use."""
-    usable = getattr(os, "sched_getaffinity", None)  # not on macOS
+    usable = getattr(os, "sched_getaffinity", None)  # missing on macOS
     return len(usable(0)) if usable else os.cpu_count() or 1
 
 
@@ -31,20 +31,20 @@ def n_processes() -> int:
 
 
 def is_first() -> bool:
-    """Return whether this is the process that writes and scores."""
+    """Return whether this process is the first one, which writes and scores."""
     return n_processes() == 1 or os.environ.get("RANK") == "0"
 
 
 def join(device: str | None) -> None:
-    """Connect to the other processes, if there are any. On GPUs, each process takes its own."""
+    """Connect to the other processes of the run, if any; on GPUs, each process uses its own GPU."""
     if n_processes() == 1:
         return
     import torch
     from accelerate import PartialState  # type: ignore[import-untyped]
 
     on_cpu = device == "cpu" or not torch.cuda.is_available()
-    PartialState(cpu=on_cpu, timeout=timedelta(days=1))  # the others wait while the first scores
-    # Threads of a process group that is still open may abort an interpreter that ends.
+    PartialState(cpu=on_cpu, timeout=timedelta(days=1))  # scoring in the first may take long
+    # If the process group is still open at exit, its threads can abort the interpreter.
     atexit.register(torch.distributed.destroy_process_group)
 
 
@@ -57,7 +57,7 @@ def wait() -> None:
 
 
 def of_first(value: Value) -> Value:
-    """Return the first process's value in all processes."""
+    """Return the value of the first process in every process."""
     if n_processes() == 1:
         return value
     import torch
@@ -68,10 +68,10 @@ def of_first(value: Value) -> Value:
 
 
 def end_with(parent: Connection) -> None:
-    """End this process when the parent's end of the pipe closes, even if the parent is killed."""
+    """Exit this process when the parent's end of the pipe closes, even if the parent is killed."""
     from tqdm import tqdm  # type: ignore[import-untyped]
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent too
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent gets Ctrl-C too and ends this process
     tqdm.set_lock(threading.RLock())  # tqdm's default lock is a semaphore, which _exit would leak
 
     def watch() -> None:

@@ -1,16 +1,17 @@
-"""The folder of a training run: its files, its lock, and its checkpoints.
+"""Run folders: the files, the lock and the checkpoints of a training run.
 
 ```
 RUN/train.json              identity of the run, its results, and whether training has finished
 RUN/history.csv, .svg       scores by epoch
-RUN/checkpoints/            only while training; removed when the run has finished
-RUN/.lock                   locked by the process that trains, and names that process
+RUN/checkpoints/            only during training; removed when the run has finished
+RUN/.lock                   lock of the process that trains
+RUN/.holder                 description of the process that trains
 RUN/README.md, modules.json, model.safetensors, ...   the encoder, as sentence-transformers saves it
 ```
 
-The encoder is written to a temporary folder and moved into place file by file, `modules.json` last.
-So a folder with that file holds a complete encoder. A checkpoint is valid only if it holds the mark
-that is written after all its other files.
+The encoder is written to a temporary folder and then moved file by file, `modules.json` last. A
+folder with `modules.json` therefore contains a complete encoder. The file `whole` marks a complete
+checkpoint and is written after all its other files.
 """
 
 from __future__ import annotations
@@ -52,19 +53,19 @@ State = Literal["new", "unfinished", "finished"]
 
 @dataclass(frozen=True)
 class RunIdentity:
-    """Everything that affects the resulting weights and scores. Its digest is the run's id.
+    """Identity of a run: everything that affects its weights and scores.
 
     Attributes:
         recipe: How the encoder is trained.
         base: The encoder that training starts from.
-        encoders: Other encoders that affect the result, such as the one whose neighbours define the
-            examples, by role.
+        encoders: Other encoders that affect the result, by role; for example the encoder that finds
+            the neighbours for the examples.
         task: Digest of the task file.
         inputs: Digest of the training data.
-        judged: Digest of all queries and sources that the encoder is scored on, the task's own and
-            the held-out ones, and of the protocol.
+        judged: Digest of the protocol and of all queries and sources that the encoder is scored on,
+            including the held-out queries.
         processes: Number of processes that train together, each on its own batches.
-        gathered: Whether the loss is computed over the joined batches of all processes.
+        gathered: Whether the loss is computed on the joined batches of all processes.
     """
 
     recipe: Recipe
@@ -90,7 +91,7 @@ class RunIdentity:
 
     @property
     def digest(self) -> str:
-        """16 hexadecimal digits over the whole identity except the encoders' names."""
+        """Digest of the identity without the encoders' names; it is the run's id."""
         encoders = {role: encoder.digest for role, encoder in self.encoders.items()}
         return digest_of(self.to_dict() | {"base": self.base.digest, "encoders": encoders})
 
@@ -100,7 +101,8 @@ class RunFolder:
     """The folder of one run.
 
     Attributes:
-        base: The name of the base, or the absolute path of its folder, to load it by.
+        path: The folder.
+        base: Name of the base, or the absolute path of its folder.
     """
 
     path: Path
@@ -113,22 +115,23 @@ class RunFolder:
 
     @property
     def checkpoints(self) -> Path:
-        """The folder of the checkpoints, which exists while training."""
+        """The folder of the checkpoints; it exists only during training."""
         return self.path / "checkpoints"
 
     def titled(self, step: int) -> str:
-        """Return the title of the progress bar of a training that resumes after a step."""
+        """Return the title of the progress bar, with the step after which training resumes."""
         after = f", resumed after step {step:,}" if step else ""
         return f"training {self.path.name}{after}"
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock the folder against all other processes until the end of the block.
+        """Lock the folder against other processes until the end of the block.
 
-        If the folder did not exist before and nothing was written to it, it is removed again.
+        A folder that is created for the lock is removed again if it stays empty.
 
         Raises:
-            InputError: If another process holds the lock; says which, where and since when.
+            InputError: If another process has locked the folder. The message names the process, its
+                machine and the time.
         """
         new = [place for place in (self.path, *self.path.parents) if not place.exists()]
         check_writable(self.path)
@@ -139,8 +142,8 @@ class RunFolder:
         except Timeout as error:
             held = holder.read_text(encoding="utf-8") if holder.is_file() else "another process"
             raise InputError(
-                f"`output` {self.path}: {held} is training there; wait until it ends, or use "
-                "another folder"
+                f"`output` {self.path}: {held} is training in this folder; wait until it ends, or "
+                "use another folder"
             ) from error
         try:
             since = datetime.now().astimezone().isoformat(" ", "seconds")
@@ -148,31 +151,35 @@ class RunFolder:
             write_atomically(holder, description.encode())
             yield
         finally:
-            with suppress(OSError):  # some systems cannot remove open files: they stay
+            with suppress(OSError):  # on systems that cannot remove open files, the files stay
                 holder.unlink()
-                (self.path / _LOCK).unlink()  # before the release: the next process makes its own
+                # If removed after the release, the lock could belong to another process already.
+                (self.path / _LOCK).unlink()
             lock.release()
-            with suppress(OSError):  # folders that are not empty stay
+            with suppress(OSError):  # rmdir fails for folders that are not empty
                 for place in new:
                     place.rmdir()
 
     def state(self, identity: RunIdentity, *, overwrite: bool = False) -> State:
-        """Return the state of this run in the folder; a finished run to be overwritten is new.
+        """Return whether this run is new, unfinished or finished in the folder.
 
-        An unfinished run with the same identity is resumed, even with `overwrite`.
+        With `overwrite`, a finished run and other runs count as new. An unfinished run with the
+        same identity counts as unfinished even then, and is resumed.
 
         Raises:
-            InputError: If the folder holds the output of another run, or anything else.
+            InputError: If the folder contains files that are not from a run, or another run without
+                `overwrite`.
         """
         stored = read_train_file(self.path)
         if stored is None:
             entries = [] if not self.path.is_dir() else sorted(p.name for p in self.path.iterdir())
-            ours = (_LOCK, _HOLDER, f".{_HOLDER}.", f".{TRAIN_FILE}.")  # or partly written
+            # The names with an extra dot are temporary files of interrupted writes.
+            ours = (_LOCK, _HOLDER, f".{_HOLDER}.", f".{TRAIN_FILE}.")
             foreign = [name for name in entries if not name.startswith(ours)]
             if foreign:
                 raise InputError(
                     f"`output` {self.path}: the folder is not empty ({', '.join(foreign[:3])}) and "
-                    "holds no run; use a new folder"
+                    "contains no run; use a new folder"
                 )
             return "new"
         is_same = stored["run"] == identity.digest
@@ -184,13 +191,17 @@ class RunFolder:
             return "finished"
         wanted = json.loads(json.dumps(identity.to_dict()))
         raise InputError(
-            f"`output` {self.path} holds another run ({stored['run']}); it differs in "
-            f"{'; '.join(differences(wanted, stored['spec'])[:6]) or 'its code'}. Use another "
-            "folder, or set `overwrite`"
+            f"`output` {self.path}: the folder contains another run ({stored['run']}), which "
+            f"differs in {'; '.join(differences(wanted, stored['spec'])[:6]) or 'its code'}. Use "
+            "another folder, or set `overwrite`"
         )
 
     def claim(self, identity: RunIdentity, *, overwrite: bool = False) -> None:
-        """Claim the folder for this run, if `state` allows it and the run has not finished."""
+        """Record this run in the folder as unfinished, and delete the files of another run.
+
+        Raises:
+            InputError: If `state` does not allow this run in the folder.
+        """
         stored = read_train_file(self.path)
         if self.state(identity, overwrite=overwrite) == "new" and stored is not None:
             self._write(stored | {"finished": False})
@@ -205,7 +216,14 @@ class RunFolder:
         files: Sequence[str] = (),
         outcome: Mapping[str, Any] | None = None,
     ) -> None:
-        """Write the run's identity and its results. A finished run's checkpoints are removed."""
+        """Write `train.json`, and remove the checkpoints if the run has finished.
+
+        Args:
+            identity: Identity of the run.
+            finished: Whether training has finished.
+            files: Names of the published files.
+            outcome: Results of the run, as JSON values.
+        """
         content = {
             "format": FORMAT,
             "run": identity.digest,
@@ -226,10 +244,13 @@ class RunFolder:
         write_atomically(self.train_file, (text + "\n").encode())
 
     def _clear(self, published: Sequence[str]) -> None:
-        """Remove the files of a run, last of all `train.json`, which lists them."""
+        """Remove the files of a run; `train.json`, which lists them, is removed last."""
         for name in (*published, *_OWN, TRAIN_FILE):
             if Path(name).name != name or name in {"", ".", ".."}:
-                raise InputError(f"{self.train_file}: {name!r} is not a file name; delete it")
+                raise InputError(
+                    f"{self.train_file}: `files` must be file names, got {name!r}; delete it from "
+                    "the list"
+                )
             entry = self.path / name
             if entry.is_dir() and not entry.is_symlink():
                 shutil.rmtree(entry)
@@ -245,12 +266,15 @@ class RunFolder:
         return self.checkpoints / f"checkpoint-{step}"
 
     def whole_steps(self) -> list[int]:
-        """Return the steps with complete checkpoints, ascending."""
+        """Return the steps that have complete checkpoints, ascending."""
         marks = self.checkpoints.glob(f"checkpoint-*/{_WHOLE}")
         return sorted(int(mark.parent.name.rpartition("-")[2]) for mark in marks)
 
     def keep_only(self, steps: Collection[int]) -> None:
-        """Remove all checkpoints but complete ones of these steps; each mark is removed first."""
+        """Remove all checkpoints except the complete ones of these steps.
+
+        The mark of a checkpoint is removed first, so a partly removed checkpoint is not used.
+        """
         kept = {self.checkpoint(step) for step in set(steps) & set(self.whole_steps())}
         for folder in self.checkpoints.glob("checkpoint-*"):
             if folder not in kept:
@@ -260,12 +284,17 @@ class RunFolder:
     def publish(
         self, model: SentenceTransformer, beside: Mapping[str, bytes], *, prompt: str | None
     ) -> list[str]:
-        """Save an encoder and additional files: write them aside, sync them, move them into place.
+        """Publish an encoder and additional files in the run folder.
 
-        The prompt of the training, which may be None, becomes the encoder's only prompt.
+        All files are written to a temporary folder, synced and then moved.
+
+        Args:
+            model: The encoder.
+            beside: Contents of the additional files, by name.
+            prompt: Prompt used in training, if any; the encoder keeps no other prompt.
 
         Returns:
-            The names of all files and folders written.
+            The names of all published files and folders.
         """
         saved = self.path / _BEING_WRITTEN
         shutil.rmtree(saved, ignore_errors=True)
@@ -285,11 +314,11 @@ class RunFolder:
 def save_encoder(
     model: SentenceTransformer, folder: Path, beside: Mapping[str, bytes], *, prompt: str | None
 ) -> None:
-    """Save an encoder and additional files, all synced, and declare the prompt of its training.
+    """Save an encoder with its training prompt and additional files, and sync all files.
 
-    The prompt, which may be None, becomes the default and the prompt of both sides, for
-    `encode_query` and `encode_document`. Other prompts that the base declares are dropped: mteb
-    would choose one of them by its name, and the encoder was not trained with it.
+    The prompt becomes the default prompt and the prompt of `encode_query` and `encode_document`. It
+    may be None. Other prompts of the base are dropped: the encoder was not trained with them, but
+    mteb would choose one by name.
     """
     model.prompts = {"query": prompt or "", "document": prompt or ""}
     model.default_prompt_name = "query" if prompt else None
@@ -304,22 +333,24 @@ def save_encoder(
 
 
 def run_folder(model: str, output: str | Path) -> RunFolder:
-    """Return the folder of a run that starts from this model.
+    """Return the run folder at `output` for a run with this base.
 
     Raises:
-        InputError: If the model is in that folder.
+        InputError: If `output` is the folder of the base or contains it.
     """
     path = Path(output).expanduser().absolute()
     local = Path(model).expanduser()
     if not local.is_dir():
         return RunFolder(path, model)
     if path.resolve() in (local.resolve(), *local.resolve().parents):
-        raise InputError(f"`output` {output}: it contains the model {model}; use another folder")
+        raise InputError(
+            f"`output` {output}: the folder contains the model {model}; use another folder"
+        )
     return RunFolder(path, str(local.absolute()))
 
 
 def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """Return the differences between two runs, such as `recipe.epochs: 5, there 3`."""
+    """Return the differences between two nested mappings, such as `recipe.epochs: 5, there 3`."""
     listed = []
     for key in sorted({*ours, *theirs}):
         mine, other = ours.get(key), theirs.get(key)

@@ -1,7 +1,7 @@
-"""Training of an encoder as described by a job; the same steps for every recipe.
+"""Training of an encoder from a job.
 
-The steps: lock the folder, identify the run, claim the folder for it, fit, score before, during
-and after training, publish.
+The steps are the same for every recipe: lock the folder, compute the identity of the run, claim the
+folder, fit, and publish. The encoder is scored before, during and after training.
 """
 
 from __future__ import annotations
@@ -38,12 +38,14 @@ class TrainingRun:
     """Results of a training run.
 
     Attributes:
-        rows: Scores by epoch, the first before training; fractions, None if undefined.
-        kept: The step whose weights were kept; 0 means the unchanged base.
-        figures: The number of held-out rows, and the recipe's own numbers, such as how many
-            examples an epoch has.
+        folder: The run folder.
+        run: Digest of the run's identity.
+        rows: Scores by epoch, as fractions, or None if undefined; the first row is before training.
+        kept: Step of the published weights; 0 means the unchanged base.
+        figures: Number of held-out rows, and numbers of the recipe, such as the number of examples
+            per epoch.
         reused: Whether the run had already finished in this folder.
-        speed: Training texts per second; None if nothing was trained, or it is unknown.
+        speed: Training texts per second; None if nothing was trained or the speed is unknown.
     """
 
     folder: Path
@@ -62,21 +64,21 @@ def train(
     bar: Bar = no_bar,
     check: Callable[[EncoderId], None] = lambda _: None,
 ) -> TrainingRun:
-    """Train an encoder on a polarity task, and score it by P and S before and after.
+    """Train an encoder on a polarity task, and score it before and after training.
 
-    If a run is interrupted and the same job is run again, it resumes from its last checkpoint, if
-    its recipe writes any, and ends with the same weights. Under torchrun, all processes train, each
-    on its own batches; only the first one scores and writes.
+    To resume an interrupted run, run the same job again. Training continues from the last
+    checkpoint, if the recipe writes checkpoints, and the final weights are the same. Under
+    torchrun, each process trains on its own batches; only the first process scores and writes.
 
     Args:
         job: The job to run.
-        overwrite: Replace another run in the folder.
+        overwrite: Whether to replace another run in the folder.
         bar: Opens progress bars.
-        check: Called with the base before training starts; may refuse it.
+        check: Called with the identity of the base before training; raises InputError to reject it.
 
     Raises:
-        InputError: If an argument is invalid, before any long work starts; or if the loss is not
-            finite, naming the step.
+        InputError: If an argument is invalid (raised before any long work starts), or if the loss
+            is not finite; the message names the step.
 
     Warns:
         ParameterWarning: If a parameter is probably a mistake.
@@ -100,7 +102,8 @@ def train(
         if is_first():
             folder.claim(identity, overwrite=overwrite)
         wait()
-        write_base(bench.base.model, Base(folder.base, identity.base))  # checkpoints record it too
+        # Checkpoints are saved with this model, so they record the base too.
+        write_base(bench.base.model, Base(folder.base, identity.base))
         try:
             judge = EpochScorer(bench.data, bench.base, bench.embedder, bench.bar)
             epochs = EpochLog(judge, bench.base.model)
@@ -113,17 +116,17 @@ def train(
             return replace(finished(folder, identity), reused=False, speed=fitted.speed)
         except OSError as error:
             raise InputError(
-                f"`output` {folder.path}: {error}. Files written before are complete; run the same "
-                "command again to resume"
+                f"`output` {folder.path}: {error}. The files written so far are complete; run the "
+                "same command again to resume"
             ) from error
 
 
 @contextmanager
 def open_bench(job: Job, folder: RunFolder, bar: Bar) -> Iterator[TrainingContext]:
-    """Open the job's data, its base and its embedding store.
+    """Load the job's data and base, and open its embedding store.
 
     Raises:
-        InputError: If one of them is not available.
+        InputError: If the data or the base is not available.
     """
     (spec,) = choose_tasks(load_tasks(job.task_dir), names=[job.task])
     rows, seed = job.recipe.hold_out
@@ -135,27 +138,27 @@ def open_bench(job: Job, folder: RunFolder, bar: Bar) -> Iterator[TrainingContex
 
 
 def load_base(job: Job) -> SentenceTransformerEncoder:
-    """Load the encoder to train.
+    """Load the base, the encoder to train.
 
     Raises:
-        InputError: If it cannot be loaded, or is a baseline, which has nothing to train.
+        InputError: If the base cannot be loaded, or is a baseline without trainable weights.
     """
     return check_base(load_encoder(job.model, job.options), job.model)
 
 
 def check_base(base: Encoder, model: str) -> SentenceTransformerEncoder:
-    """Return an encoder that can be trained.
+    """Check that an encoder can be trained, and return it.
 
     Raises:
-        InputError: If it is a baseline.
+        InputError: If the encoder is a baseline.
     """
     if not isinstance(base, SentenceTransformerEncoder):
-        raise InputError(f"`model` {model}: a baseline has nothing to train; give an encoder")
+        raise InputError(f"`model` {model}: a baseline cannot be trained; use an encoder")
     return base
 
 
 def identify(bench: TrainingContext, inputs: Inputs) -> RunIdentity:
-    """Return the identity of the run."""
+    """Return the identity of a run: everything that affects its weights and scores."""
     data = bench.data
     judged = [task.digest for task in (data.task, data.held_out) if task is not None]
     return RunIdentity(
@@ -171,7 +174,7 @@ def identify(bench: TrainingContext, inputs: Inputs) -> RunIdentity:
 
 
 def finished(folder: RunFolder, identity: RunIdentity) -> TrainingRun:
-    """Read the results of a run that had already finished."""
+    """Read the results of a finished run from its folder."""
     stored = read_train_file(folder.path) or {}
     rows, kept, figures = (stored[name] for name in ("history", "kept", "figures"))
     return TrainingRun(folder.path, identity.digest, rows, kept, figures, reused=True)
@@ -192,11 +195,11 @@ def publish(
     encoder = bench.base if fitted.kept else load_base(bench.job)
     if not fitted.kept and encoder.id.digest != identity.base.digest:
         raise InputError(
-            f"`model` {bench.job.model}: no epoch was better than the base, which is published "
-            f"instead, but the base has changed: expected {identity.base.digest}, got "
-            f"{encoder.id.digest}; restore the base, then run the same command again"
+            f"`model` {bench.job.model}: no epoch was better than the base, so the base must be "
+            f"published, but its weights have changed: expected {identity.base.digest}, got "
+            f"{encoder.id.digest}; restore the base and run the same command again"
         )
-    # An unchanged base keeps the base that it was trained from itself.
+    # A published unchanged base still records the encoder that it was trained from.
     base = (None if fitted.kept else find_base(encoder)) or Base(folder.base, identity.base)
     write_base(encoder.model, base)
     licence = card_of(bench.base.model).get("license")

@@ -627,11 +627,11 @@ def test_a_base_or_data_that_is_not_there_is_said_before_anything_is_made(
 @pytest.mark.parametrize(
     ("said", "message"),
     [
-        ('model = "random"', "a baseline has nothing to train"),
+        ('model = "random"', "a baseline cannot be trained"),
         ('example_encoder = "nowhere"', "nowhere"),
         ('examples_from = "none.parquet"', "no file"),
-        ('task = "sst2-unseen"', "its sources must stay unseen in training"),
-        ('task = "stsb"', "training needs a polarity task"),
+        ('task = "sst2-unseen"', "must stay unseen in training"),
+        ('task = "stsb"', "expected a polarity task, got a sts task"),
     ],
 )
 def test_what_cannot_be_trained_is_said_before_anything_is_made(

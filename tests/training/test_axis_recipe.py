@@ -166,7 +166,7 @@ def test_a_base_is_refused_that_would_not_rank_so_at_strength_0(
 ) -> None:
     model = SentenceTransformer(str(tiny_model), device="cpu", similarity_fn_name="dot")
     model.save_pretrained(str(tmp_path / "dot"), create_model_card=False)
-    with pytest.raises(InputError, match="`model` dot: it is compared by the inner product"):
+    with pytest.raises(InputError, match="`model` dot: the base ranks by inner products"):
         run(tmp_path / "dot", tasks, tmp_path / "axis", Axis())
     model.append(Normalize())
     model.save_pretrained(str(tmp_path / "unit"), create_model_card=False)
@@ -181,7 +181,9 @@ def test_a_base_is_refused_whose_vectors_are_cut(
     model = SentenceTransformer(str(tiny_model), device="cpu", truncate_dim=16)
     model.save_pretrained(str(tmp_path / "short"), create_model_card=False)
     for recipe in (Axis(), TUNED):
-        with pytest.raises(InputError, match="`model` short: its vectors are cut to 16 dim"):
+        with pytest.raises(
+            InputError, match="`model` short: `truncate_dim` must not be set, got 16"
+        ):
             run(tmp_path / "short", tasks, tmp_path / "axis", recipe)
 
 
@@ -265,7 +267,7 @@ def test_a_base_that_weighs_tokens_is_shared_with_its_tokens_whole_and_has_no_to
     model = SentenceTransformer(str(tiny_model), device="cpu")
     repool(model, "mean-without-first")
     model.save_pretrained(str(tmp_path / "weighed"), create_model_card=False)
-    with pytest.raises(InputError, match="`model` weighed: it weighs tokens before they are"):
+    with pytest.raises(InputError, match="`model` weighed: the `head` tuned needs"):
         run(tmp_path / "weighed", tasks, tmp_path / "tuned", TUNED)
 
     def refuse(*_: object) -> None:  # its weights are by the tokens' numbers
@@ -321,12 +323,12 @@ def test_few_labels_may_be_drawn_and_another_tasks_taken(
 @pytest.mark.parametrize(
     ("recipe", "said"),
     [
-        ({"labels": 2}, "`labels` 2: the class 'bad' has 1 of them; each needs at least 2"),
+        ({"labels": 2}, "`labels` 2: expected at least 2 texts of each class, got 1 of 'bad'"),
         ({"labels": 25}, "`labels` 25: the data has 24 rows"),
         ({"labels_from": "nowhere"}, "unknown task 'nowhere'"),
         (
             {"labels_from": "contrast"},
-            "its classes are negative, positive, but those of mini are",
+            "expected the classes of mini .*, got negative, positive;",
         ),
         ({"labels_from": "mini"}, "the examples, row 24: text is a query of the task"),
     ],
@@ -342,17 +344,20 @@ def test_what_labels_cannot_be_is_refused(
 @pytest.mark.parametrize(
     ("recipe", "said"),
     [
-        ({"head": "tuned", "probe": "fisher"}, "`probe` fisher: it has no effect with .* linear"),
-        ({"head": "shared", "stretch": 2.0}, "`stretch` 2.0: it has no effect with .* linear"),
-        ({"epochs": 3}, "`epochs` 3: it has no effect with the head 'linear'; leave it out, or"),
-        ({"batch_size": 8}, "`batch_size` 8: it has no effect .* `head` tuned or shared"),
-        ({"rate": 1e-4}, "`rate` 0.0001: it has no effect"),
-        ({"dtype": "bfloat16"}, "`dtype` bfloat16: it has no effect"),
-        ({"keep": 1}, "`keep` 1.0: it has no effect .* `head` shared"),
-        ({"head": "tuned", "keep": 1}, "`keep` 1.0: it has no effect with the head 'tuned'"),
-        ({"stretch": 5, "strength": 2}, "`strength` 2.0: it has no effect without an axis; leave"),
-        ({"probe": "fisher", "strength": 2}, "`strength` 2.0: it has no effect without an axis"),
-        ({"probe": "fisher", "stretch": 2.0}, "`stretch` has no direction to follow"),
+        ({"head": "tuned", "probe": "fisher"}, "`probe` fisher has no effect with .* linear"),
+        ({"head": "shared", "stretch": 2.0}, "`stretch` 2.0 has no effect with .* linear"),
+        ({"epochs": 3}, "`epochs` 3 has no effect with the head 'linear'; leave it out, or"),
+        ({"batch_size": 8}, "`batch_size` 8 has no effect .* `head` tuned or shared"),
+        ({"rate": 1e-4}, "`rate` 0.0001 has no effect"),
+        ({"dtype": "bfloat16"}, "`dtype` bfloat16 has no effect"),
+        ({"keep": 1}, "`keep` 1.0 has no effect .* `head` shared"),
+        ({"head": "tuned", "keep": 1}, "`keep` 1.0 has no effect with the head 'tuned'"),
+        ({"stretch": 5, "strength": 2}, "`strength` 2.0 has no effect without an axis; leave"),
+        ({"probe": "fisher", "strength": 2}, "`strength` 2.0 has no effect without an axis"),
+        (
+            {"probe": "fisher", "stretch": 2.0},
+            "`stretch` 2 needs a `probe` with directions, got fisher",
+        ),
         ({"strength": -1.0}, "`strength` must be at least 0"),
     ],
 )
@@ -371,8 +376,8 @@ def test_the_command_refuses_an_option_without_effect_and_writes_nothing(
     train = ("train", "--recipe", "axis", "--model", tiny_model, "--task", "mini", "-o", "axis")
     done = bench(*train, "--epochs", str(epochs), "--task-dir", tasks, "--no-store")
     assert done.code == 2
-    assert f"--epochs {epochs}: it has no effect with the head 'linear'; leave it" in done.err
-    assert "or ask for the --head tuned or shared" in done.err
+    assert f"--epochs {epochs} has no effect with the head 'linear'; leave it" in done.err
+    assert "or use the --head tuned or shared" in done.err
     assert not (tmp_path / "axis").exists()
 
 

@@ -224,4 +224,4 @@ def test_the_card_has_the_licence_of_the_base(base: Path, task_dir: Path, tmp_pa
     run(base, task_dir, tmp_path / "x", replace(SMALL, held_out=0))
     card = (tmp_path / "x" / "README.md").read_text()
     assert "license: mit\n" in card.split("---")[1]
-    assert "whose licence (mit) applies to them" in card
+    assert "and the licence of that encoder (mit) applies" in card

@@ -196,7 +196,7 @@ def test_an_unknown_kind_is_answered_with_similar_ones(task_dir: Path) -> None:
 
 
 def test_a_task_that_is_not_of_polarity_is_refused() -> None:
-    with pytest.raises(InputError, match="training needs a polarity task; sts12 is a sts ta"):
+    with pytest.raises(InputError, match="`task` sts12: expected a polarity task, got a sts ta"):
         generate_examples("sts12", encoder=HashEncoder(), access=DataAccess(offline=True))
 
 

@@ -240,7 +240,7 @@ def test_a_class_without_rows_is_named(tiny_model: Path) -> None:
     [
         ({"loss": SupCon(), "beta": 1.1}, "`beta` must be at most 1, got 1.1"),
         ({"loss": SupCon(), "beta": -0.1}, "`beta` must be at least 0, got -0.1"),
-        ({"beta": 0.5}, r"`beta` 0\.5: the loss 'cce' is cross-entropy alone"),
+        ({"beta": 0.5}, r"`beta` must be 1 with the `loss` cce .*, got 0\.5"),
         ({"warm_up": 1.5}, "`warm_up` must be at most 1, got 1.5"),
         ({"layers": 0}, "`layers` must be at least 1, got 0"),
     ],

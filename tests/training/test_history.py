@@ -150,7 +150,7 @@ def test_the_card_says_what_was_done_and_escapes_what_came_from_outside(task: Po
     text = card(task, [*history_rows(LOG)])
     assert "<script>" not in text.split("---\n")[2]
     assert "**Examples**: 2,000 an epoch, by &lt;script&gt;" in text
-    assert "whose licence applies to them" in text
+    assert "and the licence of that encoder applies" in text
     assert "unchanged base" not in text
     data: Any = ModelCard(text, ignore_metadata_errors=False).data
     found = {result.metric_type: result.metric_value for result in data.eval_results}

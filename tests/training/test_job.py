@@ -142,7 +142,7 @@ def test_what_is_left_out_has_its_default() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("model =", "model :", "not TOML: "),
+        ("model =", "model :", "invalid TOML: "),
         ('task = "sst2"', "", "the job 'train' needs the parameter 'task'"),
         ('task = "sst2"', "task = 2", "`task` must be text, got 2"),
         ("store = false", 'store = "no"', "`store` must be true or false, got 'no'"),
@@ -179,7 +179,7 @@ def test_a_file_that_says_no_job_is_refused_by_its_name(
         ('max_tokens = "many"', "'max_tokens' must be a whole number, got 'many'"),
         ("prompt = 5", "'prompt' must be text, got 5"),
         ('allow_pickle = "perhaps"', "'allow_pickle' must be true or false"),
-        ('dtype = "bfloat16"', "training begins from float32 weights, got bfloat16"),
+        ('dtype = "bfloat16"', "the base must be loaded in float32, got bfloat16"),
     ],
 )
 def test_options_that_are_not_what_they_should_be_are_refused(line: str, said: str) -> None:

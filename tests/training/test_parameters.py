@@ -70,7 +70,7 @@ def test_examples_that_cannot_be_are_refused(changes: dict[str, Any], said: str)
         ),
         ({"warm_up": -0.1}, "`warm_up` must be at least 0, got -0.1"),
         ({"warm_up": math.inf}, "`warm_up` must be finite, got inf"),
-        ({"warm_up": 1.5}, "`warm_up` must be a share of the steps below 1, a whole number"),
+        ({"warm_up": 1.5}, "`warm_up` must be a share of the steps up to 1, an integer"),
     ],
 )
 def test_training_that_cannot_be_is_refused(changes: dict[str, Any], said: str) -> None:
@@ -130,13 +130,15 @@ def test_accumulated_batches_are_said_to_be_no_large_batch_where_the_loss_compar
     for name, loss in LOSSES.items():
         remarks = Margins(loss=loss(), accumulation=3, batch_size=16).remarks
         assert len(remarks) == (name in compared)
-        said = f"accumulation 3: {name} compares .* 3 batches of 16 do not train as one of 48"
+        said = f"accumulation 3: the loss {name} compares .* not equivalent to one batch of 48"
         assert all(re.match(said, remark) for remark in remarks)
         assert Margins(loss=loss(), batch_size=16).remarks == ()
 
 
 def test_the_released_warm_up_has_its_own_schedule() -> None:
-    with pytest.raises(InputError, match=r"`schedule` cosine: the warm-up 'as-released' has"):
+    with pytest.raises(
+        InputError, match=r"`schedule` must be linear with the `warm_up` as-released, .* got cosine"
+    ):
         Margins(warm_up="as-released", schedule="cosine")
 
 
@@ -200,17 +202,21 @@ def test_flat_parameters_reach_the_loss_that_they_are_of() -> None:
         ("margins", {"loss": "tripet"}, "`loss`: unknown loss 'tripet'; did you mean 'triplet'"),
         (
             *("margins", {"loss": "mnrl", "margin": 0.1}),
-            "`margin` 0.1: the loss 'mnrl' has none; these have: triplet, contrastive, online",
+            "`margin` 0.1: the loss 'mnrl' has no such parameter; use one of triplet, contrastive",
         ),
         (
             *("margins", {"temperature": 0.1}),
-            "`temperature` 0.1: the loss 'triplet' has none; these have: mnrl, mnrl-masked",
+            "`temperature` 0.1: the loss 'triplet' has no such parameter; use one of mnrl, ",
         ),
         (
             *("margins", {"variant": "papers"}),
-            "`variant` papers: the recipe 'margins' has none; these have: setfit",
+            "`variant` papers: the recipe 'margins' has no such parameter; use one of setfit",
         ),
-        ("setfit", {"margin": 1}, "`margin` 1: the recipe 'setfit' has none; these have: margins"),
+        (
+            "setfit",
+            {"margin": 1},
+            "`margin` 1: the recipe 'setfit' has no such parameter; use one of margins",
+        ),
     ],
 )
 def test_a_parameter_of_another_is_refused_naming_whose_it_is(

@@ -95,7 +95,7 @@ def test_an_encoder_without_a_first_token_is_refused(model: SentenceTransformer)
     transformer = model[0]
     assert isinstance(transformer, Transformer)
     transformer.tokenizer.backend_tokenizer.post_processor = None
-    with pytest.raises(InputError, match=r"`pooling` mean-without-first: .* no token before"):
+    with pytest.raises(InputError, match=r"`pooling` mean-without-first: .* no .CLS. token"):
         repool(model, "mean-without-first")
     repool(model, "mean")
 

@@ -206,7 +206,7 @@ def test_what_trains_in_one_process_is_refused_in_several(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(InputError, match="'setfit' trains in one process, 2 were started"):
+    with pytest.raises(InputError, match="'setfit' must run in one process, got 2"):
         run(tiny_model, task_dir, tmp_path / "x", SetFit())
     assert not (tmp_path / "x").exists()
 

@@ -149,8 +149,9 @@ def test_another_run_is_refused_with_what_differs(folder: RunFolder) -> None:
     before = folder.train_file.read_bytes()
     there = replace(RUN, recipe=OTHER).digest
     said = (
-        f"`output` {folder.path} holds another run ({there}); it differs in recipe.loss.margin: "
-        "0.1, there 0.5; recipe.seed: 0, there 1. Use another folder, or set `overwrite`"
+        f"`output` {folder.path}: the folder contains another run ({there}), which differs in "
+        "recipe.loss.margin: 0.1, there 0.5; recipe.seed: 0, there 1. Use another folder, "
+        "or set `overwrite`"
     )
     with pytest.raises(InputError, match=f"^{re.escape(said)}$"):
         folder.claim(RUN)
@@ -160,7 +161,7 @@ def test_another_run_is_refused_with_what_differs(folder: RunFolder) -> None:
 def test_at_most_six_differences_are_named(folder: RunFolder) -> None:
     other = Margins(seed=1, epochs=9, batch_size=9, rate=9, patience=9, held_out=9, neighbours=9)
     folder.claim(replace(RUN, recipe=other))
-    with pytest.raises(InputError, match="it differs in ") as refused:
+    with pytest.raises(InputError, match="which differs in ") as refused:
         folder.claim(RUN)
     assert str(refused.value).count(", there ") == 6
 
@@ -170,7 +171,7 @@ def test_a_run_of_another_version_differs_in_that(folder: RunFolder) -> None:
     content = stored(folder)
     content["run"], content["spec"]["version"] = "0" * 16, 0
     folder.train_file.write_text(json.dumps(content))
-    with pytest.raises(InputError, match=r"\(0{16}\); it differs in version: 2, there 0\. "):
+    with pytest.raises(InputError, match=r"\(0{16}\), which differs in version: 2, there 0\. "):
         folder.claim(RUN)
 
 
@@ -216,7 +217,7 @@ def test_overwriting_removes_nothing_outside_the_folder(folder: RunFolder, name:
     content["files"] = [name]
     folder.train_file.write_text(json.dumps(content))
     (folder.path.parent / "kept").write_text("kept")
-    with pytest.raises(InputError, match=f"'{name}' is not a file name; delete it"):
+    with pytest.raises(InputError, match=f"must be file names, got '{name}'; delete it"):
         folder.claim(RUN, overwrite=True)
     assert (folder.path.parent / "kept").exists()
     assert folder.train_file.exists()
@@ -227,7 +228,9 @@ def test_a_folder_that_holds_no_run_is_never_taken(folder: RunFolder, overwrite:
     folder.path.mkdir(parents=True)
     for name in ("d.txt", "b.txt", "a.txt", "c.txt"):
         (folder.path / name).write_text("mine")
-    said = r"the folder is not empty \(a\.txt, b\.txt, c\.txt\) and holds no run; use a new folder"
+    said = (
+        r"the folder is not empty \(a\.txt, b\.txt, c\.txt\) and contains no run; use a new folder"
+    )
     with pytest.raises(InputError, match=f"`output` {folder.path}: {said}"):
         folder.claim(RUN, overwrite=overwrite)
     assert len(list(folder.path.iterdir())) == 4
@@ -325,7 +328,9 @@ def test_what_is_no_run_has_no_base(tmp_path: Path) -> None:
 def test_a_model_is_not_trained_into_its_own_folder(tmp_path: Path) -> None:
     (tmp_path / "runs/x/deep").mkdir(parents=True)
     for model in ("runs/x", "runs/x/deep"):
-        with pytest.raises(InputError, match=r"it contains the model .*; use another folder"):
+        with pytest.raises(
+            InputError, match=r"the folder contains the model .*; use another folder"
+        ):
             run_folder(str(tmp_path / model), tmp_path / "runs/x")
     beside = run_folder(str(tmp_path / "runs/x"), tmp_path / "runs/y")
     assert beside.base == str(tmp_path / "runs/x")

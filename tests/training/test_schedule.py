@@ -114,15 +114,15 @@ def test_a_rate_is_a_share(schedule: Schedule, warm_up: Any, steps: int) -> None
     [
         (
             {"epochs": 1, "batch_size": 32},
-            "the run is too short to learn much: 1 optimizer step, fewer than 10; use more",
+            "the run is too short: expected at least 10 optimizer steps, got 1; use more",
         ),
         (
             {"epochs": 2},
-            "too short to learn much: 8 optimizer steps, fewer than 10; use more examples",
+            "too short: expected at least 10 optimizer steps, got 8; use more examples",
         ),
         (
             {"epochs": 5, "warm_up": "as-released"},
-            "for 20 optimizer steps: the rate reaches at most 3e-07 instead of 0.001",
+            "for 20 optimizer steps: the learning rate reaches at most 3e-07 instead of 0.001",
         ),
         ({"epochs": 3}, None),
     ],
@@ -168,7 +168,7 @@ def test_the_command_says_such_a_warning_before_it_trains(
     more: list[str | Path] = ["--model", tiny_model, "--task-dir", task_dir, "--output", "x"]
     done = call(monkeypatch, capsys, *words.split(), *more, "--held-out", "6")
     assert done.code == 0, done.err
-    said = "warning: the run is too short to learn much: 2 optimizer steps, fewer than 10; use"
+    said = "warning: the run is too short: expected at least 10 optimizer steps, got 2; use"
     before, _, after = done.err.partition(said)
     assert "rate of" not in done.err
     assert "training x" in after

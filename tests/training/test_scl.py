@@ -234,7 +234,7 @@ def test_the_tasks_queries_among_the_pairs_are_counted(
     file = Path(str(small.pairs))
     known = file.read_text().replace(TEXTS[0], "what a warm, and honest evening")
     file.write_text(known)
-    with pytest.warns(ParameterWarning, match="1 of the 8 queries of mini are among the pairs"):
+    with pytest.warns(ParameterWarning, match="the pairs contain 1 of the 8 queries of mini"):
         done = run(tiny_model, task_dir, tmp_path / "x", small)
     assert done.figures["queries_among_pairs"] == 1
 
@@ -248,11 +248,11 @@ def test_pairs_of_a_premise_that_stand_apart_are_warned_of(
     apart = tmp_path / "apart.jsonl"
     apart.write_text("".join(labelled[0::3] + labelled[1::3] + labelled[2::3]))
     job = replace(small, pairs=str(apart))
-    with pytest.warns(ParameterWarning, match="12 of the 12 premises have pairs that are not"):
+    with pytest.warns(ParameterWarning, match="pairs of 12 of the 12 premises are not consecutive"):
         run(tiny_model, task_dir, tmp_path / "x", job)
     once = tmp_path / "once.jsonl"
     once.write_text("".join([*labelled[1:], labelled[0]]))
-    with pytest.warns(ParameterWarning, match="1 of the 12 premises have pairs that are not"):
+    with pytest.warns(ParameterWarning, match="pairs of 1 of the 12 premises are not consecutive"):
         run(tiny_model, task_dir, tmp_path / "y", replace(small, pairs=str(once)))
 
 
@@ -265,13 +265,15 @@ def test_other_pairs_are_another_run_wherever_they_lie(
     assert again.reused
     assert again.run == first.run
     moved.write_text(moved.read_text().replace("neutral", "contradiction"))
-    with pytest.raises(InputError, match="holds another run"):
+    with pytest.raises(InputError, match="contains another run"):
         run(tiny_model, task_dir, tmp_path / "x", replace(small, pairs=str(moved)))
 
 
 def test_as_released_a_limit_of_negatives_is_said_to_do_nothing(small: Scl) -> None:
     (said,) = replace(small, reading="as-released", negatives=3).remarks
-    assert said.startswith("negatives 3, as-released: the released code ignores the")
+    assert said.startswith(
+        "negatives 3, as-released: as in the released code, the limit is ignored"
+    )
     assert not replace(small, negatives=3).remarks
 
 
@@ -295,10 +297,10 @@ def test_a_loss_that_is_no_number_stops_with_its_step(
         ({"positives": 0}, "`positives` must be at least 1, got 0"),
         ({"negatives": "some"}, "`negatives` must be a whole number or 'all', got 'some'"),
         ({"warm_up": 1.0}, "`warm_up` must be below 1, got 1"),
-        ({"cross_entropy": "augmented"}, "`cross_entropy` augmented: a baseline .* got 0.3"),
-        ({"lambda_": 0.0, "temperature": 0.5}, "`temperature` 0.5: it has no effect without a"),
-        ({"lambda_": 0.0, "similarity": "cosine"}, "`similarity` cosine: it has no effect without"),
-        ({"lambda_": 0.0, "negatives": 3}, "`negatives` 3: it has no effect without a"),
+        ({"cross_entropy": "augmented"}, "`cross_entropy` augmented is a baseline .* got 0.3"),
+        ({"lambda_": 0.0, "temperature": 0.5}, "`temperature` 0.5 has no effect without the"),
+        ({"lambda_": 0.0, "similarity": "cosine"}, "`similarity` cosine has no effect without"),
+        ({"lambda_": 0.0, "negatives": 3}, "`negatives` 3 has no effect without the"),
         ({"similarity": "cosin"}, "`similarity`: unknown value 'cosin'; did you mean 'cosine'"),
     ],
 )
@@ -310,8 +312,8 @@ def test_what_cannot_be_is_refused(changes: dict[str, Any], said: str) -> None:
 @pytest.mark.parametrize(
     ("pairs", "said"),
     [
-        (None, "`pairs`: name files of NLI pairs"),
-        (" , ", "`pairs`: name files of NLI pairs"),
+        (None, "`pairs` is required; set it to files of NLI pairs"),
+        (" , ", "`pairs` is required; set it to files of NLI pairs"),
         ("none.jsonl", "`pairs`: no such file: none.jsonl"),
     ],
 )

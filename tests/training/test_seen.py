@@ -366,9 +366,7 @@ def test_what_a_base_knows_is_not_guessed_at(
 ) -> None:
     base = as_trained(tiny_model, tmp_path / "b", task_dir, SetFit(samples_per_class=3))
     _edit(base, lambda content: content.update(task="away"))
-    said = (
-        r"rows that it has not seen cannot be held out: .*unknown task 'away'.* `held_out` 0 and "
-    )
+    said = r"rows that the encoder has not seen cannot be held out: .*unknown task 'away'.* set "
     with pytest.raises(InputError, match=f"`model` {base}: {said}"):
         run(base, task_dir, tmp_path / "x")
     assert not (tmp_path / "x").exists()
@@ -402,7 +400,7 @@ def test_rows_of_two_labels_are_not_held_out_on_top_of_a_training(
     twice = [(f"The {noun} was there.", label) for noun in "abcdef" for label in "01"]
     write_task(task_dir, sources=[*SOURCES, *twice])
     base = as_trained(tiny_model, tmp_path / "b", task_dir, TripleEntropy())
-    with pytest.raises(InputError, match=r"`held_out` 6: .* only 0 of 36 rows are new to it"):
+    with pytest.raises(InputError, match=r"`held_out` 6: .* only 0 of 36 rows are new to the base"):
         held_out_of(base, task_dir, SMALL)
 
 
@@ -426,7 +424,9 @@ def test_margins_on_top_of_margins_find_500_rows_of_sst2_to_hold_out(data_dir: P
 
 def test_nothing_is_trained_on_sources_that_are_to_be_unseen(task_dir: Path) -> None:
     write_task(task_dir, "fresh", head='unseen_of = "mini"')
-    with pytest.raises(InputError, match=r"`task` fresh: its sources must stay unseen .* mini"):
+    with pytest.raises(
+        InputError, match=r"`task` fresh: the sources of this task must stay unseen .* mini"
+    ):
         load_training_data(load_tasks(task_dir)["fresh"], HERE, held_out=0, seed=0)
 
 

@@ -147,7 +147,9 @@ def test_a_finished_run_is_reused_and_another_spec_refused(
     again = run(base, tasks, trained.folder, SMALL)
     assert again.reused
     assert (again.figures, again.rows) == (trained.figures, trained.rows)
-    with pytest.raises(InputError, match=r"holds another run .* recipe.variant: 'setfit', there"):
+    with pytest.raises(
+        InputError, match=r"contains another run .* recipe.variant: 'setfit', there"
+    ):
         run(base, tasks, trained.folder, FEW)
 
 
@@ -181,7 +183,7 @@ def test_a_run_that_was_stopped_is_not_taken_for_an_encoder(
         ({"variant": "paper"}, "`variant`: unknown value 'paper'; did you mean 'papers'"),
         ({"samples_per_class": 1}, "`samples_per_class` must be at least 2, got 1"),
         ({"pairs": 0}, "`pairs` must be at least 2, got 0"),
-        ({"pairs": 7}, "`pairs` must be even, since half of the pairs are of one class, got 7"),
+        ({"pairs": 7}, "`pairs` must be even, because half of the pairs have equal classes, got 7"),
         ({"batch_size": 0}, "`batch_size` must be at least 1, got 0"),
         ({"seed": -1}, "`seed` must be at least 0, got -1"),
     ],
@@ -202,7 +204,7 @@ def test_a_variant_fills_in_what_is_usual() -> None:
 def test_too_few_texts_are_refused(base: Path, tasks: Path, tmp_path: Path) -> None:
     with pytest.raises(
         InputError,
-        match="`samples_per_class` 625: mini has 12 distinct training texts of the class '",
+        match="`samples_per_class` 625: mini has only 12 distinct training texts of the class '",
     ):
         run(base, tasks, tmp_path / "run", SetFit())
 
@@ -212,19 +214,19 @@ def test_too_many_texts_for_all_their_pairs_are_refused(
 ) -> None:
     monkeypatch.setattr(module, "_MOST_TEXTS", 20)
     spec = SetFit(variant="setfit", samples_per_class="all")
-    with pytest.raises(InputError, match="pairs of its texts, so it takes at most 20, got 24"):
+    with pytest.raises(InputError, match="pairs of texts, so at most 20 texts are allowed, got 24"):
         run(base, tasks, tmp_path / "run", spec)
 
 
 def test_bases_that_cannot_be_trained_are_refused(
     static: Path, base: Path, tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(InputError, match="`model` random: a baseline has nothing to train"):
+    with pytest.raises(InputError, match="`model` random: a baseline cannot be trained"):
         run(Path("random"), tasks, tmp_path / "run", SMALL)
-    with pytest.raises(InputError, match=r"is a static encoder, .* take setfit"):
+    with pytest.raises(InputError, match=r"the static encoder .* use the `variant` setfit"):
         run(static, tasks, tmp_path / "run", SMALL)
     monkeypatch.setattr("sentence_transformers.util.get_device_name", lambda: "mps")
-    with pytest.raises(InputError, match="`device` cpu: SetFit's trainer uses mps whenever"):
+    with pytest.raises(InputError, match="`device` cpu: SetFit always uses mps if available"):
         run(base, tasks, tmp_path / "run", SMALL)
     assert not (tmp_path / "run").exists()
 
@@ -233,7 +235,7 @@ def test_several_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sentence_transformers.util.get_device_name", lambda: "cuda:0")
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     base: Any = SimpleNamespace(device="cuda:0", model=SimpleNamespace(tokenizer=print))
-    with pytest.raises(InputError, match=r"each of the 2 GPUs, .* with CUDA_VISIBLE_DEVICES=0"):
+    with pytest.raises(InputError, match=r"must use one GPU, got 2, .* set CUDA_VISIBLE_DEVICES=0"):
         module.check_base(base, SMALL)
 
 

@@ -196,7 +196,9 @@ def test_anothers_folder_is_refused_and_overwritten_only_when_told(
 ) -> None:
     run(tiny_model, task_dir, tmp_path / "x")
     other = replace(SMALL, loss=Triplet(margin=0.5))
-    with pytest.raises(InputError, match=r"holds another run .*recipe.loss.margin: 0.5, there 0.1"):
+    with pytest.raises(
+        InputError, match=r"contains another run .*recipe.loss.margin: 0.5, there 0.1"
+    ):
         run(tiny_model, task_dir, tmp_path / "x", other)
     (tmp_path / "x" / "notes.txt").write_text("mine")
     run(tiny_model, task_dir, tmp_path / "x", other, overwrite=True)
@@ -300,7 +302,7 @@ def test_examples_of_the_users_own_are_trained_on(
     file = write_triplets(tmp_path / "mine.parquet")
     done = run(tiny_model, task_dir, tmp_path / "x", replace(GIVEN, examples_from=file))
     assert done.figures == {"held_out": 6, "examples_per_epoch": 16}
-    assert "given by the user" in (tmp_path / "x" / "README.md").read_text()
+    assert "provided by the user" in (tmp_path / "x" / "README.md").read_text()
     moved = file.rename(tmp_path / "moved.parquet")
     assert run(tiny_model, task_dir, tmp_path / "x", replace(GIVEN, examples_from=moved)).reused
     mnrl = replace(GIVEN, examples_from=moved, loss=LOSSES["mnrl"]())
@@ -310,7 +312,9 @@ def test_examples_of_the_users_own_are_trained_on(
         run(tiny_model, task_dir, tmp_path / "y", mnrl)
     with pytest.raises(InputError, match=r"`examples`: expected at most 16, .* got 17"):
         run(tiny_model, task_dir, tmp_path / "y", replace(GIVEN, examples_from=moved, examples=17))
-    with pytest.raises(InputError, match=r"`examples_from`: the examples exist already"):
+    with pytest.raises(
+        InputError, match=r"`examples_from`: .* have no effect on existing examples"
+    ):
         replace(GIVEN, examples_from=moved, neighbours=4)
 
 
@@ -331,7 +335,7 @@ def test_examples_made_with_the_same_seed_hold_nothing_held_out(
             task_dir=task_dir,
         )
         write_examples(made, tmp_path / str(held_out))
-    with pytest.raises(InputError, match=r"row \d+: (anchor|positive|negative) is held out"):
+    with pytest.raises(InputError, match=r"row \d+: (anchor|positive|negative) equals, contains"):
         run(tiny_model, task_dir, tmp_path / "x", replace(GIVEN, examples_from=tmp_path / "0"))
     assert run(
         tiny_model, task_dir, tmp_path / "x", replace(GIVEN, examples_from=tmp_path / "6")
@@ -390,10 +394,10 @@ def test_tensorboard_writes_into_the_run_unless_the_user_names_a_folder(
 def test_fewer_examples_than_a_batch_are_refused(
     tiny_model: Path, task_dir: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(InputError, match=r"32 examples are fewer than a batch of 64"):
+    with pytest.raises(InputError, match=r"one batch of 64 examples, got 32 examples"):
         replace(SMALL, batch_size=64)
     file = write_triplets(tmp_path / "mine.parquet")
-    with pytest.raises(InputError, match=r"16 examples are fewer than a batch of 17"):
+    with pytest.raises(InputError, match=r"one batch of 17 examples, got 16 examples"):
         run(tiny_model, task_dir, tmp_path / "x", replace(GIVEN, examples_from=file, batch_size=17))
 
 
@@ -406,7 +410,7 @@ def test_more_examples_than_there_are_are_refused(
 
 
 def test_a_baseline_cannot_be_trained(task_dir: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"`model` random: a baseline has nothing to train"):
+    with pytest.raises(InputError, match=r"`model` random: a baseline cannot be trained"):
         train(Job(SMALL, "random", "mini", tmp_path / "x", task_dir=task_dir))
 
 
@@ -563,7 +567,7 @@ def test_a_base_replaced_while_it_is_trained_is_not_published_in_its_place(
         return judged(*args)
 
     monkeypatch.setattr(EpochScorer, "__call__", judge_and_replace)
-    with pytest.raises(InputError, match="but the base has changed: expected"):
+    with pytest.raises(InputError, match="but its weights have changed: expected"):
         run(base, task_dir, tmp_path / "x")
     save_file(stored, base / "model.safetensors")
     assert run(base, task_dir, tmp_path / "x").kept == 0
@@ -598,7 +602,7 @@ def test_edited_labels_are_another_run(
         write_task(task_dir, queries=[first, *QUERIES[1:]])
     else:
         write_task(task_dir, sources=[*SOURCES[:-1], (SOURCES[-1][0], "1")])
-    with pytest.raises(InputError, match=r"holds another run .*judged: "):
+    with pytest.raises(InputError, match=r"contains another run .*judged: "):
         run(tiny_model, task_dir, tmp_path / "x")
 
 
@@ -626,11 +630,11 @@ train(Job.read(Path({str(tmp_path / "job.toml")!r})))
         while not (tmp_path / "begun").exists():
             assert other.poll() is None
             time.sleep(0.1)
-        held = rf"`output` .*x: process {other.pid} on \S+, since 2\d{{3}}-.*, is training there"
+        held = rf"`output` .*x: process {other.pid} on \S+, since 2\d{{3}}-.*, is training in "
         with pytest.raises(InputError, match=held):
             train(job)
         before = (tmp_path / "x" / "train.json").read_bytes()
-        with pytest.raises(InputError, match="is training there"):
+        with pytest.raises(InputError, match="is training in this folder"):
             train(job, overwrite=True)
         assert (tmp_path / "x" / "train.json").read_bytes() == before
     finally:
@@ -646,7 +650,7 @@ def test_who_holds_the_folder_is_said_before_anything_is_loaded(
     job = job_of(tmp_path / "no model", task_dir, tmp_path / "x")
     with (
         run_folder(job.model, job.output).locked(),
-        pytest.raises(InputError, match="is training there"),
+        pytest.raises(InputError, match="is training in this folder"),
     ):
         train(job)
 

@@ -127,7 +127,7 @@ def test_cross_entropy_alone_has_no_proxies(
     assert json.loads(bench(*words, "--json").out)["reused"]
     refused = bench(*words[:-1], "y", "--beta", "0.5")
     assert refused.code == 2
-    assert "--beta 0.5: the loss 'cce' is cross-entropy alone" in refused.err
+    assert "--beta must be 1 with the --loss cce (cross-entropy alone), got 0.5" in refused.err
 
 
 def test_few_layers_are_few_when_it_is_loaded_again(

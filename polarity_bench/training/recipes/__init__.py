@@ -1,4 +1,4 @@
-"""Recipes, the ways of training, by name."""
+"""Recipes: training methods, by name."""
 
 from __future__ import annotations
 
@@ -16,4 +16,4 @@ RECIPES: dict[str, type[Recipe]] = {
     "triple-entropy": TripleEntropy,
     "axis": Axis,
 }
-"""All recipes, the usual one first. The command line reads this when it is imported."""
+"""All recipes by name, the default first. The command line builds its options from them."""

@@ -1,8 +1,9 @@
-"""The interface of recipes: what a recipe provides, and what it gets.
+"""The base class of recipes, with the types of its inputs and results.
 
-`train` owns the steps that are the same for every recipe: it locks and claims the folder, scores
-the encoder before and after training, and publishes it. A recipe owns its parameters, its examples
-(`read`, `load`, `prepare`), its training (`fit`), and what the model card says about them.
+`train` performs the steps that are the same for every recipe: it locks and claims the folder,
+scores the encoder before and after training, and publishes it. A recipe defines its parameters, its
+examples (`read`, `load`, `prepare`), its training (`fit`), and their description for the model
+card.
 """
 
 from __future__ import annotations
@@ -42,13 +43,22 @@ if TYPE_CHECKING:
 
 Examples = TypeVar("Examples", default=Any)
 
-LAST_ROW = {"Checkpoint": "none was chosen; this folder has the weights of the last row"}
-"""What the model card says about the checkpoint of a recipe that publishes the final weights."""
+LAST_ROW = {"Checkpoint": "the final weights; the last row has their scores"}
+"""Model card entry about the checkpoint, for recipes that publish the final weights."""
 
 
 @dataclass(frozen=True)
 class TrainingContext:
-    """Inputs of a recipe; `base` is the encoder to train, which the recipe changes."""
+    """Inputs of a recipe.
+
+    Attributes:
+        job: The job.
+        folder: The run folder.
+        base: The encoder to train; the recipe changes its weights.
+        data: The training pool, and the task to score on.
+        embedder: Embedder for encoders that are not in training.
+        bar: Opens progress bars.
+    """
 
     job: Job
     folder: RunFolder
@@ -59,7 +69,7 @@ class TrainingContext:
 
     @contextmanager
     def steps(self, n_steps: int) -> Iterator[Steps]:
-        """Open a progress bar over all optimizer steps, which resume from the last checkpoint."""
+        """Open the checkpoints and a progress bar for all optimizer steps of a training."""
         from polarity_bench.training.loops.descent import Checkpoints, Steps
 
         checkpoints = Checkpoints(self.folder.checkpoints)
@@ -71,7 +81,7 @@ class TrainingContext:
     def steps_over(
         self, model: SentenceTransformer, texts: Sequence[Text], objective: Objective
     ) -> Iterator[tuple[TokenRows, Steps]]:
-        """Tokenize the texts that a classifier is trained on, and open the bar over its steps."""
+        """Tokenize the training texts of a classifier, and open a progress bar for its steps."""
         from polarity_bench.classifiers.tokens import tokenize
 
         n_steps = objective.n_steps(len(texts))
@@ -86,10 +96,10 @@ class Inputs(Generic[Examples]):
     """Training data of a recipe.
 
     Attributes:
-        digest: 16 hexadecimal digits over the training data.
-        examples: The examples, as far as they are made.
-        texts: Every text that the recipe learns from.
-        encoders: Encoders other than the base that affect the result, by their role.
+        digest: Digest of the training data, 16 hexadecimal digits.
+        examples: The examples; `Recipe.prepare` may complete them.
+        texts: All texts that the encoder is trained on.
+        encoders: Other encoders that affect the result, by role.
     """
 
     digest: str
@@ -100,16 +110,16 @@ class Inputs(Generic[Examples]):
 
 @dataclass(frozen=True)
 class FitResult:
-    """Result of a recipe. The trained encoder itself is the context's base, which was changed.
+    """Result of a recipe. The trained encoder is the context's base, changed in place.
 
     Attributes:
-        kept: The step whose weights the base now has; 0 if training brought no better ones, and the
-            base is to be published unchanged.
-        facts: What the model card says about the training, by heading.
+        kept: Step of the base's current weights; 0 if training did not improve the base, which is
+            then published unchanged.
+        facts: Entries about the training for the model card, by heading.
         figures: Numbers for `train.json`.
         files: Contents of files to store with the encoder, by name.
-        speed: Training texts per second.
-        trained_on: The training texts in words, for the card; None means the task's sources.
+        speed: Training texts per second; None if unknown.
+        trained_on: Description of the training texts for the card; None means the task's sources.
     """
 
     kept: int
@@ -121,10 +131,10 @@ class FitResult:
 
 
 class EpochLog:
-    """The scores of an encoder in training, a row for each scored epoch.
+    """Scores of an encoder in training, one row for each scored epoch.
 
     Args:
-        judge: Scores the encoder.
+        judge: Computes the scores.
         model: The encoder in training.
     """
 
@@ -136,13 +146,13 @@ class EpochLog:
     def add(
         self, epoch: int, step: int, loss: float | None = None, rate: float | None = None
     ) -> None:
-        """Score the encoder as it is now, after these epochs and steps.
+        """Score the current weights of the encoder, and add a row.
 
         Args:
-            epoch: Number of epochs done; 0 before training.
-            step: Number of optimizer steps done.
+            epoch: Number of completed epochs; 0 before training.
+            step: Number of completed optimizer steps.
             loss: Mean loss of the last epoch.
-            rate: Last learning rate.
+            rate: Learning rate of the last step.
         """
         begun = {"epoch": epoch, "step": step, "loss": loss, "learning_rate": rate}
         self.rows.append({**begun, **self.judge(self._model)})
@@ -150,53 +160,59 @@ class EpochLog:
 
 @dataclass(frozen=True)
 class Recipe(Parameters, Generic[Examples]):
-    """A way of training: its fields are the parameters, its methods are the steps.
+    """A training method: the fields are the parameters, and the methods are the steps.
 
-    `read` returns the training data. `load` checks it and everything else. `prepare` does what may
-    take long or fail before anything is written. `fit` trains. Each recipe is a module of its own
-    and an entry of `RECIPES`. The module imports nothing heavy except inside methods.
+    `read` returns the training data. `load` also checks all other inputs. `prepare` completes the
+    examples, which may take long or fail; nothing has been written then. `fit` trains.
+
+    Each recipe is a separate module and an entry of `RECIPES`. Slow imports belong inside methods,
+    because the command line imports all recipes.
     """
 
     family: ClassVar[str] = "recipe"
     version: ClassVar[int] = 2
-    """Increased whenever the code gives other weights for the same parameters."""
+    """Version of the training code; increased if the same parameters give different weights."""
     sources: ClassVar[str]
-    """Credits, for the card."""
+    """Credits for the model card."""
     tags: ClassVar[tuple[str, ...]] = ()
-    """Tags of the card, by which the encoder can be found."""
+    """Tags for the model card, for searching on the hub."""
     needs: ClassVar[Mapping[str, str]] = {}
-    """The additional packages that the recipe needs, with the purpose of each."""
+    """Additional packages that the recipe needs, and the purpose of each."""
     extra: ClassVar[str] = "train"
-    """The extra of polarity-bench that installs them."""
+    """The extra of polarity-bench that installs the packages in `needs`."""
     several: ClassVar[bool] = False
     """Whether several processes can train together."""
     scores_first: ClassVar[bool] = True
-    """Whether `train` scores the base; if not, `fit` adds that row too."""
+    """Whether `train` scores the base before training; otherwise `fit` adds that row."""
 
     @classmethod
     def unused(cls, values: Mapping[str, Any]) -> Mapping[str, str]:
-        """Return the parameters without effect given these values, and what to do about each."""
+        """Return the parameters that have no effect with these values.
+
+        Returns:
+            For each such parameter, the end of the error message: the reason and the remedy.
+        """
         return {}
 
     def check_used(self, given: Iterable[str]) -> None:
-        """Refuse parameters that have no effect.
+        """Check that all parameters with these names have an effect.
 
         Raises:
-            InputError: If one of the given parameters has no effect.
+            InputError: If a parameter has no effect with the other values.
         """
         unused = self.unused(vars(self))
         for name in given:
             if name in unused:
-                raise InputError(f"`{name}` {getattr(self, name)}: it has no effect {unused[name]}")
+                raise InputError(f"`{name}` {getattr(self, name)} has no effect {unused[name]}")
 
     @property
     def title(self) -> str:
-        """Name of a run in its figure."""
+        """Name of the run in the title of its figure."""
         return self.name
 
     @property
     def gathers(self) -> bool:
-        """Whether the loss is computed over the joined batches of several processes."""
+        """Whether the loss is computed on the joined batches of several processes."""
         return False
 
     @property
@@ -205,55 +221,61 @@ class Recipe(Parameters, Generic[Examples]):
         return 0, 0
 
     def check(self) -> None:
-        """Check that the packages are installed and that the number of processes is allowed."""
+        """Check the installed packages and the number of processes.
+
+        Raises:
+            InputError: If a package is missing, or the recipe cannot train in several processes.
+        """
         if n_processes() > 1 and not self.several:
             raise InputError(
-                f"the recipe {self.name!r} trains in one process, {n_processes()} were started: "
-                "run it without torchrun"
+                f"the recipe {self.name!r} must run in one process, got {n_processes()}; run it "
+                "without torchrun"
             )
         check_packages(f"the recipe {self.name!r}", self.needs, self.extra)
 
     def n_trained_on(self, n_rows: int, access: DataAccess) -> int:
-        """Estimate how many texts the encoder processes in training, to estimate the time.
+        """Estimate the number of texts that the encoder processes in training.
+
+        The estimate is used to predict the duration.
 
         Args:
             n_rows: Number of rows of the task's training data.
-            access: Where other data may come from.
+            access: Where to look for other data.
         """
         return 0
 
     def read(
         self, data: TrainingData, access: DataAccess, task_dir: Path | None
     ) -> Inputs[Examples]:
-        """Read or draw the training data: by default the pool.
+        """Read or draw the training data; by default, the whole pool.
 
-        The result must depend only on the parameters and the data, so that anyone who has the
-        encoder and the data can find out what the encoder has seen.
+        The result must depend only on the parameters and the data. `contamination` can then
+        recreate the training texts of an encoder.
         """
         pool: Any = data.pool
         return Inputs(data.pool.digest, pool, data.pool.texts)
 
     def beside(self, job: Job) -> Mapping[str, Callable[[], str]]:
-        """Return the inputs of a job other than the task's rows and the base, by name.
+        """Return the additional inputs of a job, besides the task's rows and the base.
 
         Returns:
-            For each input, a function that returns its digest, or raises InputError if the input is
-            not available.
+            For each input, by name, a function that returns the digest of the input, or raises
+            InputError if the input is not available.
         """
         return {}
 
     def load(self, bench: TrainingContext) -> Inputs[Examples]:
-        """Load and check everything but the base that affects the result."""
+        """Load and check all inputs that affect the result, except the base."""
         return self.read(bench.data, bench.job.access(), bench.job.task_dir)
 
     def prepare(self, bench: TrainingContext, examples: Examples) -> Examples:
-        """Complete the examples for `fit`; nothing is written yet."""
+        """Complete the examples for `fit`, before anything is written to the run folder."""
         return examples
 
     def fit(self, bench: TrainingContext, examples: Examples, epochs: EpochLog) -> FitResult:
-        """Train the context's base on the examples, and add a row to the log after training.
+        """Train the context's base on the examples, and add a row of scores after training.
 
-        A recipe may add rows at other epochs too.
+        A recipe may also add rows after other epochs.
         """
         raise NotImplementedError
 
@@ -262,12 +284,12 @@ def check_packages(who: str, needs: Mapping[str, str], extra: str) -> None:
     """Check that these packages are installed.
 
     Args:
-        who: What needs the packages.
-        needs: The packages, and what each is needed for.
-        extra: The extra of polarity-bench that installs them.
+        who: Name of the feature that needs the packages, for the message.
+        needs: Names of the packages, and the purpose of each.
+        extra: The extra of polarity-bench that installs the packages.
 
     Raises:
-        InputError: If one is not installed; says how to install it.
+        InputError: If a package is not installed. The message explains how to install it.
     """
     for package, what in needs.items():
         if find_spec(package) is None:
@@ -279,23 +301,24 @@ LEAST_SHARE = 0.1
 
 
 def warn_of_schedule(n_steps: int, share: float, rate: float) -> None:
-    """Warn if a schedule leaves too few steps, or only steps with a low learning rate.
+    """Warn if a run has too few steps, or its warm-up never reaches a useful learning rate.
 
     Args:
         n_steps: Total number of optimizer steps.
-        share: Greatest share of the learning rate that any step reaches.
-        rate: The requested learning rate.
+        share: Highest learning rate of any step, divided by `rate`.
+        rate: The requested maximum learning rate.
     """
     steps = "1 optimizer step" if n_steps == 1 else f"{n_steps:,} optimizer steps"
     if n_steps < LEAST_STEPS:
         why = (
-            f"the run is too short to learn much: {steps}, fewer than {LEAST_STEPS}; use more "
-            "examples or epochs, or smaller batches"
+            f"the run is too short: expected at least {LEAST_STEPS} optimizer steps, got "
+            f"{n_steps}; use more examples or epochs, or smaller batches"
         )
     elif share < LEAST_SHARE:
         why = (
-            f"the warm-up is too long for {steps}: the rate reaches at most {share * rate:.2g} "
-            f"instead of {rate:g}; use less warm-up, or more examples or epochs"
+            f"the warm-up is too long for {steps}: the learning rate reaches at most "
+            f"{share * rate:.2g} instead of {rate:g}; use a shorter warm-up, or more examples or "
+            "epochs"
         )
     else:
         return

@@ -1,4 +1,4 @@
-"""The recipe `margins`: examples from neighbours, a loss on them, and the best epoch is kept."""
+"""The recipe `margins`: metric-learning losses on examples that are made from neighbours."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ TrainDtype = Literal["float32", "bfloat16"]
 
 @dataclass(frozen=True)
 class Draws:
-    """The examples of all epochs, one epoch after the other, once the recipe has drawn them.
+    """The examples of all epochs, in order of the epochs.
 
     Attributes:
-        columns: The drawn examples; before, the user's own examples, if given.
-        guide: The encoder that finds the neighbours; None if the user gave the examples.
+        columns: The drawn examples. Before `prepare`, the user's own examples, or empty.
+        guide: The encoder that finds the neighbours; None if the user provides the examples.
     """
 
     columns: Mapping[str, list[Any]] = field(default_factory=dict)
@@ -49,7 +49,9 @@ class Draws:
 
 @dataclass(frozen=True, kw_only=True)
 class Margins(Recipe[Draws], ExampleSpec):
-    """Training on examples from neighbours, drawn again for each epoch; keeps the best epoch.
+    """Fine-tuning on examples from neighbours, with new examples for each epoch.
+
+    The published weights are by default from the epoch with the best joint score.
 
     References:
         Jørgensen and Breitung (2025), Margins in Contrastive Learning.
@@ -63,48 +65,51 @@ class Margins(Recipe[Draws], ExampleSpec):
 
     loss: Loss = parameter(Triplet(), "the loss to minimise", variants=LOSSES)
     examples_from: Path | None = parameter(
-        None, "folder that `examples` wrote, or a parquet file", role="place"
+        None, "your own examples: a folder from `examples`, or a parquet file", role="place"
     )
     example_encoder: str | None = parameter(
         None, "encoder that finds the neighbours [default: the model]", role="place"
     )
-    epochs: int = parameter(5, "epochs, each with a new draw of examples", least=1)
+    epochs: int = parameter(5, "number of epochs, each with new examples", least=1)
     batch_size: int = parameter(64, "examples per batch", least=1)
     rate: float = parameter(3e-5, "maximum learning rate", above=0)
     warm_up: float | Literal["as-released"] = parameter(
-        0.1, "share of all steps, number of steps, or as-released", least=0
+        0.1, "warm-up: share of all steps, number of steps, or as-released", least=0
     )
-    schedule: Schedule = parameter("linear", "learning rate after warm-up")
-    weight_decay: float = parameter(0.01, "weight decay of AdamW", least=0)
+    schedule: Schedule = parameter("linear", "learning rate schedule after the warm-up")
+    weight_decay: float = parameter(0.01, "weight decay", least=0)
     dtype: TrainDtype = parameter("float32", "precision of the forward pass in training")
     accumulation: int = parameter(
-        1, "batches per optimizer step; the loss still sees one batch at a time", least=1
+        1, "gradient accumulation: batches per optimizer step, each with its own loss", least=1
     )
-    seed: int = seed_parameter("seed of the draws, their order and dropout")
-    patience: int = parameter(3, "stop after so many epochs without improvement; 0: never", least=0)
+    seed: int = seed_parameter("seed of the examples, their order and dropout")
+    patience: int = parameter(
+        3, "epochs without improvement before training stops; 0: never", least=0
+    )
     checkpoint: Literal["best", "last"] = parameter(
-        "best",
-        "epoch to publish: the one with the best joint score, or the last, as in the paper",
+        "best", "epoch to publish: best joint score, or last (as in the paper)"
     )
     held_out: int | None = parameter(
         None,
-        "training rows kept out of the examples to choose the checkpoint [default: 500, or a "
-        "tenth of small data]; 0: the task's own queries choose it",
+        "number of training rows held out to choose the checkpoint [default: 500, or a tenth of "
+        "a small data set]; 0: use the task's own queries",
         least=0,
     )
-    report_to: str = parameter("none", "tracker of transformers, e.g. tensorboard", role="aside")
+    report_to: str = parameter(
+        "none", "experiment tracker of transformers, e.g. tensorboard", role="aside"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if isinstance(self.warm_up, str):
             if self.schedule != "linear":
                 raise InputError(
-                    f"`schedule` {self.schedule}: the warm-up {self.warm_up!r} has a schedule of "
-                    "its own; leave `schedule` out"
+                    f"`schedule` must be linear with the `warm_up` {self.warm_up}, which has its "
+                    f"own schedule, got {self.schedule}; leave `schedule` out"
                 )
         elif self.warm_up > 1 and self.warm_up != int(self.warm_up):
             raise InputError(
-                "`warm_up` must be a share of the steps below 1, a whole number of steps, or "
+                "`warm_up` must be a share of the steps up to 1, an integer number of steps, or "
                 f"'as-released', got {self.warm_up}"
             )
         usual = ExampleSpec(examples=self.examples, dropout=self.dropout)
@@ -114,8 +119,8 @@ class Margins(Recipe[Draws], ExampleSpec):
             or any(getattr(self, name) != getattr(usual, name) for name in mined)
         ):
             raise InputError(
-                "`examples_from`: the examples exist already, so `example_encoder`, `mining`, "
-                "`neighbours` and `threshold` have no effect; leave them out"
+                "`examples_from`: `example_encoder`, `mining`, `neighbours` and `threshold` have "
+                "no effect on existing examples; leave them out"
             )
         if self.examples is not None:
             self._check_batch(self.examples)
@@ -127,7 +132,7 @@ class Margins(Recipe[Draws], ExampleSpec):
 
     @property
     def hold_out(self) -> tuple[int | None, int]:
-        """Number of held-out rows, which choose the checkpoint, and the seed that draws them."""
+        """Number of rows held out to choose the checkpoint, and the seed that draws them."""
         return self.held_out, self.seed
 
     @property
@@ -137,25 +142,24 @@ class Margins(Recipe[Draws], ExampleSpec):
 
     @property
     def gathers(self) -> bool:
-        """Whether several processes train and the loss compares the examples of a batch."""
+        """Whether batches are joined: several processes train, and the loss compares examples."""
         return self.loss.compares_batch and n_processes() > 1
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """The loss's remarks, and a warning if it compares a batch that accumulation splits."""
+        """Warnings about the loss, and about accumulation with a loss that compares examples."""
         if self.accumulation == 1 or not self.loss.compares_batch:
             return self.loss.remarks
         size = self.batch_size
         remark = (
-            f"accumulation {self.accumulation}: {self.loss.name} compares the examples of a batch "
-            f"with each other, so {self.accumulation} batches of {size} do not train as one "
-            f"of {self.accumulation * size}; raise the batch size instead, or train in several "
-            "processes"
+            f"accumulation {self.accumulation}: the loss {self.loss.name} compares the examples "
+            f"of a batch, so {self.accumulation} batches of {size} are not equivalent to one batch "
+            f"of {self.accumulation * size}; use a larger batch size, or several processes"
         )
         return (*self.loss.remarks, remark)
 
     def n_trained_on(self, n_rows: int, access: DataAccess) -> int:
-        """Return the number of texts in all epochs' examples, estimating the candidates."""
+        """Estimate the number of texts in the examples of all epochs."""
         from polarity_bench.training.examples import COLUMNS
 
         kind = self.loss.examples
@@ -163,7 +167,7 @@ class Margins(Recipe[Draws], ExampleSpec):
         return self.epochs * self.solve_count(most) * len(COLUMNS[kind])
 
     def beside(self, job: Job) -> Mapping[str, Callable[[], str]]:
-        """Return the encoder whose neighbours are used, or the given examples."""
+        """Return the digest of the encoder for the neighbours, or of the user's own examples."""
         from polarity_bench.encoders.load import load_encoder
         from polarity_bench.training.examples.source import read_examples
         from polarity_bench.values import digest_of
@@ -179,7 +183,7 @@ class Margins(Recipe[Draws], ExampleSpec):
         return {}
 
     def load(self, bench: TrainingContext) -> Inputs[Draws]:
-        """Load the encoder whose neighbours are used, or the given examples."""
+        """Load the encoder that finds the neighbours, or the user's own examples."""
         from polarity_bench.encoders.load import load_encoder
         from polarity_bench.training.loops.trainer import check_device, check_tracker
 
@@ -196,7 +200,7 @@ class Margins(Recipe[Draws], ExampleSpec):
         return replace(inputs, examples=Draws(guide=guide), encoders={"example_encoder": guide.id})
 
     def read(self, data: TrainingData, access: DataAccess, task_dir: Path | None) -> Inputs[Draws]:
-        """Read the given examples, or else the pool, from which examples are made."""
+        """Return the user's own examples, or else the pool; its examples are made in `prepare`."""
         from polarity_bench.training.examples.source import read_examples
         from polarity_bench.values import digest_of
 
@@ -207,7 +211,7 @@ class Margins(Recipe[Draws], ExampleSpec):
         return Inputs(digest_of(columns), Draws(columns), texts)
 
     def prepare(self, bench: TrainingContext, examples: Draws) -> Draws:
-        """Draw the examples of all epochs, one epoch after the other."""
+        """Make the examples of all epochs, and check the batch size and the schedule."""
         from polarity_bench.training.examples.neighbour_cache import pool_neighbours
         from polarity_bench.training.examples.source import ExampleSource, shuffled
         from polarity_bench.training.loops.trainer import learning_rate_factor, steps_in_epoch
@@ -232,7 +236,7 @@ class Margins(Recipe[Draws], ExampleSpec):
         return Draws({name: [v for drawn in draws for v in drawn[name]] for name in draws[0]})
 
     def fit(self, bench: TrainingContext, examples: Draws, epochs: EpochLog) -> FitResult:
-        """Train, from the last complete checkpoint if there is one, and keep the best epoch."""
+        """Train, resuming from the last complete checkpoint, and load the weights to publish."""
         from polarity_bench.training.loops.trainer import run_epochs
 
         rows, kept, speed = run_epochs(self, bench, examples.columns, epochs.judge)
@@ -259,17 +263,17 @@ class Margins(Recipe[Draws], ExampleSpec):
 
     def _source(self, bench: TrainingContext) -> str:
         if self.examples_from is not None:
-            return "given by the user"
+            return "provided by the user"
         return f"{self.mined_words}, by {self.example_encoder or bench.base.id.label}"
 
     def _check_batch(self, n_examples: int) -> None:
         if n_examples < self.batch_size:
             raise InputError(
-                f"{n_examples} examples are fewer than a batch of {self.batch_size}; use more "
-                "`examples` or a smaller `batch_size`"
+                f"expected at least one batch of {self.batch_size} examples, got {n_examples} "
+                "examples; use more `examples` or a smaller `batch_size`"
             )
 
 
 def _as_it_comes(options: EncoderOptions) -> EncoderOptions:
-    """Return options for an encoder other than the base, without those for the base alone."""
+    """Return the options for an encoder other than the base, without the base's own options."""
     return replace(options, revision=None, prompt=None, prompt_name=None, max_tokens=None)

@@ -1,4 +1,4 @@
-"""The recipe `triple-entropy`: cross-entropy with SoftTriple on every token, or another loss."""
+"""The recipe `triple-entropy`: cross-entropy with a metric loss, by default SoftTriple."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class TripleEntropy(Recipe["LabelledTexts"], Objective):
-    """A classifier of the task's labels: an encoder and its head, which are both published.
+    """Fine-tuning of an encoder and a classifier head on the task's labels; publishes both.
 
-    The loss `cce` is cross-entropy alone. No rows are held out: the final weights are published.
+    The loss `cce` is cross-entropy alone. No rows are held out, and the final weights are
+    published.
 
     References:
         Sosnowski et al. (2022), TripleEntropy, equation 6.
@@ -45,40 +46,42 @@ class TripleEntropy(Recipe["LabelledTexts"], Objective):
     extra: ClassVar[str] = "classify"
 
     loss: MetricLoss = parameter(
-        SoftTriple(), "loss to combine with cross-entropy; cce adds nothing", variants=OBJECTIVES
+        SoftTriple(), "loss added to cross-entropy; cce: cross-entropy alone", variants=OBJECTIVES
     )
     epochs: int = parameter(2, "passes over the rows", least=1)
-    samples: int | Literal["all"] = parameter("all", "texts drawn, stratified by class", least=2)
-    seed: int = seed_parameter("seed of the texts, their order, head, proxies and dropout")
+    samples: int | Literal["all"] = parameter(
+        "all", "number of texts to draw, stratified by class", least=2
+    )
+    seed: int = seed_parameter("seed of the texts, their order, the head, proxies and dropout")
 
     @property
     def title(self) -> str:
-        """The titles of the losses."""
+        """Titles of the combined losses."""
         return "CCE" if self.metric is None else f"CCE + {self.metric.title}"
 
     def load(self, bench: TrainingContext) -> Inputs[LabelledTexts]:
-        """Check the base and draw the texts."""
+        """Check the base, and draw the training texts."""
         from polarity_bench.training.loops.classifier import check_encoder
 
         check_encoder(bench.base.model, self)
         return super().load(bench)
 
     def n_trained_on(self, n_rows: int, access: DataAccess) -> int:
-        """Return the number of labelled texts times the number of epochs."""
+        """Return the number of training texts times the number of epochs."""
         n_labels = n_rows if self.samples == "all" else min(self.samples, n_rows)
         return self.epochs * n_labels
 
     def read(
         self, data: TrainingData, access: DataAccess, task_dir: Path | None
     ) -> Inputs[LabelledTexts]:
-        """Draw the texts."""
+        """Draw the training texts from the pool, stratified by class."""
         given = data.pool.labelled(data.task.spec.name)
         drawn = given.drawn(self.samples, self.seed, field="samples")
         digest = data.pool.digest if drawn is given else drawn.digest
         return Inputs(digest, drawn, cast("Sequence[str]", drawn.texts))
 
     def fit(self, bench: TrainingContext, examples: LabelledTexts, epochs: EpochLog) -> FitResult:
-        """Train the encoder and the head together, from the last checkpoint if there is one."""
+        """Train the encoder and the head together, resuming from the last checkpoint."""
         from polarity_bench.classifiers.head import HEAD_FILE
         from polarity_bench.training.loops.classifier import fit_classifier, shape_encoder
 
@@ -94,8 +97,8 @@ class TripleEntropy(Recipe["LabelledTexts"], Objective):
             "Training": f"{n_texts:,} texts, {self.epochs} epochs in batches of "
             f"{self.batch_size}, {self.title}, share of cross-entropy {self.share:g}, rate "
             f"{self.rate:g}, {self.dtype}, seed {self.seed}",
-            "Head": f"in {HEAD_FILE}: a linear layer over the encoder's vectors as they are, and "
-            "proxies if it was trained with some; `polarity-bench predict` labels a file by it",
+            "Head": f"in {HEAD_FILE}: a linear layer over the encoder's vectors, not normalised, "
+            "and proxies if the loss has any; `polarity-bench predict` labels texts with it",
             **LAST_ROW,
         }
         figures = {"texts": n_texts, "empty_batches": fitted.n_empty}

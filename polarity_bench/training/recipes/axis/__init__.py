@@ -1,1 +1,1 @@
-"""Recipe `axis`: polarity as a coordinate of its own."""
+"""The recipe `axis`: a separate coordinate for polarity."""

@@ -1,4 +1,4 @@
-"""Probes: linear classifiers that find the classes in the space of a frozen encoder.
+"""Probes: linear classifiers on the vectors of a frozen encoder.
 
 Shapes: n texts, d dimensions, c classes.
 """
@@ -20,19 +20,20 @@ STRENGTHS_OF_PENALTY = (0.1, 1.0, 10.0, 100.0)
 
 N_FOLDS = 3
 MOST_ROWS = 20_000
-"""Maximum number of rows to choose the regularisation on; more rows hardly change the choice."""
+"""Maximum number of rows for choosing the regularisation; more rows hardly change the choice."""
 
 
 @dataclass(frozen=True)
 class Probe:
-    """A linear classifier of vectors.
+    """Weights and biases of a linear classifier of vectors.
 
     Attributes:
         weight: Weights, (c, d).
         bias: Biases, (c,).
-        inverse_penalty: The chosen inverse regularisation of a logistic regression; NaN for others.
-        log_loss: Mean log loss; of a logistic regression on the rows held out of its folds, of
-            others on the training rows.
+        inverse_penalty: Chosen inverse regularisation strength of a logistic regression; NaN for
+            other probes.
+        log_loss: Mean log loss: cross-validated for a logistic regression, and on the training rows
+            for other probes.
     """
 
     weight: FloatArray
@@ -50,7 +51,7 @@ class Probe:
 
 
 def logistic(vectors: FloatArray, labels: IntArray, seed: int) -> Probe:
-    """Fit a multinomial logistic regression, with its regularisation chosen by cross-validation.
+    """Fit a multinomial logistic regression; cross-validation chooses the regularisation.
 
     Args:
         vectors: Vectors of unit length, (n, d).
@@ -71,15 +72,16 @@ def logistic(vectors: FloatArray, labels: IntArray, seed: int) -> Probe:
     chosen = STRENGTHS_OF_PENALTY[best]
     fitted = _regression(chosen).fit(vectors, labels)
     weight, bias = np.asarray(fitted.coef_), np.asarray(fitted.intercept_)
-    if len(weight) == 1:  # two classes: scikit-learn has one row, for the second class
+    if len(weight) == 1:  # for two classes, scikit-learn has only the row of the second class
         weight, bias = (np.concatenate([-half, half]) / 2 for half in (weight, bias))
     return Probe(weight, bias, chosen, float(means[best]))
 
 
 def mean_difference(vectors: FloatArray, labels: IntArray, seed: int) -> Probe:  # noqa: ARG001
-    """Classify by inner products with the class means; temperature and biases are fitted.
+    """Fit a probe whose weights are the class means, with a fitted scale and fitted biases.
 
-    With two classes, the direction of the probe is the difference of the means.
+    With two classes, the probe's direction is the difference between the class means. The seed has
+    no effect.
     """
     from scipy.optimize import minimize
     from scipy.special import logsumexp
@@ -104,10 +106,10 @@ def mean_difference(vectors: FloatArray, labels: IntArray, seed: int) -> Probe: 
 
 
 def fisher_weights(vectors: FloatArray, labels: IntArray) -> FloatArray:
-    """Return Fisher's ratio of each dimension: variance between classes over variance within, (d,).
+    """Return Fisher's ratio of each dimension, divided by the mean ratio, (d,).
 
-    The ratios are divided by their mean. A training-free diagonal adapter weights the dimensions by
-    them.
+    Fisher's ratio is the variance between classes divided by the variance within classes. A
+    training-free diagonal adapter weights the dimensions by these ratios.
 
     References:
         Fisher (1936), The use of multiple measurements in taxonomic problems; as a training-free
@@ -142,7 +144,10 @@ def _regression(inverse_penalty: float) -> Any:
 def _held_out_losses(
     vectors: FloatArray, labels: IntArray, train: IntArray, test: IntArray
 ) -> list[float]:
-    """Return a fold's log loss for each regularisation; each fit starts from the previous one."""
+    """Return the log loss of a fold for each regularisation strength.
+
+    Each fit starts from the coefficients of the previous one, which saves time.
+    """
     from sklearn.metrics import log_loss
 
     regression, losses = _regression(1.0), []

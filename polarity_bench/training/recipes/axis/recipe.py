@@ -1,4 +1,4 @@
-"""The recipe `axis`: adds polarity as separate coordinates to an encoder's unchanged vector."""
+"""The recipe `axis`: separate coordinates for polarity, added to an encoder's vector."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ Probes = Literal["logistic", "mean-difference", "fisher"]
 
 @dataclass(frozen=True)
 class Learnt:
-    """A trained head and how it was trained.
+    """A trained module to append to the base, and facts about its training.
 
     Attributes:
-        module: The module that follows the base's vector of unit length.
-        facts: What the model card says about the head.
-        loss: Its mean loss, in the last epoch or on held-out rows.
+        module: Module to append after the base's normalised vectors.
+        facts: Entries about the module for the model card, by heading.
+        loss: Mean loss in the last epoch, or the log loss of a probe.
         n_steps: Number of optimizer steps.
         speed: Training texts per second; None if the encoder was not trained.
     """
@@ -60,45 +60,48 @@ class Learnt:
 
 @dataclass(frozen=True, kw_only=True)
 class Axis(Recipe["LabelledTexts"]):
-    """An encoder's vector e and coordinates h of the class, in one vector for an inner product.
+    """Class coordinates h, added to an encoder's vector e; the result is ranked by inner product.
 
-    - `linear` reads the class from e by a probe.
-    - `tuned` reads it from a copy of the base that is fine-tuned as a classifier, so encoding takes
-      twice the time.
-    - `shared` fine-tunes the base itself for the classes, and preserves e by distillation.
+    - `linear` predicts the class from e with a linear probe.
+    - `tuned` predicts the class with a copy of the base, fine-tuned as a classifier. Encoding takes
+      twice as long.
+    - `shared` fine-tunes the base itself as a classifier, and preserves e by distillation.
 
-    `stretch` adds no coordinates: it lengthens e along the probe's directions. No rows are held
-    out, and a run uses no queries: it publishes the final weights.
+    `stretch` lengthens e along the probe's directions instead of adding coordinates. No rows are
+    held out and queries do not influence training. The final weights are published.
 
     References:
-        docs/training.md reports the findings. EmbedDistill (Kim et al., 2023) for `shared`.
+        Kim et al. (2023), EmbedDistill, for `shared`. docs/training.md reports our findings.
     """
 
     name: ClassVar[str] = "axis"
     sources: ClassVar[str] = "Method: polarity-bench, *Polarity as a coordinate of its own*."
 
-    head: Heads = parameter("linear", "what predicts the class: linear, tuned or shared")
+    head: Heads = parameter(
+        "linear",
+        "class prediction: linear probe, fine-tuned copy (tuned), or fine-tuned base (shared)",
+    )
     probe: Probes = parameter(
-        "logistic", "linear: logistic, mean-difference, or fisher, which weights dimensions instead"
+        "logistic", "linear: type of probe; fisher weights the dimensions instead of adding an axis"
     )
     labels: int | Literal["all"] = parameter(
-        "all", "labelled texts drawn, stratified by class", least=2
+        "all", "number of labelled texts to draw, stratified by class", least=2
     )
     labels_from: str | None = parameter(
-        None, "train on another task's labels, with the same classes [default: the task's own]"
+        None, "task that provides the labels, with the same classes [default: the task itself]"
     )
     stretch: float | None = parameter(
         None,
-        "factor to lengthen the vector along the probe's direction, without an axis",
+        "linear: stretch the vector along the probe's directions by this factor; adds no axis",
         above=0,
     )
     strength: float = parameter(1.0, "default weight of the axis in a query", least=0)
-    keep: float = parameter(10.0, "shared: weight of preserving the base's vectors", least=0)
+    keep: float = parameter(10.0, "shared: weight of the distillation loss", least=0)
     epochs: int = parameter(2, "tuned, shared: passes over the texts", least=1)
     batch_size: int = parameter(64, "tuned, shared: texts per batch", least=1)
     rate: float = parameter(5e-5, "tuned, shared: maximum learning rate", above=0)
     dtype: Literal["float32", "bfloat16"] = parameter("float32", "precision of the forward pass")
-    seed: int = seed_parameter("seed of the drawn texts, folds, order, head and dropout")
+    seed: int = seed_parameter("seed of the texts, folds, order, head and dropout")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -106,7 +109,10 @@ class Axis(Recipe["LabelledTexts"]):
             each.name for each in declared(Axis) if getattr(self, each.name) != each.default
         )
         if self.stretch is not None and self.probe == "fisher":
-            raise InputError("`stretch` has no direction to follow with the `probe` fisher")
+            raise InputError(
+                f"`stretch` {self.stretch:g} needs a `probe` with directions, got fisher; use "
+                "logistic or mean-difference"
+            )
 
     @property
     def _adds_axis(self) -> bool:
@@ -115,7 +121,7 @@ class Axis(Recipe["LabelledTexts"]):
     @classmethod
     def unused(cls, values: Mapping[str, Any]) -> Mapping[str, str]:
         """Return the parameters of other heads, and `strength` if no axis is added."""
-        head, instead = values.get("head", "linear"), "leave it out, or ask for the `head`"
+        head, instead = values.get("head", "linear"), "leave it out, or use the `head`"
         heads = dict.fromkeys(("epochs", "batch_size", "rate", "dtype"), "tuned or shared")
         heads |= {"keep": "shared", "probe": "linear", "stretch": "linear"}
         unused = {
@@ -130,13 +136,13 @@ class Axis(Recipe["LabelledTexts"]):
 
     @property
     def title(self) -> str:
-        """The head, or the stretch."""
+        """Name of the run in its figure, with the head, the probe or the stretch factor."""
         if self.stretch is not None:
             return f"axis, stretched {self.stretch:g} times"
         return f"axis, {self.head if self.probe == 'logistic' else self.probe}"
 
     def beside(self, job: Job) -> Mapping[str, Callable[[], str]]:
-        """Return the labels of the other task, if any."""
+        """Return the digest of the labels of another task, if `labels_from` is set."""
         from polarity_bench.tasks.labelled import LabelledTexts
 
         if (name := self.labels_from) is None:
@@ -145,7 +151,7 @@ class Axis(Recipe["LabelledTexts"]):
         return {f"`labels_from` {name}": lambda: labelled().digest}
 
     def load(self, bench: TrainingContext) -> Inputs[LabelledTexts]:
-        """Check the base and draw the labelled texts."""
+        """Check the base, and draw the labelled texts."""
         _check_base(bench.base)
         if self.head != "linear":
             from polarity_bench.training.loops.classifier import check_encoder
@@ -156,20 +162,20 @@ class Axis(Recipe["LabelledTexts"]):
 
             if not isinstance(bench.base.model[1], Pooling):
                 raise InputError(
-                    f"`model` {bench.base.id.name}: it weighs tokens before they are pooled, which "
-                    "the tower of the head 'tuned' does not; try the head 'shared'"
+                    f"`model` {bench.base.id.name}: the `head` tuned needs an encoder with pooling "
+                    "as its second module, without token weights; use the `head` shared"
                 )
         return super().load(bench)
 
     def n_trained_on(self, n_rows: int, access: DataAccess) -> int:
-        """Return the number of labelled texts times epochs; 0 if only the head is trained."""
+        """Return the number of labelled texts times epochs; 0 for the head `linear`."""
         n_labels = n_rows if self.labels == "all" else min(self.labels, n_rows)
         return 0 if self.head == "linear" else self.epochs * n_labels
 
     def read(
         self, data: TrainingData, access: DataAccess, task_dir: Path | None
     ) -> Inputs[LabelledTexts]:
-        """Draw the labelled texts."""
+        """Draw the labelled texts from the pool or from another task, stratified by class."""
         given = data.pool.labelled(data.task.spec.name)
         if self.labels_from is not None:
             given = _of_another(self.labels_from, data, access, task_dir)
@@ -177,8 +183,8 @@ class Axis(Recipe["LabelledTexts"]):
         counts = np.bincount(given.labels, minlength=len(given.classes))
         if counts.min() < 2:
             raise InputError(
-                f"`labels` {self.labels}: the class {given.classes[int(counts.argmin())]!r} has "
-                f"{counts.min()} of them; each needs at least 2"
+                f"`labels` {self.labels}: expected at least 2 texts of each class, got "
+                f"{counts.min()} of {given.classes[int(counts.argmin())]!r}; use more labels"
             )
         return Inputs(given.digest, given, _single(given))
 
@@ -188,7 +194,8 @@ class Axis(Recipe["LabelledTexts"]):
 
         model, texts = bench.base.model, _single(examples)
         embedder = bench.embedder
-        if self.labels != "all":  # else the drawn texts' whole batches would have to be encoded
+        if self.labels != "all":
+            # With the usual groups, batches with texts that were not drawn would be encoded too.
             embedder = replace(embedder, groups=Groups([texts]))
         with bench.bar("encoding the labelled texts", len(texts)) as advance:
             embedded = embedder.embed(bench.base, texts, advance)
@@ -217,7 +224,7 @@ class Axis(Recipe["LabelledTexts"]):
 
         if self.probe == "fisher":
             weights = np.sqrt(fisher_weights(vectors, given.labels))
-            facts = {"Space": "each dimension weighed by the root of its Fisher ratio"}
+            facts = {"Space": "each dimension weighted by the square root of its Fisher ratio"}
             return Learnt(_dense(np.diag(weights)), facts, 0.0)
         if self.head == "tuned":
             return self._fine_tune(bench, given)
@@ -229,7 +236,7 @@ class Axis(Recipe["LabelledTexts"]):
             return Learnt(self._axis(given.classes, probe), facts, probe.log_loss)
         basis = probe.directions
         grown = np.eye(basis.shape[1]) + (self.stretch - 1) * basis.T @ basis
-        facts |= {"Space": f"{self.stretch:g} times as long along the probe's directions"}
+        facts |= {"Space": f"stretched {self.stretch:g} times along the probe's directions"}
         return Learnt(_dense(grown), facts, probe.log_loss)
 
     def _fine_tune(
@@ -239,10 +246,16 @@ class Axis(Recipe["LabelledTexts"]):
         probe: Probe | None = None,
         vectors: FloatArray | None = None,
     ) -> Learnt:
-        """Fine-tune a copy of the base as a classifier, for the head `tuned`.
+        """Fine-tune a classifier and return its axis.
 
-        Given an initial probe and the base's vectors, fine-tune the base itself and preserve these
-        vectors, for the head `shared`.
+        The head `tuned` fine-tunes a copy of the base. The head `shared` fine-tunes the base itself
+        and preserves its vectors.
+
+        Args:
+            bench: The context.
+            given: The labelled texts.
+            probe: Initial head, only for `shared`.
+            vectors: Vectors of the base to preserve, (n, d), only for `shared`.
         """
         from sentence_transformers import SentenceTransformer
 
@@ -297,47 +310,57 @@ class Axis(Recipe["LabelledTexts"]):
 
 
 def _check_base(base: SentenceTransformerEncoder) -> None:
-    """Refuse a base whose ranking would change when its vectors get unit length and an axis."""
+    """Check that normalising the base's vectors and adding an axis preserves the base's ranking.
+
+    Raises:
+        InputError: If the base truncates its vectors, or compares vectors that are not normalised.
+    """
     from sentence_transformers.base.modules import Normalize
 
     name, cut = base.id.name, base.model.truncate_dim
     if cut is not None:
         raise InputError(
-            f"`model` {name}: its vectors are cut to {cut} dimensions (truncate_dim), which would "
-            "cut them after the axis was added; save it without, train, and set "
-            f"`encoder[-1].truncate_dim = {cut}` of the result"
+            f"`model` {name}: `truncate_dim` must not be set, got {cut}, because it would truncate "
+            "vectors after the axis is added; save the encoder without it, train, and set "
+            f"`encoder[-1].truncate_dim = {cut}` on the result"
         )
     if base.id.similarity == "dot" and not isinstance(base.model[-1], Normalize):
         raise InputError(
-            f"`model` {name}: it is compared by the inner product of vectors of any length, but an "
-            "axis needs unit vectors, so strength 0 would not rank like the base; name a base that "
-            "is compared by cosine"
+            f"`model` {name}: the base ranks by inner products of vectors that are not normalised, "
+            "but an axis needs unit vectors, so strength 0 would not rank like the base; use a "
+            "base that ranks by cosine"
         )
 
 
 def _of_another(
     name: str, data: TrainingData, access: DataAccess, task_dir: Path | None
 ) -> LabelledTexts:
-    """Read the texts and labels of another task, which must have the same classes."""
+    """Return the texts and labels of another task with the same classes.
+
+    Raises:
+        InputError: If the classes differ, the task has pairs, or a text is a query or held out.
+    """
     from polarity_bench.tasks.labelled import LabelledTexts
 
     labelled = LabelledTexts.of(name, access, task_dir)
     classes = data.pool.classes
     if tuple(sorted(labelled.classes)) != classes:
         raise InputError(
-            f"`labels_from` {name}: its classes are {', '.join(sorted(labelled.classes))}, but "
-            f"those of {data.task.spec.name} are {', '.join(classes)}; name a task with the "
-            "same classes"
+            f"`labels_from` {name}: expected the classes of {data.task.spec.name} "
+            f"({', '.join(classes)}), got {', '.join(sorted(labelled.classes))}; use a task with "
+            "the same classes"
         )
     if len(texts := _single(labelled)) < len(labelled.texts):
-        raise InputError(f"`labels_from` {name}: it is a task of pairs; name one of single texts")
+        raise InputError(
+            f"`labels_from` {name}: expected a task with single texts, got pairs; use another task"
+        )
     data.check_given({"text": texts})
     place = np.array([classes.index(name) for name in labelled.classes])
     return replace(labelled, labels=place[labelled.labels], classes=classes)
 
 
 def _single(given: LabelledTexts) -> list[str]:
-    """Return the texts that are not pairs."""
+    """Return the single texts, without pairs."""
     return [text for text in given.texts if isinstance(text, str)]
 
 
@@ -348,7 +371,7 @@ def _units(vectors: FloatArray) -> FloatArray:
 
 
 def _dense(matrix: FloatArray) -> Any:
-    """Return a linear map of the vectors, which sentence-transformers can load without our code."""
+    """Return a matrix as a `Dense` module, which loads without polarity-bench installed."""
     import torch
     from sentence_transformers.base.modules import Dense
 

@@ -1,4 +1,4 @@
-"""Preserving an encoder's vectors by distillation while it is fine-tuned for classes.
+"""Distillation that preserves the vectors of an encoder during fine-tuning as a classifier.
 
 Shapes: n texts, d dimensions.
 """
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 def distillation(
     model: SentenceTransformer, vectors: FloatArray, keep: float
 ) -> Callable[[EncodedTexts, IntArray], Tensor]:
-    """Return the loss that preserves vectors: `keep` · (1 - cosine of a text after and before).
+    """Return a distillation loss: `keep` · (1 - cosine of a text's current and original vector).
 
-    The cosine is that of the text's vectors, as in sentence-transformers' `EmbedDistillLoss`.
+    The loss uses sentence-transformers' `EmbedDistillLoss`.
 
     Args:
-        model: The encoder, up to the vector of unit length.
-        vectors: Vectors of the training texts before training, (n, d).
+        model: The encoder in training, without the axis.
+        vectors: Original vectors of the training texts, (n, d).
         keep: Weight of the loss.
 
     Returns:
-        A function from encoded texts and their positions among the training texts to their mean
-        loss.
+        A function that takes encoded texts and their positions among the training texts, and
+        returns the mean loss.
 
     References:
         Kim et al. (2023), EmbedDistill: A Geometric Knowledge Distillation for Information

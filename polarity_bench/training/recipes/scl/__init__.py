@@ -1,1 +1,1 @@
-"""Recipe `scl`: supervised contrastive learning on NLI."""
+"""The recipe `scl`: supervised contrastive learning on NLI pairs."""

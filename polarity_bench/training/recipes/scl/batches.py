@@ -1,17 +1,17 @@
 """Batches of NLI pairs, with the anchors, positives and negatives of each batch.
 
 Pairs stay in file order. In SNLI's files the pairs of a premise are consecutive; MultiNLI's files
-are shuffled. An anchor is the premise of an entailment pair. Its positives are the hypotheses of
-the batch that it entails. Its negatives are all other hypotheses of the batch, of its own premise
-or of another one.
+are shuffled. An anchor is the premise of an entailment pair. Its positives are the hypotheses in
+the batch that are labelled as entailed by this premise. Its negatives are all other hypotheses in
+the batch, including those of other premises.
 
 The paper's text and its released code differ in three points:
 
 | | as-written | as-released |
 |:--|:--|:--|
-| batches | whole premises, of at most b pairs | every b pairs, even in the middle of a premise |
-| one anchor for | each distinct premise that entails something | each entailment pair |
-| negatives | at most the requested number | all, whatever number is requested |
+| batches | whole premises, at most b pairs | exactly b pairs; may split the pairs of a premise |
+| one anchor for | each distinct premise of an entailment pair | each entailment pair |
+| negatives | at most the requested number | all; the requested number is ignored |
 
 Shapes: n pairs, b pairs of a batch, a anchors.
 """
@@ -29,21 +29,21 @@ from polarity_bench.data.nli import CONTRADICTION, ENTAILMENT
 from polarity_bench.values import BoolArray, IntArray
 
 Reading = Literal["as-written", "as-released"]
-"""Whether to follow the paper's text or its released code."""
+"""Source of the batching rules: the paper's text or its released code."""
 
 Limit = int | Literal["all"]
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Pairs that are encoded together.
+    """A batch of pairs with its anchors, positives and negatives.
 
     Attributes:
-        premises: A number for each pair's premise, equal for equal texts, (b,).
+        premises: Number of each pair's premise; equal texts have equal numbers, (b,).
         labels: Class of each pair, (b,).
-        anchors: Rows whose premises are anchors, (a,).
-        positives: Which rows' hypotheses are positives of each anchor, (a, b).
-        negatives: Which rows' hypotheses are negatives of each anchor, (a, b).
+        anchors: Rows of the premises that are anchors, (a,).
+        positives: Mask of the hypotheses that are positives of each anchor, (a, b).
+        negatives: Mask of the hypotheses that are negatives of each anchor, (a, b).
     """
 
     premises: IntArray
@@ -54,13 +54,13 @@ class Batch:
 
 
 def divide(premises: IntArray, size: int, reading: Reading) -> list[slice]:
-    """Divide pairs into batches of at most `size`, in their order.
+    """Divide pairs into batches of at most `size` consecutive pairs.
 
-    As written, a batch ends where a premise's pairs end, so it may be smaller. A premise with more
-    pairs than a batch can hold starts a new batch and is divided.
+    With "as-written", a batch ends where the pairs of a premise end, so it may be smaller. If a
+    premise has more than `size` pairs, its pairs start a new batch and are split.
 
     Args:
-        premises: A number for each pair's premise, (n,).
+        premises: Number of each pair's premise, (n,).
         size: Maximum number of pairs in a batch.
         reading: Whether to follow the paper's text or its released code.
 
@@ -84,7 +84,7 @@ def divide(premises: IntArray, size: int, reading: Reading) -> list[slice]:
 
 
 def count_apart(premises: IntArray) -> int:
-    """Count the premises whose pairs are not consecutive, so that batches separate them.
+    """Count the premises with pairs that are not consecutive; batches may separate such pairs.
 
     Example:
         >>> count_apart(np.array([7, 7, 5, 7, 9]))
@@ -104,16 +104,17 @@ def make_batch(
 ) -> Batch:
     """Choose the anchors, positives and negatives of a batch.
 
-    A positive left out by a limit does not become a negative. As released, the hypothesis of the
-    anchor's own pair is always among its positives.
+    If there are more positives or negatives than the maximum, they are drawn at random. A positive
+    that is not drawn does not become a negative. With "as-released", the hypothesis of the anchor's
+    own pair is always drawn.
 
     Args:
-        premises: A number for each pair's premise, (b,).
+        premises: Number of each pair's premise, (b,).
         labels: Class of each pair, (b,).
         reading: Whether to follow the paper's text or its released code.
-        n_positives: Maximum number of positives of an anchor.
-        n_negatives: Maximum number of negatives; no effect as released.
-        seed: Seed of the draw if there are more.
+        n_positives: Maximum number of positives per anchor.
+        n_negatives: Maximum number of negatives per anchor; ignored with "as-released".
+        seed: Seed of the draws.
     """
     entailed = labels == ENTAILMENT
     anchors = np.flatnonzero(entailed)
@@ -137,7 +138,7 @@ def make_batch(
 
 
 def _limited(candidates: BoolArray, limit: Limit, keys: np.ndarray) -> BoolArray:
-    """Keep the candidates with the smallest keys in each row."""
+    """Return a mask of at most `limit` candidates per row, those with the smallest keys."""
     if limit == "all":
         return candidates
     ranks = np.where(candidates, keys, np.inf).argsort(axis=1, kind="stable").argsort(axis=1)
@@ -148,19 +149,21 @@ def _limited(candidates: BoolArray, limit: Limit, keys: np.ndarray) -> BoolArray
 def augmented_pairs(batch: Batch) -> tuple[IntArray, IntArray, IntArray]:
     """Return the pairs for the cross-entropy baselines with augmented data.
 
-    The paper says only that they are trained "on augmented anchor, positive and negative sentences
-    using pure cross-entropy loss", to show that the gain of the contrast does not come from more
-    data. The released code has no such baseline. Here the pairs are: the batch's own pairs that are
-    not entailments, each anchor with each of its positives (the batch's own entailment pairs), and
-    each anchor with each of its negatives. Each pair counts once.
+    The paper trains these baselines "on augmented anchor, positive and negative sentences using
+    pure cross-entropy loss", to show that the contrastive loss does not gain from more data alone.
+    The paper gives no details, and the released code has no such baseline. Our pairs are:
 
-    A hypothesis of the anchor's own premise keeps its label. The paper gives no label to a
-    hypothesis of another premise. It is treated as a contradiction here: SNLI's annotators judged
-    whether a hypothesis describes the same scene as the premise, and a hypothesis about another
+    - the batch's own pairs that are not entailments;
+    - each anchor with each of its positives, which are the batch's own entailment pairs;
+    - each anchor with each of its negatives.
+
+    Each pair occurs once. A hypothesis of the anchor's own premise keeps its label. The paper
+    defines no label for a hypothesis of another premise; we use contradiction. SNLI's annotators
+    judged whether a hypothesis describes the scene of the premise, and a hypothesis about another
     photo does not.
 
     Returns:
-        The row of each pair's premise, the row of its hypothesis, and its class, (p,) each.
+        The rows of the premises, the rows of the hypotheses, and the classes of p pairs, (p,) each.
     """
     anchors, hypotheses = np.nonzero(batch.positives | batch.negatives)
     others = np.flatnonzero(batch.labels != ENTAILMENT)

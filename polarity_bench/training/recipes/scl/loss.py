@@ -1,4 +1,4 @@
-"""The supervised contrastive loss of sentence embeddings, and the pair classifier used with it.
+"""The supervised contrastive loss for sentence embeddings, and the classifier of sentence pairs.
 
 Shapes: a anchors, b candidates, n pairs, d dimensions.
 """
@@ -25,22 +25,23 @@ def scl_loss(
     temperature: float = 1.0,
     similarity: Similarity = "dot",
 ) -> Tensor:
-    """Contrast each anchor's positives with its negatives by a softmax over both.
+    """Compute the supervised contrastive loss of each anchor.
 
     The loss of an anchor is the mean over its positives j of -log(exp(s_j / τ) / Σ_k exp(s_k / τ)),
-    where k runs over its positives and negatives. So positives also compete with each other: with
-    two positives of equal similarity, the loss is never below log 2.
+    where k runs over its positives and negatives. Positives therefore compete with each other: with
+    two positives of equal similarity, the loss is at least log 2.
 
     Args:
         anchors: Embeddings of the anchors, of any norm, (a, d).
-        candidates: Embeddings of the possible positives and negatives, (b, d).
+        candidates: Embeddings of all candidates for positives and negatives, (b, d).
         positives: Which candidates are positives of each anchor, (a, b).
-        negatives: Which candidates are negatives of each anchor, (a, b); all others are ignored.
+        negatives: Which candidates are negatives of each anchor, (a, b). Candidates that are
+            neither are ignored.
         temperature: Divisor of the similarities, above 0.
         similarity: The dot product, as in the paper's text, or the cosine.
 
     Returns:
-        The loss of each anchor, at least 0, (a,); 0 if it has no positive.
+        The loss of each anchor, at least 0, (a,); 0 for an anchor without positives.
 
     References:
         Liao (2021), Sentence Embeddings using Supervised Contrastive Learning, equation 2,
@@ -63,10 +64,10 @@ def scl_loss(
 
 
 class PairClassifier(nn.Module):
-    """A classifier of pairs by (u, v, |u - v|): two linear layers, no activation between them.
+    """Classifier of sentence pairs: two linear layers over (u, v, |u - v|), without activation.
 
     Args:
-        size: Dimensions of the embeddings.
+        size: Number of dimensions d of the embeddings.
     """
 
     def __init__(self, size: int) -> None:
@@ -75,13 +76,13 @@ class PairClassifier(nn.Module):
         self.output = nn.Linear(3 * size // 2, len(CLASSES))
 
     def forward(self, premises: Tensor, hypotheses: Tensor) -> Tensor:
-        """Return the logits of each pair's classes, (n, 3), from embeddings (n, d)."""
+        """Compute the class logits of pairs, (n, 3), from two arrays of embeddings, (n, d) each."""
         together = torch.cat([premises, hypotheses, (premises - hypotheses).abs()], dim=-1)
         logits: Tensor = self.output(self.hidden(together))
         return logits
 
     def head(self) -> Head:
-        """Return both layers combined into one linear layer."""
+        """Combine the two linear layers into one, and return it as a `Head`."""
         first, second = (
             (each.weight.detach().cpu().double().numpy(), each.bias.detach().cpu().double().numpy())
             for each in (self.hidden, self.output)

@@ -1,7 +1,7 @@
-"""The objective of the recipe `scl`: cross-entropy on pairs interpolated with a contrastive term.
+"""The objective of the recipe `scl`: a weighted sum of cross-entropy and a contrastive loss.
 
-Every distinct text of a batch is encoded once, although a premise occurs in three pairs or more: so
-its pairs share one dropout mask.
+Each distinct text of a batch is encoded once, although a premise occurs in three or more pairs. The
+pairs of a premise therefore share one dropout mask.
 
 Shapes: n pairs, b pairs of a batch, d dimensions.
 """
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 BFLOAT16_CHUNK_TEXTS = 2 * CHUNK_TEXTS
-"""Texts in a chunk on a CPU; a sixth faster than `CHUNK_TEXTS`, which is best in float32."""
+"""Texts per chunk for bfloat16 on a CPU; a sixth faster than `CHUNK_TEXTS`, the best in float32."""
 
 
 @dataclass(frozen=True)
 class PairTokens:
-    """Tokenized distinct texts, and pairs as positions in them.
+    """Tokenized distinct texts, and pairs as positions of these texts.
 
     Attributes:
-        texts: Every distinct text once.
+        texts: The tokenized texts, without duplicates.
         premises: Position of each pair's premise, (n,).
         hypotheses: Position of each pair's hypothesis, (n,).
     """
@@ -45,7 +45,7 @@ class PairTokens:
 
 
 def tokenize_pairs(model: SentenceTransformer, pairs: NliPairs, prompt: str) -> PairTokens:
-    """Tokenize the distinct texts of pairs, once for all steps."""
+    """Tokenize the distinct texts of all pairs."""
     both = [*pairs.premises, *pairs.hypotheses]
     places = {text: place for place, text in enumerate(dict.fromkeys(both))}
     positions = np.array([places[text] for text in both])
@@ -54,12 +54,12 @@ def tokenize_pairs(model: SentenceTransformer, pairs: NliPairs, prompt: str) -> 
 
 
 class PairObjective(nn.Module):
-    """The encoder, the pair classifier, and their loss on a batch.
+    """The encoder and the pair classifier, as a module that computes the loss of a batch.
 
     Args:
         encoder: The encoder to train.
-        pairs: All pairs.
-        share: λ, the share of the contrastive term; at 1 there is no classifier.
+        pairs: All pairs, tokenized.
+        share: λ, the weight of the contrastive term, in [0, 1]; with 1 there is no classifier.
         temperature: τ, the divisor of the similarities.
         similarity: Similarity of the contrastive term.
         augmented: Whether the classifier is trained on `augmented_pairs`.
@@ -81,19 +81,19 @@ class PairObjective(nn.Module):
         self.encoder = encoder
         self.classifier: PairClassifier | None = None
         if share < 1:
-            with torch.random.fork_rng([]):  # the global generator stays as it is
+            with torch.random.fork_rng([]):  # keeps the state of the global generator
                 torch.manual_seed(seed)
                 classifier = PairClassifier(encoder.get_embedding_dimension() or 0)
             self.classifier = classifier.to(encoder.device)
         self.pairs, self.share, self.augmented = pairs, share, augmented
         self.temperature, self.similarity = temperature, similarity
         self.n_encoded = 0
-        """Texts that went through the encoder so far."""
+        """Number of texts encoded so far."""
 
     def forward(self, rows: slice, batch: Batch) -> Tensor:
-        """Return the loss of a batch: (1 - λ) L_CE + λ L_SCL, a scalar.
+        """Compute the loss of a batch: (1 - λ) L_CE + λ L_SCL, a scalar.
 
-        The encoder computes in autocast's dtype, the loss in float32.
+        The encoder computes in the dtype of autocast, and the loss is computed in float32.
 
         Args:
             rows: Positions of the batch's pairs.
@@ -131,7 +131,7 @@ class PairObjective(nn.Module):
         return cross_entropy(logits, _on(labels, device))
 
     def _contrast(self, premises: Tensor, hypotheses: Tensor, batch: Batch) -> Tensor:
-        """Return the mean contrastive loss over the anchors; 0 if there is none."""
+        """Compute the mean contrastive loss over the anchors; 0 if there are no anchors."""
         device = premises.device
         losses = scl_loss(
             premises[_on(batch.anchors, device)],

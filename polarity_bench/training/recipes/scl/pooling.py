@@ -1,8 +1,8 @@
 """Pooling as in the supervised contrastive paper: the mean over all tokens except the first.
 
-It is built from sentence-transformers' own modules, so the published encoder loads without our
-code. `WordWeights` gives the token before every text ([CLS]) the weight 0 and counts the others,
-and `Pooling` divides by that count.
+The pooling uses sentence-transformers' own modules, so the published encoder loads without
+polarity-bench. `WordWeights` gives the first token ([CLS]) weight 0 and all others weight 1, and
+`Pooling` divides by the sum of the weights.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ PoolingKind = Literal["mean-without-first", "mean"]
 
 
 def check_pooling(model: SentenceTransformer, kind: PoolingKind) -> None:
-    """Refuse an encoder that `repool` cannot change.
+    """Check that `repool` can change the pooling of an encoder.
 
     Raises:
-        InputError: If it is not a transformer with pooling, truncates its vectors, or has no token
-            before its texts.
+        InputError: If the encoder is not a transformer with pooling, truncates its vectors, or has
+            no [CLS] token to leave out.
     """
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
@@ -38,19 +38,19 @@ def check_pooling(model: SentenceTransformer, kind: PoolingKind) -> None:
         tokenizer.cls_token is None or tokenizer("a")["input_ids"][0] != tokenizer.cls_token_id
     ):
         raise InputError(
-            "`pooling` mean-without-first: this encoder has no token before its texts to leave "
-            "out; use mean"
+            "`pooling` mean-without-first: the tokenizer of this encoder adds no [CLS] token to "
+            "leave out; use mean"
         )
 
 
 def repool(model: SentenceTransformer, kind: PoolingKind) -> None:
-    """Change a transformer's pooling to a mean, and keep the norms of its vectors.
+    """Replace a transformer's pooling by mean pooling without normalisation.
 
-    A `Normalize` at its end is removed: the dot products of the loss, and the pair classifier,
-    depend on the norms. Other modules, such as a `Dense`, stay.
+    `Normalize` modules are removed, because the loss and the pair classifier depend on the norms of
+    the vectors. Other modules after the pooling, such as `Dense`, are kept.
 
     Raises:
-        InputError: Like `check_pooling`.
+        InputError: If `check_pooling` fails.
     """
     from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, WordWeights
 
@@ -69,7 +69,7 @@ def repool(model: SentenceTransformer, kind: PoolingKind) -> None:
 
 
 def _first_left_out(tokenizer: Any) -> nn.Module:
-    """Return a fixed weighting: 0 for the token before every text, 1 for all others."""
+    """Return a module with fixed token weights: 0 for [CLS], 1 for all other tokens."""
     from sentence_transformers.sentence_transformer.modules import WordWeights
 
     words = {number: word for word, number in tokenizer.get_vocab().items()}

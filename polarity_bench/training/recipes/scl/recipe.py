@@ -1,7 +1,7 @@
-"""Supervised contrast on NLI pairs: premises near what they entail, and a classifier of pairs.
+"""The recipe `scl`: cross-entropy and a supervised contrastive loss on NLI pairs.
 
-The recipe trains on its own pairs, not on the polarity task. The task measures how the training
-changes P and S. The paper's own scores, STS and transfer, are measured by `polarity-bench run`.
+The recipe trains on NLI pairs, not on the texts of the polarity task. The task measures how this
+training changes P and S. Use `polarity-bench run` to measure STS and transfer, the paper's scores.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
     from polarity_bench.training.recipes.scl.batches import Batch
 
 MOST_APART = 0.01
-"""Maximum share of premises whose pairs are not consecutive; in SNLI it is one in a thousand."""
+"""Maximum share of premises with separated pairs before a warning; in SNLI the share is 0.001."""
 
 
 @dataclass(frozen=True)
 class PairBatches:
-    """NLI pairs, in batches once the recipe has prepared them.
+    """NLI pairs and their batches.
 
     Attributes:
-        n_tested: Number of the task's queries that are among the pairs.
-        batches: For each batch, the positions of its pairs, and its anchors, positives and
-            negatives.
+        pairs: All pairs.
+        n_tested: Number of the task's queries that occur in the pairs.
+        batches: Positions of the pairs, and the content, of each batch; empty before `prepare`.
     """
 
     pairs: NliPairs
@@ -53,10 +53,10 @@ class PairBatches:
 
 @dataclass(frozen=True, kw_only=True)
 class Scl(Recipe[PairBatches]):
-    """One epoch over NLI pairs: (1 - λ) · cross-entropy of their classes + λ · contrastive loss.
+    """One epoch on NLI pairs with the loss (1 - λ) · cross-entropy + λ · contrastive loss.
 
-    With λ = 0 this is SBERT's objective, and with `augmented` cross-entropy the paper's baselines
-    with more data. No checkpoint is chosen: the final weights are published.
+    With λ = 0 the loss is SBERT's objective. With λ = 0 and `augmented` cross-entropy, the recipe
+    trains the paper's baselines with augmented data. The final weights are published.
 
     References:
         Liao (2021), Sentence Embeddings using Supervised Contrastive Learning,
@@ -72,40 +72,46 @@ class Scl(Recipe[PairBatches]):
 
     pairs: str | None = parameter(
         None,
-        "NLI pairs in the format of SNLI and MultiNLI: files, separated by commas, or hub:NAME",
+        "NLI pairs in the format of SNLI or MultiNLI: comma-separated files, or hub:NAME",
         role="place",
     )
-    lambda_: float = parameter(0.3, "share of the contrastive term in the loss", least=0, most=1)
-    temperature: float = parameter(1.0, "divisor of the similarities", above=0)
-    similarity: Literal["dot", "cosine"] = parameter("dot", "similarity in the contrastive term")
-    positives: int | Literal["all"] = parameter("all", "maximum per anchor in its batch", least=1)
-    negatives: int | Literal["all"] = parameter("all", "maximum per anchor in its batch", least=1)
+    lambda_: float = parameter(0.3, "weight of the contrastive loss", least=0, most=1)
+    temperature: float = parameter(1.0, "temperature of the contrastive loss", above=0)
+    similarity: Literal["dot", "cosine"] = parameter("dot", "similarity in the contrastive loss")
+    positives: int | Literal["all"] = parameter(
+        "all", "maximum number of positives per anchor", least=1
+    )
+    negatives: int | Literal["all"] = parameter(
+        "all", "maximum number of negatives per anchor", least=1
+    )
     reading: Literal["as-written", "as-released"] = parameter(
-        "as-written", "batches, anchors and limits as the paper describes, or as its code does"
+        "as-written", "batches, anchors and limits as in the paper's text, or as in its code"
     )
     cross_entropy: Literal["pairs", "augmented"] = parameter(
-        "pairs", "on the batch's own pairs, or also on each anchor's positives and negatives"
+        "pairs", "cross-entropy on the batch's pairs, or also on the anchors' candidates"
     )
     pooling: Literal["mean-without-first", "mean"] = parameter(
-        "mean-without-first", "pooling of tokens to a vector, replacing that of the base"
+        "mean-without-first", "pooling of token vectors, instead of the base's pooling"
     )
-    batch_size: int = parameter(64, "maximum number of pairs in a batch", least=1)
+    batch_size: int = parameter(64, "maximum number of pairs per batch", least=1)
     rate: float = parameter(2e-5, "maximum learning rate", above=0)
-    warm_up: float = parameter(0.1, "share of the steps in which the rate rises", least=0, below=1)
-    schedule: Literal["linear", "constant"] = parameter("constant", "learning rate after warm-up")
-    weight_decay: float = parameter(0.0, "weight decay of AdamW", least=0)
+    warm_up: float = parameter(0.1, "share of the steps used for warm-up", least=0, below=1)
+    schedule: Literal["linear", "constant"] = parameter(
+        "constant", "learning rate schedule after the warm-up"
+    )
+    weight_decay: float = parameter(0.0, "weight decay", least=0)
     dtype: Literal["float32", "bfloat16"] = parameter(
         "float32", "precision of the encoder's forward pass in training"
     )
-    seed: int = seed_parameter("seed of the draws within the limits, the classifier and dropout")
+    seed: int = seed_parameter("seed of the positives, negatives, classifier and dropout")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         augmented = self.cross_entropy == "augmented"
         if augmented and self.lambda_:
             raise InputError(
-                "`cross_entropy` augmented: a baseline without the contrastive term; `lambda_` "
-                f"must be 0, got {self.lambda_:g}"
+                "`cross_entropy` augmented is a baseline without the contrastive loss, so "
+                f"`lambda_` must be 0, got {self.lambda_:g}"
             )
         if self.lambda_ == 0:
             limits = () if augmented else ("positives", "negatives")
@@ -113,51 +119,53 @@ class Scl(Recipe[PairBatches]):
                 value = getattr(self, each.name)
                 if each.name in ("temperature", "similarity", *limits) and value != each.default:
                     raise InputError(
-                        f"`{each.name}` {value}: it has no effect without a contrastive term "
+                        f"`{each.name}` {value} has no effect without the contrastive loss "
                         "(`lambda_` 0); leave it out"
                     )
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """A warning that the released code ignores the limit on negatives."""
+        """A warning if the maximum number of negatives is ignored, as in the released code."""
         if self.reading == "as-written" or self.negatives == "all":
             return ()
-        why = "the released code ignores the limit and uses all negatives, and so does this"
+        why = "as in the released code, the limit is ignored and all negatives are used"
         return (f"negatives {self.negatives}, as-released: {why}",)
 
     @property
     def title(self) -> str:
-        """Name of a run in its figure."""
+        """Name of the run in its figure, with λ."""
         return f"supervised contrast, λ {self.lambda_:g}"
 
     def check(self) -> None:
-        """Check the packages, and that pairs are given."""
+        """Check the packages, and check that `pairs` is set."""
         super().check()
         if not self.names:
-            raise InputError("`pairs`: name files of NLI pairs, or a data set as hub:NAME")
+            raise InputError(
+                "`pairs` is required; set it to files of NLI pairs, or to a data set as hub:NAME"
+            )
 
     @property
     def names(self) -> list[str]:
-        """The files and data sets of pairs."""
+        """Names of the files and data sets with the pairs."""
         return [name.strip() for name in (self.pairs or "").split(",") if name.strip()]
 
     def below(self, folder: Path) -> Scl:
-        """Return a copy whose relative files of pairs are resolved from a folder."""
+        """Return a copy with the relative paths in `pairs` resolved from a folder."""
         if self.pairs is None:
             return self
         return replace(self, pairs=",".join(_located(name, folder) for name in self.names))
 
     def n_trained_on(self, n_rows: int, access: DataAccess) -> int:
-        """Return the number of texts in all pairs, two for each."""
+        """Return the number of texts in all pairs, two per pair."""
         return 2 * _counted(tuple(self.names), access)[0]
 
     def beside(self, job: Job) -> Mapping[str, Callable[[], str]]:
-        """Return the pairs."""
+        """Return the digest of the pairs."""
         names = tuple(self.names)
         return {f"`pairs` {', '.join(names)}": lambda: _counted(names, job.access())[1]}
 
     def load(self, bench: TrainingContext) -> Inputs[PairBatches]:
-        """Read the pairs, and count the task's queries that are among them."""
+        """Read the pairs, and warn if they contain queries of the task."""
         from polarity_bench.training.data import normalised
         from polarity_bench.training.recipes.scl.pooling import check_pooling
 
@@ -167,8 +175,8 @@ class Scl(Recipe[PairBatches]):
         n_tested = sum(normalised(query) in texts for query in bench.data.task.query.texts)
         if n_tested:
             warnings.warn(
-                f"{n_tested:,} of the {len(bench.data.task.query.texts):,} queries of "
-                f"{bench.job.task} are among the pairs, ignoring letter case and punctuation",
+                f"the pairs contain {n_tested:,} of the {len(bench.data.task.query.texts):,} "
+                f"queries of {bench.job.task}, ignoring case and punctuation",
                 ParameterWarning,
                 stacklevel=3,
             )
@@ -177,7 +185,7 @@ class Scl(Recipe[PairBatches]):
     def read(
         self, data: TrainingData, access: DataAccess, task_dir: Path | None
     ) -> Inputs[PairBatches]:
-        """Read the pairs."""
+        """Read the NLI pairs."""
         from polarity_bench.data.nli import load_nli
 
         try:
@@ -194,14 +202,14 @@ class Scl(Recipe[PairBatches]):
 
         pairs = examples.pairs
         known, premises = np.unique(pairs.premises, return_inverse=True)
-        # Count each pair once: rounds over the same file do not separate the pairs of a premise
+        # Duplicates are ignored: a file that is listed twice does not separate a premise's pairs.
         once = dict.fromkeys(zip(premises.tolist(), pairs.hypotheses, strict=True))
         n_apart = count_apart(np.array([premise for premise, _ in once]))
         if n_apart > MOST_APART * len(known):
             warnings.warn(
-                f"{n_apart:,} of the {len(known):,} premises have pairs that are not consecutive: "
-                "these are split over several batches and not contrasted with each other; sort "
-                "the files by premise",
+                f"the pairs of {n_apart:,} of the {len(known):,} premises are not consecutive, so "
+                "they may be in different batches and not be contrasted with each other; sort the "
+                "files by premise",
                 ParameterWarning,
                 stacklevel=3,
             )
@@ -221,7 +229,7 @@ class Scl(Recipe[PairBatches]):
         return replace(examples, batches=list(zip(rows, batches, strict=True)))
 
     def fit(self, bench: TrainingContext, examples: PairBatches, epochs: EpochLog) -> FitResult:
-        """Train one epoch, from the last checkpoint if there is one."""
+        """Train for one epoch, resuming from the last checkpoint."""
         from polarity_bench.classifiers.head import HEAD_FILE
         from polarity_bench.training.loops.descent import DescentPlan, descend
         from polarity_bench.training.recipes.scl.objective import (
@@ -281,7 +289,7 @@ class Scl(Recipe[PairBatches]):
 
     @property
     def _sources(self) -> str:
-        """The data sets, and the files without their folders."""
+        """Names of the data sets, and of the files without their folders, for the model card."""
         from polarity_bench.data.nli import HUB_PREFIX
 
         return ", ".join(n if n.startswith(HUB_PREFIX) else Path(n).name for n in self.names)
@@ -292,8 +300,8 @@ class Scl(Recipe[PairBatches]):
             f"contrast by {self.similarity}, temperature {self.temperature:g}": self.lambda_,
         }
         head = (
-            f"in {', '.join(files)}: a linear layer over (u, v, |u - v|) of a pair, for "
-            "`polarity-bench predict`"
+            f"in {', '.join(files)}: a linear layer over (u, v, |u - v|) of a pair; "
+            "`polarity-bench predict` labels pairs with it"
         )
         return {
             "Loss": " + ".join(f"{share:g} {term}" for term, share in terms.items() if share),
@@ -319,7 +327,7 @@ def _counted(names: tuple[str, ...], access: DataAccess) -> tuple[int, str]:
 
 
 def _located(name: str, folder: Path) -> str:
-    """Return the absolute path of a file, or the unchanged name of a data set.
+    """Return the path of a file resolved from a folder, or the unchanged name of a data set.
 
     The name of a missing file counts as a path only if the name starts with `./`, `../` or `~`;
     otherwise the file may be in the data folder.

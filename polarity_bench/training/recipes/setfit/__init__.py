@@ -1,1 +1,1 @@
-"""Recipe `setfit`: the few-shot baseline."""
+"""The recipe `setfit`: SetFit, a few-shot baseline."""

@@ -1,6 +1,6 @@
-"""SetFit's sentence pairs: which texts are paired, and whether their classes are equal.
+"""Sentence pairs for SetFit, as positions of the texts and whether the classes are equal.
 
-Pairs alternate between two texts of the same class and two of different classes, so both kinds are
+Pairs of texts with the same class and pairs with different classes alternate, so both kinds are
 equally frequent. As in SetFit, a text may be paired with itself. Similarities are not used.
 
 Shapes: n texts, p pairs.
@@ -13,20 +13,19 @@ import numpy as np
 from polarity_bench.values import BoolArray, IntArray
 
 ROUNDS = 20
-"""As in SetFit before 1.0: 40 pairs of each text, 50,000 of 625 texts of each of two classes."""
+"""Rounds as in SetFit before 1.0: 40 pairs for each text, so 2 · 625 texts make 50,000 pairs."""
 
 
 def paired_by_rounds(
     labels: IntArray, n_pairs: int | None, seed: int
 ) -> tuple[IntArray, BoolArray]:
-    """In each round, pair every text with one of its own class and with one of another class.
+    """Pair every text with a random text of its class and one of another class, in each round.
 
-    Both are drawn again in each round, so a pair can be repeated. This is the rule of SetFit before
-    1.0.
+    A pair can occur in several rounds. SetFit before 1.0 made its pairs in this way.
 
     Args:
         labels: Class of each text, at least two classes, (n,).
-        n_pairs: Number of pairs, even; None makes 20 rounds.
+        n_pairs: Number of pairs, even; None means 20 rounds.
         seed: Seed of all draws.
 
     Returns:
@@ -48,21 +47,21 @@ def paired_by_rounds(
 
 
 def paired_once(labels: IntArray, n_pairs: int | None, seed: int) -> tuple[IntArray, BoolArray]:
-    """Take every pair of two texts in random order; the rarer kind is repeated from its start.
+    """Return all pairs of texts in random order; pairs of the rarer kind are repeated.
 
-    This is the rule of SetFit since 1.0 (`oversampling`), except for the order, which depends on
-    the seed.
+    SetFit since 1.0 makes the same pairs (`oversampling`). Only the order differs: here it depends
+    on the seed.
 
     Args:
         labels: Class of each text, at least two classes, (n,).
-        n_pairs: Number of pairs, even; None takes each pair at least once.
+        n_pairs: Number of pairs, even; None means that each pair occurs at least once.
         seed: Seed of the order.
 
     Returns:
         Positions of the texts, (p, 2), and whether their classes are equal, (p,).
 
     Example:
-        Two texts of different classes make three pairs. The only mixed pair is taken twice:
+        Two texts of different classes make three pairs. The only mixed pair is repeated:
 
         >>> positions, same = paired_once(np.array([0, 1]), None, seed=0)
         >>> sorted(positions[same].tolist()), positions[~same].tolist()

@@ -1,8 +1,8 @@
-"""SetFit: an encoder trained on sentence pairs, then with a classifier on top; a baseline.
+"""The recipe `setfit`: SetFit, a baseline that trains on sentence pairs and adds a classifier.
 
-SetFit only uses whether the classes of two texts are equal, without neighbours or similarities.
-Comparisons use its body, the encoder, at an equal number of sentence pairs. The head is stored next
-to the encoder as tensors.
+SetFit uses only whether two texts have the same class, not neighbours or similarities. Compare its
+encoder (the body) with other recipes at an equal number of sentence pairs. The classifier (the
+head) is stored as tensors in the folder of the encoder.
 """
 
 from __future__ import annotations
@@ -39,31 +39,30 @@ if TYPE_CHECKING:
     from polarity_bench.values import BoolArray, IntArray
 
 Variant = Literal["papers", "setfit"]
-EPOCHS = 5  # of the end-to-end training
+EPOCHS = 5  # number of epochs of the end-to-end training
 PAIR_RATE, BODY_RATE, HEAD_RATE = 2e-5, 3e-5, 1e-2
 WEIGHT_DECAY = 0.01
 
 _SAMPLES: dict[Variant, int] = {"papers": 625, "setfit": 8}
 _BATCH_SIZES: dict[Variant, int] = {"papers": 32, "setfit": 16}
-_MOST_TEXTS = 5_000  # all their pairs are listed in memory
+_MOST_TEXTS = 5_000  # the variant `setfit` lists all pairs of its texts in memory
 
 
 @dataclass(frozen=True, kw_only=True)
 class SetFit(Recipe["LabelledTexts"]):
-    """Training on sentence pairs by class alone, then a classifier.
+    """SetFit: training on sentence pairs of equal and different classes, then a classifier.
 
-    `papers` is what the margins paper's authors ran: one epoch on pairs, without the head, then
-    five epochs of head and body together by cross-entropy. `setfit` is SetFit's default: one epoch
-    on pairs, then a logistic regression on the resulting encoder.
+    - `papers` is the training of the margins paper: one epoch on pairs, then five epochs of
+      cross-entropy training of head and body together.
+    - `setfit` is SetFit's default: one epoch on pairs, then a logistic regression on the encoder.
 
-    The authors' script is for SetFit before 1.0; with later versions its first step fails. `papers`
-    does with SetFit 1.2 what the script does with 0.7, with these differences: the texts are
-    distinct; our seed draws the texts and the pairs; a prompt is part of the texts; and in the
-    end-to-end training, texts are padded to the longest of them instead of the model's limit, so
-    dropout masks differ.
+    The margins paper's script needs SetFit before 1.0. `papers` does the same with SetFit 1.2 as
+    the script does with SetFit 0.7, except for four differences. The texts are distinct. Our seed
+    draws the texts and the pairs. A prompt is part of the texts. End-to-end training pads texts to
+    the longest text instead of the model's limit, so dropout masks differ.
 
-    A parameter that is None gets the variant's usual value. No rows are held out: the final weights
-    are published.
+    Parameters that are None get the default of the variant. No rows are held out, and the final
+    weights are published.
 
     References:
         Tunstall et al. (2022), Efficient few-shot learning without prompts,
@@ -80,18 +79,20 @@ class SetFit(Recipe["LabelledTexts"]):
     extra: ClassVar[str] = "setfit"
 
     variant: Variant = parameter(
-        "papers", "as the margins paper's authors ran it, or SetFit's default"
+        "papers", "training as in the margins paper (papers), or SetFit's default (setfit)"
     )
     samples_per_class: int | Literal["all"] | None = parameter(
-        None, "texts drawn of each class, or all [default: 625; setfit: 8]", least=2
+        None, "number of texts to draw per class, or all [default: 625; setfit: 8]", least=2
     )
     pairs: int | None = parameter(
-        None, "sentence pairs, even [default: 40 for each text; setfit: all there are]", least=2
+        None,
+        "number of sentence pairs, even [default: 40 per text; setfit: all possible pairs]",
+        least=2,
     )
     batch_size: int | None = parameter(
-        None, "pairs, and end to end texts, in a batch [default: 32; setfit: 16]", least=1
+        None, "pairs per batch, and texts per end-to-end batch [default: 32; setfit: 16]", least=1
     )
-    seed: int = seed_parameter("of the texts, pairs, order, head and dropout")
+    seed: int = seed_parameter("seed of the texts, pairs, order, head and dropout")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -101,16 +102,17 @@ class SetFit(Recipe["LabelledTexts"]):
             object.__setattr__(self, "batch_size", _BATCH_SIZES[self.variant])
         if self.pairs is not None and self.pairs % 2:
             raise InputError(
-                f"`pairs` must be even, since half of the pairs are of one class, got {self.pairs}"
+                "`pairs` must be even, because half of the pairs have equal classes, got "
+                f"{self.pairs}"
             )
 
     def load(self, bench: TrainingContext) -> Inputs[LabelledTexts]:
-        """Check the base and draw the texts."""
+        """Check the base, and draw the texts."""
         check_base(bench.base, self)
         return super().load(bench)
 
     def n_trained_on(self, n_rows: int, access: DataAccess) -> int:
-        """Return the number of texts in all pairs, two for each, assuming two classes."""
+        """Estimate the number of texts in all pairs, two per pair, assuming two classes."""
         per_class = self.samples_per_class
         n_texts = min(2 * per_class, n_rows) if isinstance(per_class, int) else n_rows
         usual = n_texts * (n_texts if self.variant == "setfit" else 40)
@@ -119,7 +121,7 @@ class SetFit(Recipe["LabelledTexts"]):
     def read(
         self, data: TrainingData, access: DataAccess, task_dir: Path | None
     ) -> Inputs[LabelledTexts]:
-        """Draw the texts, in random order."""
+        """Draw texts of each class, and return them in random order."""
         import numpy as np
 
         from polarity_bench.tasks.labelled import LabelledTexts
@@ -134,15 +136,16 @@ class SetFit(Recipe["LabelledTexts"]):
             count = per_class if isinstance(per_class, int) else len(members)
             if count > len(members):
                 raise InputError(
-                    f"`samples_per_class` {count:,}: {data.task.spec.name} has "
-                    f"{len(members):,} distinct training texts of the class {name!r}; ask for fewer"
+                    f"`samples_per_class` {count:,}: {data.task.spec.name} has only "
+                    f"{len(members):,} distinct training texts of the class {name!r}; use fewer"
                 )
             drawn.append(members[:count])
         rows = generator.permutation(np.concatenate(drawn))
         if self.variant == "setfit" and len(rows) > _MOST_TEXTS:
             raise InputError(
-                f"`variant` setfit lists all pairs of its texts, so it takes at most "
-                f"{_MOST_TEXTS:,}, got {len(rows):,}; lower `samples_per_class`, or use papers"
+                f"`variant` setfit lists all pairs of texts, so at most {_MOST_TEXTS:,} texts are "
+                f"allowed, got {len(rows):,}; use a smaller `samples_per_class`, or the `variant` "
+                "papers"
             )
         texts, labels = [pool.texts[i] for i in rows], pool.labels[rows]
         names = [pool.classes[label] for label in labels]
@@ -150,7 +153,7 @@ class SetFit(Recipe["LabelledTexts"]):
         return Inputs(digest_of([texts, names]), examples, texts)
 
     def fit(self, bench: TrainingContext, examples: LabelledTexts, epochs: EpochLog) -> FitResult:
-        """Train on pairs, then train the head, and score the body after each."""
+        """Train on pairs, then train the head; score the encoder whenever it has changed."""
         from polarity_bench.classifiers.head import HEAD_FILE
         from polarity_bench.training.recipes.setfit.pairs import paired_by_rounds, paired_once
 
@@ -164,7 +167,7 @@ class SetFit(Recipe["LabelledTexts"]):
         warn_of_schedule(n_steps, 1.0, PAIR_RATE)
         n_more = EPOCHS * -(-n_texts // self.batch_size) if end_to_end else 0
         with bench.bar(f"training {bench.folder.path.name}", n_steps + n_more) as advance, silent():
-            base.model.default_prompt_name = None  # SetFit has no prompts: the texts include it
+            base.model.default_prompt_name = None  # SetFit has no prompts, so the texts include it
             texts = [f"{base.id.prompt or ''}{text}" for text in examples.texts]
             trainer = make_trainer(
                 self,
@@ -180,9 +183,9 @@ class SetFit(Recipe["LabelledTexts"]):
                 epochs.add(1 + EPOCHS, n_steps + n_more)
         facts = {
             "Training": self._in_words(n_texts, len(positions)),
-            "Head": f"in {HEAD_FILE}: weight and bias over the encoder's vectors as they "
-            "are, a row for each class or, of a logistic regression over two classes, one for the "
-            "second; the file's metadata names the classes",
+            "Head": f"in {HEAD_FILE}: weights and biases for the encoder's vectors, one row per "
+            "class, or only the second class's row for a logistic regression with two classes; "
+            "the metadata of the file names the classes",
             **LAST_ROW,
         }
         head = head_of(trainer.model.model_head, examples.classes).to_bytes()
@@ -201,31 +204,36 @@ class SetFit(Recipe["LabelledTexts"]):
 
 
 def check_base(base: SentenceTransformerEncoder, recipe: SetFit) -> None:
-    """Refuse a base that SetFit cannot train, or would train on another device than requested."""
+    """Check that SetFit can train the base on the requested device.
+
+    Raises:
+        InputError: If the variant cannot train a static encoder, SetFit would use another device,
+            or several GPUs are visible.
+    """
     import torch
     from sentence_transformers.util import get_device_name
 
     if recipe.variant == "papers" and not callable(base.model.tokenizer):
         raise InputError(
-            f"`variant` papers: {base.id.name} is a static encoder, whose tokenizer SetFit cannot "
-            "use end to end; take setfit"
+            f"`variant` papers: SetFit cannot train the static encoder {base.id.name} end to end; "
+            "use the `variant` setfit"
         )
     best = torch.device(get_device_name()).type
     if torch.device(base.device).type != best:
         raise InputError(
-            f"`device` {base.device}: SetFit's trainer uses {best} whenever it is available; hide "
-            "it (CUDA_VISIBLE_DEVICES='') or train on it"
+            f"`device` {base.device}: SetFit always uses {best} if available; use that device, or "
+            "hide it (CUDA_VISIBLE_DEVICES='')"
         )
     if best == "cuda" and (n_gpus := torch.cuda.device_count()) > 1:
         raise InputError(
-            f"SetFit's trainer takes a batch for each of the {n_gpus} GPUs, so its steps are "
-            "larger; show it only one of them with CUDA_VISIBLE_DEVICES=0"
+            f"the recipe 'setfit' must use one GPU, got {n_gpus}, because SetFit trains on a batch "
+            "per GPU in each step; set CUDA_VISIBLE_DEVICES=0"
         )
 
 
 @contextmanager
 def silent() -> Iterator[None]:
-    """Suppress SetFit's messages; importing SetFit sets its logger to show all of them."""
+    """Suppress SetFit's log messages; importing SetFit sets its logger to show all of them."""
     from polarity_bench.encoders.load import quiet
 
     with quiet():
@@ -249,15 +257,15 @@ def make_trainer(
     folder: Path,
     progress: Progress = lambda _: None,
 ) -> Any:
-    """Return SetFit's trainer for an encoder, which it changes, and a new head.
+    """Return SetFit's trainer for an encoder and a new head.
 
     Args:
         recipe: The parameters.
-        model: The encoder.
+        model: The encoder; training changes its weights.
         n_classes: Number of classes of the head.
-        max_tokens: Length of the longest text, to which end-to-end training pads all texts.
-        folder: Output folder of SetFit; its content is not kept.
-        progress: Called with the number of steps done.
+        max_tokens: Tokens of the longest text; end-to-end training pads all texts to this length.
+        folder: Temporary output folder of SetFit.
+        progress: Called with the number of new steps.
     """
     from setfit import SetFitHead, SetFitModel, Trainer, TrainingArguments
     from sklearn.linear_model import LogisticRegression
@@ -272,7 +280,7 @@ def make_trainer(
     size = model.get_embedding_dimension()
     if end_to_end:
         head = SetFitHead(in_features=size, out_features=n_classes, device=str(model.device))
-        head.register_forward_hook(lambda *_: progress(1))  # called only in the end-to-end phase
+        head.register_forward_hook(lambda *_: progress(1))  # only the end-to-end phase calls it
     else:
         head = LogisticRegression()
     arguments = TrainingArguments(
@@ -301,7 +309,10 @@ def make_trainer(
 def train_on_pairs(
     trainer: Any, texts: Sequence[str], positions: IntArray, same: BoolArray
 ) -> float:
-    """Train the body on given pairs, like `train_embeddings` on its own; return the mean loss."""
+    """Train the body on our pairs instead of SetFit's, and return the mean loss.
+
+    This replaces the trainer's `train_embeddings`, which makes its own pairs.
+    """
     from datasets import Dataset
 
     left, right = positions.T
@@ -318,7 +329,7 @@ def train_on_pairs(
 
 
 def train_head(trainer: Any, texts: Sequence[str], labels: IntArray, seed: int) -> None:
-    """Train the head: on the frozen body, or together with the body if the head has gradients."""
+    """Train the head: a SetFit head together with the body, a regression on the frozen body."""
     from transformers import set_seed
 
     set_seed(seed)
@@ -326,7 +337,7 @@ def train_head(trainer: Any, texts: Sequence[str], labels: IntArray, seed: int) 
 
 
 def head_of(head: Any, classes: Sequence[str]) -> Head:
-    """Return the head from SetFit's own head or from scikit-learn's regression."""
+    """Convert a SetFit head or a scikit-learn regression to a `Head`."""
     from polarity_bench.classifiers.head import Head
 
     linear = getattr(head, "linear", None)

@@ -268,7 +268,7 @@ def test_pairs_and_missing_packages_are_said_too(
     workshop.mrpc()
     text = f'[[cross-validate]]\nmodel = "{tiny_model}"\ntask = "little-mr"\n'
     text += 'loss = ["frozen", "setfit"]\nfolds = 3\n'
-    with pytest.raises(InputError, match="`loss` setfit: SetFit takes single texts, not pairs"):
+    with pytest.raises(InputError, match="`loss` setfit: SetFit takes single texts, got pairs"):
         making.check(expand(setup, text.replace("little-mr", "little-mrpc")), setup)
     monkeypatch.setattr("polarity_bench.training.recipes.base.find_spec", lambda _: None)
     with pytest.raises(InputError, match="the loss 'setfit' needs setfit for SetFit; in the clone"):

@@ -176,7 +176,10 @@ class EmbeddingStore(AbstractContextManager["EmbeddingStore"]):
         path = self.path(encoder)
         block = np.ascontiguousarray(vectors, dtype="<f4")
         if block.ndim != 2 or len(block) != len(texts):
-            raise ValueError(f"expected a vector for each of {len(texts)} texts, got {block.shape}")
+            raise ValueError(
+                f"expected vectors of shape ({len(texts)}, d) for {len(texts)} texts, "
+                f"got {block.shape}"
+            )
         with explained(path):
             self.folder.mkdir(parents=True, exist_ok=True)
             connection = self._connect(path)

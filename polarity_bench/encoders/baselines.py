@@ -1,4 +1,4 @@
-"""Baselines: simple encoders that show how low a score can be.
+"""Baselines: simple encoders, for comparison with trained encoders.
 
 `random` gives each distinct text its own random vector, and `constant` gives all texts the same
 vector. Both score at chance. `tfidf` counts words and ignores their meaning. `glove:FILE` averages
@@ -147,7 +147,9 @@ def load_baseline(name: str) -> Encoder:
             raise InputError("the baseline 'glove' needs a file of word vectors; use glove:FILE")
         return WordVectorsEncoder(Path(argument).expanduser())
     if argument:
-        raise InputError(f"the encoder {name!r}: the baseline {kind!r} takes no argument")
+        raise InputError(
+            f"the encoder {name!r}: the baseline {kind!r} takes no argument; use {kind!r}"
+        )
     return BASELINES[kind]()
 
 
@@ -166,7 +168,9 @@ def _read_text(file: Path) -> tuple[list[str], FloatArray]:
         try:
             rows.append(np.array(values, dtype=np.float32))
         except ValueError as error:
-            raise InputError(f"{file}, line {number}: expected a word and numbers") from error
+            raise InputError(
+                f"{file}, line {number}: expected a word and numbers, got {line[:40]!r}"
+            ) from error
         words.append(word)
     if not rows or not len(rows[0]):
         raise InputError(f"{file}: the file contains no word vectors")

@@ -32,7 +32,7 @@ Existing digests contain these values, but the defaults depend on the version of
 """
 
 _PACKAGES = {"torch", "transformers", "sentence_transformers", "polarity_bench"}
-"""Packages that the digest does not cover, even if they are outside site-packages."""
+"""Packages whose source code is not part of the digest, even outside site-packages."""
 
 
 def digest_of_model(model: SentenceTransformer) -> str:

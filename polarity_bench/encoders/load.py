@@ -101,7 +101,8 @@ def folder_of(name: str, options: EncoderOptions) -> tuple[Path, str, str | None
         )
     if name.startswith((".", "/", "~")) or not _HUB_NAME.match(name):
         raise InputError(
-            f"the encoder {name!r}: no such folder, and not a valid name of a hub repository"
+            f"the encoder {name!r}: no such folder, and not a valid name of a hub repository; "
+            "give a folder or a name like org/name"
         )
     snapshot = _snapshot(name, options)
     commit = snapshot.name if re.fullmatch(r"[0-9a-f]{40}", snapshot.name) else None
@@ -139,7 +140,7 @@ def bound_kernel_caches() -> None:
 
     By default, each cache keeps 1,024 kernels, one for each batch shape. With bfloat16 on a CPU,
     memory use therefore grows with every new text length. The libraries read these environment
-    variables at their first computation; later calls have no effect. The limit does not change
+    variables at their first computation, so call this function earlier. The limit does not change
     results.
     """
     for name in _KERNEL_CACHES:
@@ -234,15 +235,19 @@ def _model_type(folder: Path, name: str) -> str:
     if not file.is_file():
         raise InputError(
             f"the encoder {name!r}: {folder} is not an encoder: the folder has neither "
-            "modules.json (sentence-transformers) nor config.json (transformers, model2vec)"
+            "modules.json (sentence-transformers) nor config.json (transformers, model2vec); give "
+            "another folder"
         )
     try:
         return str(json.loads(file.read_text(encoding="utf-8"))["model_type"])
     except ValueError as error:
-        raise InputError(f"the encoder {name!r}: {file} is not JSON: {error}") from error
+        raise InputError(
+            f"the encoder {name!r}: {file} is not JSON: {error}; copy the encoder again"
+        ) from error
     except (KeyError, TypeError) as error:
         raise InputError(
-            f"the encoder {name!r}: {file} has no model_type, so {folder} is not an encoder"
+            f"the encoder {name!r}: {file} has no model_type, so {folder} is not an encoder; "
+            "give another folder"
         ) from error
 
 
@@ -330,8 +335,8 @@ def _limit_tokens(model: SentenceTransformer, name: str, max_tokens: int) -> Non
     positions = getattr(config, "max_position_embeddings", None)
     if isinstance(positions, int) and max_tokens > positions:
         raise InputError(
-            f"the encoder {name!r}: `max_tokens` must be at most {positions}, the number of its "
-            f"positions, got {max_tokens}"
+            f"the encoder {name!r}: `max_tokens` must be at most {positions}, the number of "
+            f"positions in the encoder, got {max_tokens}"
         )
     try:
         model.max_seq_length = max_tokens
@@ -367,10 +372,11 @@ def load_encoder(name: str, options: EncoderOptions | None = None) -> Encoder:
 
 
 def located(name: str, folder: Path) -> str:
-    """Return an encoder's name, with a path relative to `folder` made complete.
+    """Return an encoder's name, or its full path if the name is a path relative to `folder`.
 
-    A name counts as a path if the folder exists, or if the name begins with "./", "../" or "~".
-    Every other name may be a hub repository and is returned unchanged.
+    A name is a path if it names an existing folder, or if it begins with "./", "../" or "~". Every
+    other name may be a hub repository and is returned unchanged. A path in `glove:FILE` is
+    completed too.
     """
     kind, _, file = name.partition(":")
     if kind == "glove" and file:

@@ -21,7 +21,7 @@ from polarity_bench.errors import InputError
 from polarity_bench.values import FloatArray
 
 Side = Literal["query", "source", "both"]
-"""Role of vectors in a comparison: queries, sources, or symmetric comparison."""
+"""Role of vectors: queries, sources, or both sides of a symmetric comparison."""
 
 
 def at_strength(encoder: Encoder, strength: float) -> Encoder:

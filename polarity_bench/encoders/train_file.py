@@ -30,7 +30,7 @@ def read_train_file(folder: str | Path) -> dict[str, Any] | None:
     keys = {"format", "run", "finished", "base", "files", "spec"}
     if not (isinstance(content, dict) and keys <= set(content) and content["format"] in READABLE):
         raise InputError(
-            f"{file}: not written by polarity-bench in format {FORMAT}; move the file out of the "
-            "folder and run again"
+            f"{file}: not a training file of polarity-bench in format {FORMAT}; move the file "
+            "out of the folder and run again"
         )
     return content

@@ -137,7 +137,7 @@ def test_another_dimension_is_refused_and_changes_nothing(store: EmbeddingStore)
 
 
 def test_shapes_that_do_not_fit_are_refused(store: EmbeddingStore) -> None:
-    with pytest.raises(ValueError, match="expected a vector for each of 2 texts"):
+    with pytest.raises(ValueError, match=r"expected vectors of shape \(2, d\) for 2 texts"):
         store.write(ENCODER, ["a", "b"], vectors_of(["a"]))
 
 

@@ -249,11 +249,11 @@ def test_a_file_in_the_folders_place_is_refused(folder: RunFolder) -> None:
     [
         ("{", "cannot be read as JSON: "),
         ("", "cannot be read as JSON: "),
-        ("[]", "not written by polarity-bench in format 2; move the file"),
-        ('{"format": 1, "run": "x"}', "not written by polarity-bench in format 2"),
+        ("[]", "not a training file of polarity-bench in format 2; move the file"),
+        ('{"format": 1, "run": "x"}', "not a training file of polarity-bench in format 2"),
         (
             '{"format": 3, "run": "", "finished": true, "base": "", "files": [], "spec": {}}',
-            "not written by polarity-bench in format 2",
+            "not a training file of polarity-bench in format 2",
         ),
     ],
 )

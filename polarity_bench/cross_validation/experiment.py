@@ -137,23 +137,23 @@ def run_experiments(
     """
     for loaded in (_encoder, _shaped):
         loaded.cache_clear()  # The encoder's folder may have changed since the last call.
-    for each in experiments:
-        check_texts(each.method, each.data.texts)
+    for experiment in experiments:
+        check_texts(experiment.method, experiment.data.texts)
     if workers == 1:
-        return [_run(each, output, map, bar) for each in experiments]
+        return [_run(experiment, output, map, bar) for experiment in experiments]
     context = get_context("spawn")
-    theirs, ours = context.Pipe(duplex=False)
+    receiver, sender = context.Pipe(duplex=False)
     # joblib's pool would end processes with growing memory, but training always increases memory.
-    pool = ProcessPoolExecutor(workers, context, end_with, (theirs,))
+    pool = ProcessPoolExecutor(workers, context, end_with, (receiver,))
     try:
-        return [_run(each, output, partial(_mapped, pool), bar) for each in experiments]
+        return [_run(experiment, output, partial(_mapped, pool), bar) for experiment in experiments]
     except BrokenProcessPool as error:
         raise InputError(
             f"`workers` {workers}: a worker process died, perhaps from lack of memory. All earlier "
             "folds are stored; run the same command again with fewer workers"
         ) from error
     except BaseException:
-        ours.close()  # This ends the workers immediately; otherwise a fold may take minutes.
+        sender.close()  # This ends the workers immediately; otherwise a fold may take minutes.
         raise
     finally:
         pool.shutdown(cancel_futures=True)
@@ -170,7 +170,7 @@ def _mapped(
 
     The wait needs a timeout, because a signal to another thread does not wake a waiting thread.
     """
-    futures = [pool.submit(function, *each) for each in zip(*arguments, strict=False)]
+    futures = [pool.submit(function, *values) for values in zip(*arguments, strict=False)]
     for future in futures:
         while not future.done():
             wait([future], timeout=_POLL)

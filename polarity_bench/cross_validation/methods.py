@@ -283,11 +283,11 @@ def make_method(name: str, parameters: Mapping[str, Any]) -> Method:
     Raises:
         InputError: If the method is unknown or a parameter is invalid.
     """
-    known = parameters_of(name)
-    given = {key: value for key, value in parameters.items() if key in known}
+    names = parameters_of(name)
+    accepted = {key: value for key, value in parameters.items() if key in names}
     if name in METHODS:
-        return METHODS[name](**given)
-    return from_flat({"classifier": FineTuning}, "classifier", {**given, "loss": name})
+        return METHODS[name](**accepted)
+    return from_flat({"classifier": FineTuning}, "classifier", {**accepted, "loss": name})
 
 
 def make_methods(names: Sequence[str], parameters: Mapping[str, Any]) -> list[Method]:

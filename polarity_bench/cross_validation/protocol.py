@@ -56,15 +56,15 @@ class Protocol(Parameters):
         Raises:
             InputError: If a class would be missing, or if the data has too few rows.
         """
-        kept: IntArray = np.arange(len(labels))
+        sampled: IntArray = np.arange(len(labels))
         if self.sample is not None:
-            kept = sample(labels, self.sample, self.seeds[0])
+            sampled = sample(labels, self.sample, self.seeds[0])
         for seed in self.seeds:
-            for fold, (train, test) in enumerate(folds(labels[kept], self.folds, seed)):
-                of_fold = kept[train]
+            for fold, (train, test) in enumerate(folds(labels[sampled], self.folds, seed)):
+                training = sampled[train]
                 if self.rows is not None:
-                    of_fold = cut(of_fold, labels, self.rows, [seed, fold])
-                yield seed, fold, of_fold, kept[test]
+                    training = cut(training, labels, self.rows, [seed, fold])
+                yield seed, fold, training, sampled[test]
 
     def spec(self) -> dict[str, Any]:
         """Return the settings that affect scores, as JSON values."""

@@ -189,6 +189,11 @@ def published_folds(file: Path) -> list[dict[str, Any]]:
             )
     return [
         record
-        | {"method": each.name, "encoder": each.model, "base": "", "star": each.is_significant}
-        for each, record in zip(numbers, published_records(numbers), strict=True)
+        | {
+            "method": number.name,
+            "encoder": number.model,
+            "base": "",
+            "star": number.is_significant,
+        }
+        for number, record in zip(numbers, published_records(numbers), strict=True)
     ]

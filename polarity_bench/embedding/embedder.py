@@ -228,18 +228,18 @@ class Embedder:
         for part, of_part in zip(parts, missing, strict=True):
             for batch, needed in self._batches(encoder, part, of_part):
                 # Another process may have stored texts of this batch since the plan was made.
-                wanted = store.missing(encoder_id, needed, part.digest)
-                if wanted:
-                    members = wanted if part.group is None else batch
+                still_missing = store.missing(encoder_id, needed, part.digest)
+                if still_missing:
+                    members = still_missing if part.group is None else batch
                     encoding = time.perf_counter()
                     encoded = encoder.encode(members)
                     encode_seconds += time.perf_counter() - encoding
                     vectors = _checked(encoded, members, dimension, encoder_id)
                     dimension = vectors.shape[1]
-                    rows = _usable_rows(vectors, members, set(wanted), encoder_id)
+                    rows = _usable_rows(vectors, members, set(still_missing), encoder_id)
                     usable = [members[row] for row in rows]
                     store.write(encoder_id, usable, vectors[rows], part.digest)
-                    n_encoded += len(wanted)
+                    n_encoded += len(still_missing)
                 advance(len(needed))
         matrix = read_parts(store, encoder_id, parts, distinct)
         usage = Usage(
@@ -276,9 +276,9 @@ class Embedder:
         planned = missing if part.group is None else part.group
         counts = _count_tokens(encoder, planned)
         sizes = {"batch_tokens": self.batch_tokens, "batch_size": self.batch_size}
-        left = set(missing)
+        missing_texts = set(missing)
         for batch in plan(planned, counts, **sizes):
-            if needed := [text for text in batch if text in left]:
+            if needed := [text for text in batch if text in missing_texts]:
                 yield batch, needed
 
 
@@ -376,11 +376,11 @@ def _usable_rows(
             not requested, so their vectors may be unusable.
     """
     finite, directed = np.isfinite(vectors).all(axis=1), vectors.any(axis=1)
-    for useless, what in ((~finite, "not finite"), (~directed, "all zero")):
+    for useless, problem in ((~finite, "not finite"), (~directed, "all zero")):
         for row in np.flatnonzero(useless).tolist():
             if texts[row] in wanted:
                 raise InputError(
-                    f"{encoder.label}: the vector of {_shortened(texts[row])} is {what} "
+                    f"{encoder.label}: the vector of {_shortened(texts[row])} is {problem} "
                     f"({np.count_nonzero(useless)} of {len(texts)} in its batch); every text needs "
                     "a finite vector that is not zero"
                 )

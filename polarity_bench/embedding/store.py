@@ -263,8 +263,8 @@ class EmbeddingStore(AbstractContextManager["EmbeddingStore"]):
             return choose(())
         with explained(self.folder), _lock(self.folder, exclusive=True):
             chosen = choose(self._list())
-            for one in chosen:
-                for file in _files(self.folder / f"{one.digest}.sqlite"):
+            for encoder in chosen:
+                for file in _files(self.folder / f"{encoder.digest}.sqlite"):
                     file.unlink()
         return chosen
 

@@ -119,10 +119,10 @@ class WordVectorsEncoder(UnpaddedEncoder):
 
     def _average(self, text: str) -> FloatArray:
         rows = (self._rows.get(w, self._rows.get(w.lower())) for w in _WORD.findall(text))
-        known = [row for row in rows if row is not None]
-        if not known:
+        known_rows = [row for row in rows if row is not None]
+        if not known_rows:
             return self._unknown
-        average: FloatArray = self._vectors[known].mean(axis=0, dtype=np.float64)
+        average: FloatArray = self._vectors[known_rows].mean(axis=0, dtype=np.float64)
         return average
 
 

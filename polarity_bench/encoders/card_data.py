@@ -34,8 +34,8 @@ class MtebCardData(SentenceTransformerModelCardData):
     @property
     def model_name(self) -> str | None:
         """Name that the user gave the model; by default, the encoder's name for mteb."""
-        given: str | None = vars(self).get(_NAME)
-        return given if given or self.writes_card else mteb_name(self.encoder.name)
+        user_name: str | None = vars(self).get(_NAME)
+        return user_name if user_name or self.writes_card else mteb_name(self.encoder.name)
 
     @model_name.setter
     def model_name(self, name: str | None) -> None:
@@ -44,8 +44,8 @@ class MtebCardData(SentenceTransformerModelCardData):
     @property
     def base_model_revision(self) -> str | None:
         """Digest of the encoder for mteb; the base model's revision while a card is written."""
-        given: str | None = vars(self).get(_REVISION)
-        return given if self.writes_card else self._digest
+        card_revision: str | None = vars(self).get(_REVISION)
+        return card_revision if self.writes_card else self._digest
 
     @base_model_revision.setter
     def base_model_revision(self, revision: str | None) -> None:
@@ -62,13 +62,13 @@ class MtebCardData(SentenceTransformerModelCardData):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the card data for a written model card, without the values for mteb."""
-        given = vars(self).get(_NAME)
+        user_name = vars(self).get(_NAME)
         self.writes_card = True
         try:
             return super().to_dict()
         finally:
             self.writes_card = False
-            self.model_name = given  # `super().to_dict()` has set a default name.
+            self.model_name = user_name  # `super().to_dict()` has set a default name.
 
 
 def name_for_mteb(model: SentenceTransformer, encoder: EncoderId) -> None:

@@ -83,8 +83,8 @@ def _configurations(model: SentenceTransformer | Sequence[Any]) -> list[Any]:
         config = getattr(getattr(module, "auto_model", None), "config", None)
         if config is not None:
             settings = config.to_diff_dict()
-            kept = {k: v for k, v in settings.items() if k not in _VOLATILE}
-            configurations.append(kept | {k: v for k, v in _SETTLED.items() if k in kept})
+            fields = {k: v for k, v in settings.items() if k not in _VOLATILE}
+            configurations.append(fields | {k: v for k, v in _SETTLED.items() if k in fields})
     return configurations
 
 

@@ -178,8 +178,8 @@ def load_folder(
         """Model class that imports this package's modules without `trust_remote_code`."""
 
         def _load_module_class_from_ref(self, class_ref: str, *args: Any, **kwargs: Any) -> Any:
-            known = MODULES.get(class_ref)
-            return known or super()._load_module_class_from_ref(class_ref, *args, **kwargs)
+            module_class = MODULES.get(class_ref)
+            return module_class or super()._load_module_class_from_ref(class_ref, *args, **kwargs)
 
     remote: dict[str, Any] = {"trust_remote_code": options.trust_remote_code}
     loading: dict[str, Any] = {
@@ -382,9 +382,9 @@ def located(name: str, folder: Path) -> str:
     if kind == "glove" and file:
         return f"{kind}:{folder / Path(file).expanduser()}"
     place = folder / Path(name).expanduser()
-    known = name == "minilm" or kind in BASELINE_NAMES
+    is_built_in = name == "minilm" or kind in BASELINE_NAMES
     try:
         is_path = place.is_dir() or name.startswith(("./", "../", "~"))
     except OSError:  # The name is too long for a file name.
         is_path = False
-    return str(place) if is_path and not known else name
+    return str(place) if is_path and not is_built_in else name

@@ -108,8 +108,8 @@ def distinct_base(holder: Any, recorded: Base | None = None) -> Base | None:
         The base, or None if there is no base. Also None if the encoder equals its base, because no
         epoch of the training was better.
     """
-    base, own = find_base(holder) or recorded, getattr(holder, "id", None)
-    is_base = base and own and own.digest == base.encoder.digest
+    base, identity = find_base(holder) or recorded, getattr(holder, "id", None)
+    is_base = base and identity and identity.digest == base.encoder.digest
     return None if is_base else base
 
 
@@ -170,9 +170,10 @@ def source_of(model: SentenceTransformer) -> str | None:
 
 def name_of(model: SentenceTransformer) -> str:
     """Return a model's name: its name in results, its hub name, or the name of its folder."""
-    known = getattr(model.model_card_data, "encoder", None)  # `name_for_mteb` sets this at loading.
-    if isinstance(known, EncoderId) and known.weights == digest_of_model(model):
-        return known.name
+    # `name_for_mteb` has set this attribute if this package loaded the model.
+    identity = getattr(model.model_card_data, "encoder", None)
+    if isinstance(identity, EncoderId) and identity.weights == digest_of_model(model):
+        return identity.name
     source = source_of(model) or type(model).__name__
     return Path(source).name if Path(source).is_dir() else source
 

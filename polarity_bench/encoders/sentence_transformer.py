@@ -80,12 +80,12 @@ class SentenceTransformerEncoder:
 
         device = self.model.device
         if device.type == "cuda":
-            made_on = torch.cuda.get_device_name(device)
+            hardware = torch.cuda.get_device_name(device)
         else:
             capability = torch.backends.cpu.get_cpu_capability()
-            made_on = f"{device.type} {capability}, {torch.get_num_threads()} threads"
-        versions = [each.__version__ for each in (torch, transformers, sentence_transformers)]
-        return " ".join([made_on, *versions])
+            hardware = f"{device.type} {capability}, {torch.get_num_threads()} threads"
+        versions = [package.__version__ for package in (torch, transformers, sentence_transformers)]
+        return " ".join([hardware, *versions])
 
     def count_tokens(self, texts: Sequence[str]) -> IntArray:
         """Return the number of tokens of each text, at most the encoder's limit, (n,)."""

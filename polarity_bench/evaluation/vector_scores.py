@@ -80,7 +80,7 @@ def _split(name: str, labels: Sequence[Hashable]) -> Split:
 
 
 class _Lookup:
-    """Encoder that looks up the given vectors of texts."""
+    """Encoder that looks up vectors by text."""
 
     def __init__(self, name: str, rows: dict[str, FloatArray]) -> None:
         self.id = EncoderId(name=name, weights=name)
@@ -96,13 +96,13 @@ class _Lookup:
 def _embedded(
     task: PolarityTask, queries: ArrayLike, sources: ArrayLike, prefix: str
 ) -> EmbeddedTexts:
-    """Return the given vectors as embedded texts of the task."""
+    """Return the vectors as embedded texts of the task."""
     rows: dict[str, FloatArray] = {}
-    for name, given, split in (
+    for name, array, split in (
         ("queries", queries, task.query),
         ("sources", sources, task.source),
     ):
-        vectors = np.asarray(given, dtype=np.float32)
+        vectors = np.asarray(array, dtype=np.float32)
         if vectors.ndim != 2 or len(vectors) != len(split):
             raise InputError(
                 f"`{prefix}{name}`: expected vectors of shape ({len(split)}, d), one per label, "

@@ -32,8 +32,8 @@ def classification_scores(
         The recall of a class without samples is nan.
 
     Example:
-        >>> found = classification_scores(np.array([0, 0, 1]), np.array([0, 1, 1]), ["a", "b"])
-        >>> round(found[ScoreKey("macro_f1")].mean, 4), found[ScoreKey("recall", part="a")].mean
+        >>> result = classification_scores(np.array([0, 0, 1]), np.array([0, 1, 1]), ["a", "b"])
+        >>> round(result[ScoreKey("macro_f1")].mean, 4), result[ScoreKey("recall", part="a")].mean
         (0.6667, 0.5)
     """
     values: dict[str, FloatArray] = {"right": (labels == predictions).astype(np.float64)}

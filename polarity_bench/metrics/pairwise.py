@@ -102,8 +102,8 @@ def pairwise_means(
         The second encoder equals the first. The third is 0.5 lower on each of 100 queries:
 
         >>> one = np.arange(100) / 100
-        >>> found = pairwise_means([np.stack([one, one, one - 0.5])])
-        >>> found.difference[0].round(6).tolist(), found.p[0].round(6).tolist()
+        >>> comparison = pairwise_means([np.stack([one, one, one - 0.5])])
+        >>> comparison.difference[0].round(6).tolist(), comparison.p[0].round(6).tolist()
         ([0.0, 0.0, 0.5], [1.0, 1.0, 0.0])
     """
     sums = [unit_moments(v, u) for v, u in zip(tasks, units or [None] * len(tasks), strict=True)]
@@ -148,11 +148,11 @@ def unit_moments(values: FloatArray, units: IntArray | None = None) -> Moments:
     defined = ~np.isnan(values).any(axis=0)
     if not (n_defined := int(defined.sum())):
         raise ValueError("no query is defined for every encoder")
-    kept = np.asarray(values[:, defined], np.float64)
-    sums = unit_sums(kept, None if units is None else units[defined])
+    defined_values = np.asarray(values[:, defined], np.float64)
+    sums = unit_sums(defined_values, None if units is None else units[defined])
     rows = sums - sums.mean(axis=0)
     squares, fourths = _moments(rows)
-    mean: FloatArray = kept.mean(axis=1)
+    mean: FloatArray = defined_values.mean(axis=1)
     return Moments(mean, rows, _step(sums), n_defined, squares, fourths, _variance(rows))
 
 
@@ -206,22 +206,24 @@ def pairwise_resampled(scores: FloatArray, resampled: FloatArray) -> Pairwise:
         Efron and Tibshirani (1993), An Introduction to the Bootstrap, algorithm 6.1.
 
     Example:
+        The difference of 0.1 is one standard error:
+
         >>> scores, samples = np.array([0.5, 0.4]), np.array([[0.4, 0.6, 0.5], [0.4, 0.4, 0.4]])
-        >>> found = pairwise_resampled(scores, samples)  # The difference 0.1 is one standard error.
-        >>> found.error[0].round(4).tolist(), found.p[0].round(4).tolist()
+        >>> comparison = pairwise_resampled(scores, samples)
+        >>> comparison.error[0].round(4).tolist(), comparison.p[0].round(4).tolist()
         ([0.0, 0.1], [1.0, 0.3173])
     """
     if resampled.ndim != 2 or scores.shape != resampled.shape[:1]:
         raise ValueError(
             f"scores of shape {scores.shape} do not match samples of shape {resampled.shape}"
         )
-    known = resampled[:, ~np.isnan(resampled).any(axis=0)]
-    if known.shape[1] < 2:
+    complete = resampled[:, ~np.isnan(resampled).any(axis=0)]
+    if complete.shape[1] < 2:
         raise ValueError(
             "at least 2 samples must be defined for every encoder, got "
-            f"{known.shape[1]} of {resampled.shape[1]}"
+            f"{complete.shape[1]} of {resampled.shape[1]}"
         )
-    error = np.sqrt(_variance(known - known.mean(axis=0)) / known.shape[1])
+    error = np.sqrt(_variance(complete - complete.mean(axis=0)) / complete.shape[1])
     difference = scores[:, None] - scores[None, :]
     return Pairwise(scores, difference, error, _normal_p(np.abs(difference), error))
 

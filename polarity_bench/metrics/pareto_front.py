@@ -76,7 +76,7 @@ def front(
     high, wide = (np.take_along_axis(side, order, axis=0) for side in (high, wide))
     step = wide - np.concatenate([wide[1:], np.zeros_like(wide[:1])])
     dominated = (np.maximum.accumulate(high, axis=0) * step).sum(axis=0)
-    whole = oracle_lift * oracle_retention
+    rectangle = oracle_lift * oracle_retention
     bounded = (np.asarray(oracle_lift) > 0) & (np.asarray(oracle_retention) > 0)
-    share = dominated / np.where(bounded, whole, np.nan)
+    share = dominated / np.where(bounded, rectangle, np.nan)
     return np.asarray(np.clip(share, 0.0 if clipped else None, 1.0))

@@ -68,8 +68,8 @@ def paired_t(a: FloatArray, b: FloatArray) -> PairedTest:
     Example:
         The differences are 1, 2 and 3, so t is 2 / (1 / √3) = 3.46 with two degrees of freedom:
 
-        >>> found = paired_t(np.array([2.0, 4.0, 6.0]), np.array([1.0, 2.0, 3.0]))
-        >>> found.difference, round(found.p, 4), [round(end, 2) for end in found.interval]
+        >>> test = paired_t(np.array([2.0, 4.0, 6.0]), np.array([1.0, 2.0, 3.0]))
+        >>> test.difference, round(test.p, 4), [round(end, 2) for end in test.interval]
         (2.0, 0.0742, [-0.48, 4.48])
     """
     if a.shape != b.shape or a.ndim != 1:
@@ -134,13 +134,13 @@ def bootstrap_test(
         >>> bootstrap_test(-0.25, -samples, n_drawn=50, alternative="less").p
         0.02
     """
-    known = resampled[~np.isnan(resampled)]
+    defined = resampled[~np.isnan(resampled)]
     ends = interval(resampled, n_drawn, interval_level(alternative))
     if math.isnan(ends[0]):
         return PairedTest(difference, ends, math.nan)
-    below, above = (int(n) + 1 for n in ((known <= 0).sum(), (known >= 0).sum()))
+    below, above = (int(n) + 1 for n in ((defined <= 0).sum(), (defined >= 0).sum()))
     doubled = 2 * min(below, above) if alternative == "two-sided" else above
-    return PairedTest(difference, ends, min(1.0, doubled / (len(known) + 1)))
+    return PairedTest(difference, ends, min(1.0, doubled / (len(defined) + 1)))
 
 
 def holm(p_values: Sequence[float] | FloatArray) -> FloatArray:
@@ -222,7 +222,7 @@ def detectable_difference(sd: float, n: int, *, power: float = 0.8, alpha: float
     critical = float(stats.t.ppf(1 - alpha / 2, n - 1))
 
     def missing_power(shift: float) -> float:
-        beyond = [stats.nct.sf(critical, n - 1, each) for each in (shift, -shift)]
+        beyond = [stats.nct.sf(critical, n - 1, centre) for centre in (shift, -shift)]
         # The lower tail uses `sf` of the negative shift, because `nct.cdf` may return nan.
         return power - float(np.sum(beyond))
 
@@ -296,7 +296,7 @@ def sign_flip_p(
         p = float(np.mean(np.abs(_all_flipped(moving)) >= far))
     else:
         flips = flipped_sums(moving[None], n_flips, seed)
-        p = (sum(int((np.abs(each) >= far).sum()) for each in flips) + 1) / (n_flips + 1)
+        p = (sum(int((np.abs(block) >= far).sum()) for block in flips) + 1) / (n_flips + 1)
     return p if alternative == "two-sided" else p_of_fall(p, total)
 
 
@@ -345,13 +345,13 @@ def flipped_sums(
     for start in range(0, n_flips, _BLOCK):
         n_drawn = min(_BLOCK, n_flips - start)
         drawn = generator.integers(256, size=(n_drawn, -(-n_units // 8)), dtype=np.uint8)
-        kept = np.unpackbits(drawn, axis=1, count=n_units).astype(np.float64)
-        yield 2 * (kept @ sums.T) - sums.sum(axis=1)
+        positive = np.unpackbits(drawn, axis=1, count=n_units).astype(np.float64)
+        yield 2 * (positive @ sums.T) - sums.sum(axis=1)
 
 
 def _all_flipped(sums: FloatArray) -> FloatArray:
     """Return the total of the sums for every combination of signs, (2^u,)."""
     flipped = np.zeros(1)
-    for each in sums:
-        flipped = np.concatenate([flipped + each, flipped - each])
+    for value in sums:
+        flipped = np.concatenate([flipped + value, flipped - value])
     return flipped

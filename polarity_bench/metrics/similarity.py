@@ -109,8 +109,8 @@ def overlap(found: IntArray, reference_found: IntArray) -> FloatArray:
         >>> overlap(np.array([[3, 1, 2]]), np.array([[1, 3, 9]]))
         array([0.66666667])
     """
-    both = np.sort(np.concatenate([found, reference_found], axis=1), axis=1)
-    return np.asarray((both[:, 1:] == both[:, :-1]).sum(axis=1) / found.shape[1])
+    positions = np.sort(np.concatenate([found, reference_found], axis=1), axis=1)
+    return np.asarray((positions[:, 1:] == positions[:, :-1]).sum(axis=1) / found.shape[1])
 
 
 def cosine(first: FloatArray, second: FloatArray) -> FloatArray:

@@ -1,4 +1,4 @@
-"""Chance level: the scores of guessing, and a test whether a method is better than guessing.
+"""Chance level: the scores of guessing, and a test of whether a method is better than guessing.
 
 There are two ways of guessing. The first always predicts the majority class, which gives a high
 accuracy if that class is common. The second draws a class for each row, with the frequencies of the

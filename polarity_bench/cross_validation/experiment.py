@@ -285,7 +285,7 @@ def _encoder(model: str, options: EncoderOptions) -> SentenceTransformerEncoder:
 def _shaped(
     model: str, options: EncoderOptions, pooling: Pooling, layers: int | None
 ) -> SentenceTransformer:
-    """Return a copy of the encoder with a method's pooling and layers, which all folds share."""
+    """Return a copy of the encoder with a method's pooling and layers; all folds share the copy."""
     from polarity_bench.training.loops.classifier import shape_encoder
 
     encoder = _encoder(model, options)

@@ -149,8 +149,8 @@ def load_with_reference(
         remark: Function that gets remarks about the loaded encoders.
 
     Returns:
-        The encoder and its reference. The reference is None if the encoder has no base, and an
-        `AbsentEncoder` if the base cannot be loaded.
+        The encoder and its reference. The reference is None if the encoder has no base or equals
+        its base, and an `AbsentEncoder` if the base cannot be loaded.
 
     Raises:
         InputError: If an encoder cannot be loaded, or if the model is an unfinished training run.

@@ -108,7 +108,7 @@ class SuiteReport:
         return 1 if self.results or self.unexpected else 2
 
     def add(self, attempt: _Attempt) -> None:
-        """Add the result or the failure of a task."""
+        """Add the result or the failure of a task to the report."""
         if attempt.stored is not None:
             self.results.append(attempt.stored)
         else:
@@ -207,9 +207,9 @@ def _embed(
 ) -> EmbeddedTexts | None:
     """Embed the texts of all tasks together, or return None if each task needs its own embedding.
 
-    Corpus encoders depend on the texts of a task. A text may have no usable vector, or a batch may
-    be too large for the memory. In both cases the tasks are embedded one by one, and only the tasks
-    with problematic texts fail.
+    A corpus encoder depends on the texts of one task. Embedding all texts together also fails if a
+    text has no usable vector, or if a batch is too large for the memory. The tasks are then
+    embedded one by one, so only the tasks with such texts fail.
     """
     if encoder is None or not tasks or isinstance(encoder, CorpusEncoder | AbsentEncoder):
         return None

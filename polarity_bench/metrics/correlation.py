@@ -141,9 +141,9 @@ def many_correlations(
 
     Pearson's correlation is exact. Spearman's correlation is a first-order approximation:
     resampling changes the ranks of both columns, and the product of both changes is neglected. With
-    1,000 pairs or more, the standard deviation over samples is accurate to 0.5 %. The sampling
-    error of 1,000 samples is larger, 2 %. The result is exact in a sample that contains every pair
-    once.
+    1,000 pairs or more, the standard deviation over samples is accurate to 0.5 %, while the
+    sampling error of 1,000 samples is 2 %. The approximation is exact in a sample that contains
+    every pair once.
 
     Args:
         coefficient: Correlation coefficient to compute.

@@ -79,9 +79,9 @@ def pairwise_means(
     """Compare the mean scores of all pairs of encoders on one or more tasks.
 
     The test is a sign-flip test over the queries of all tasks (see `sign_flip_p`). Every task has
-    the same total weight. Values on a lattice, such as 0 and 1, get a continuity correction by the
-    smallest step of all tasks, which is conservative for several tasks. The test assumes that
-    queries of different tasks are independent.
+    the same total weight, shared equally by its queries. Values on a lattice, such as 0 and 1, get
+    a continuity correction by the smallest step of all tasks, which is conservative for several
+    tasks. The test assumes that queries of different tasks are independent.
 
     Args:
         tasks: For each task, the values per query of every encoder, (n, q). A query that is nan for
@@ -147,7 +147,9 @@ def unit_moments(values: FloatArray, units: IntArray | None = None) -> Moments:
     """
     defined = ~np.isnan(values).any(axis=0)
     if not (n_defined := int(defined.sum())):
-        raise ValueError("no query is defined for every encoder")
+        raise ValueError(
+            "every query is undefined for at least one encoder; leave out that encoder"
+        )
     defined_values = np.asarray(values[:, defined], np.float64)
     sums = unit_sums(defined_values, None if units is None else units[defined])
     rows = sums - sums.mean(axis=0)
@@ -330,9 +332,9 @@ def tie_groups(scores: FloatArray, p: FloatArray, level: float = LEVEL) -> list[
 def detectable(found: Pairwise, n: int, *, power: float = 0.8, alpha: float = LEVEL) -> float:
     """Return the median of the minimum detectable differences of all pairs of encoders.
 
-    The minimum detectable difference of a pair depends on its standard error. Pairs without any
-    difference are left out. The result applies to a single test, without a correction for multiple
-    tests.
+    The minimum detectable difference of a pair is `detectable_difference` of its standard error.
+    Pairs without any difference are left out. The result applies to a single test, without a
+    correction for multiple tests.
 
     Args:
         found: Comparison of all pairs.
@@ -369,7 +371,9 @@ def _told_apart(scores: FloatArray, p: FloatArray, level: float) -> BoolArray:
     if p.shape != (len(scores), len(scores)):
         raise ValueError(f"{len(scores)} scores do not match p-values of shape {p.shape}")
     if undefined := int(np.isnan(scores).sum()):
-        raise ValueError(f"{undefined} of {len(scores)} scores are undefined; leave them out")
+        raise ValueError(
+            f"{undefined} of {len(scores)} scores are undefined; leave these encoders out"
+        )
     apart: BoolArray = (p < level) & (scores[:, None] != scores[None, :])
     return apart
 

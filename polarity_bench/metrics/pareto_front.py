@@ -3,7 +3,7 @@
 Lift rescales P: 0 is random retrieval, and 1 is retrieval of same-label sources only. Retention
 rescales S: 0 is random retrieval, and 1 is the reference encoder's own retrieval. An encoder is a
 point in this plane, and an encoder with adjustable strength is a curve. The oracle, which retrieves
-with gold labels, is the upper bound.
+with gold labels, is the upper bound: no retrieval with the same P has a higher S.
 
 Shapes: n points of a curve; "..." stands for further axes, such as bootstrap samples.
 """
@@ -53,7 +53,7 @@ def front(
         oracle_lift: Lift of the oracle, (...).
         oracle_retention: Retention of the oracle, (...).
         clipped: Whether a lift below 0 counts as 0. If False, a single point of negative lift
-            counts as a negative area. Means over tasks need unclipped values (see
+            counts as minus the area of its rectangle. Means over tasks need unclipped values (see
             `similarity.joint`).
 
     Returns:

@@ -18,7 +18,7 @@ from polarity_bench.values import FloatArray, IntArray
 
 
 def similarity(reference_cosine: FloatArray, weighting: Weighting) -> FloatArray:
-    """Return the Semantic Similarity Score S, the mean reference cosine over the ranks.
+    """Return the Semantic Similarity Score S, the weighted mean of the cosines over the ranks.
 
     Args:
         reference_cosine: Cosine similarity, by the reference encoder, of each query and the sources

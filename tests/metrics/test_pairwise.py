@@ -177,7 +177,7 @@ def test_tasks_that_cannot_be_compared_are_refused() -> None:
         pairwise_means([np.ones((2, 5)), np.ones((3, 5))])
     with pytest.raises(ValueError, match=r"same encoders, got \[\]"):
         pairwise_means([])
-    with pytest.raises(ValueError, match="no query is defined for every encoder"):
+    with pytest.raises(ValueError, match="every query is undefined for at least one encoder"):
         pairwise_means([np.array([[1.0, math.nan], [math.nan, 1.0]])])
 
 
@@ -270,7 +270,9 @@ def test_a_range_holds_the_rank_by_score(seed: int, n: int) -> None:
 
 def test_undefined_scores_have_no_rank() -> None:
     for ranked in (rank_ranges, tie_groups):
-        with pytest.raises(ValueError, match="1 of 2 scores are undefined; leave them out"):
+        with pytest.raises(
+            ValueError, match="1 of 2 scores are undefined; leave these encoders out"
+        ):
             ranked(np.array([0.5, math.nan]), np.ones((2, 2)))
         with pytest.raises(ValueError, match=r"2 scores do not match p-values of shape \(3, 3\)"):
             ranked(np.zeros(2), np.ones((3, 3)))

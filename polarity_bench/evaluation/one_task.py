@@ -109,7 +109,7 @@ def given_task(task: str | Task, settings: Settings | None) -> Task:
 
 
 def _given_encoder(given: AnyEncoder, field: str) -> Encoder:
-    """Convert any of the types in `AnyEncoder` to an encoder.
+    """Convert an argument of type `AnyEncoder` to an encoder.
 
     Args:
         given: Encoder, name, folder, SentenceTransformer or function.
@@ -126,8 +126,8 @@ def _given_encoder(given: AnyEncoder, field: str) -> Encoder:
     if all(hasattr(given, name) for name in ("id", "count_tokens", "encode")):
         if not isinstance(cast("Any", given).id, EncoderId):
             raise InputError(
-                f"`{field}`: its `id` must be an EncoderId, got {cast('Any', given).id!r}; use "
-                "EncoderId(name=..., weights=...)"
+                f"`{field}`: the encoder's `id` must be an EncoderId, got "
+                f"{cast('Any', given).id!r}; use EncoderId(name=..., weights=...)"
             )
         return cast("Encoder", given)
     from sentence_transformers import SentenceTransformer

@@ -90,7 +90,7 @@ def spearman_interval(
 def weighted_correlation(
     coefficient: Coefficient, one: FloatArray, other: FloatArray, weights: FloatArray
 ) -> FloatArray:
-    """Correlate two columns in each bootstrap sample, with samples as weights of the pairs.
+    """Correlate two columns in bootstrap samples, which are given as weights of the pairs.
 
     The result equals the correlation of the resampled columns, but columns are sorted only once.
     The rank of a value in a sample is l + (t + 1) / 2, if l pairs have lower values and t pairs

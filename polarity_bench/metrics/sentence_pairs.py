@@ -30,7 +30,9 @@ def draw_pairs(
 
 
 def sentiment_guided_similarity(cosine: FloatArray, same_label: BoolArray) -> float:
-    """Return SgTS (sentiment-guided textual similarity): cosine correlated with equal labels.
+    """Return SgTS (sentiment-guided textual similarity).
+
+    SgTS is the rank correlation between the cosine of a pair and the equality of its labels.
 
     Args:
         cosine: Cosine similarity of each pair, (p,).

@@ -574,7 +574,9 @@ def test_the_rows_of_each_class_are_counted_beside_the_results(make: Make, tmp_p
     file.unlink()
     assert list(read_outcomes(tmp_path)[0].counts) == []
     file.write_text('{"counts": "two"}')
-    with pytest.raises(InputError, match=r"classes-.*json: expected the rows of each class"):
+    with pytest.raises(
+        InputError, match=r"classes-.*json: expected the number of rows of each class"
+    ):
         read_outcomes(tmp_path)
 
 

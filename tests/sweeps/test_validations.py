@@ -222,7 +222,7 @@ def test_what_is_wrong_is_said_with_its_line(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("folds = 3", "folds = 21"), "loss cce: `folds` 21: the class 0 has 20 rows, too few"),
+        (("folds = 3", "folds = 21"), "loss cce: `folds` must be at most 20, because the class 0"),
         (("rows = 6", "rows = 28"), "`rows` 28: the fold has 26 training rows"),
         (('model = "{model}"', 'model = "nowhere"'), "nowhere"),
         (('model = "{model}"', 'model = "random"'), "`model` random: a baseline has nothing to tr"),

@@ -192,7 +192,10 @@ def test_seeds_are_different_whole_numbers(seeds: tuple[int, ...]) -> None:
 @pytest.mark.parametrize(
     ("protocol", "message"),
     [
-        (Protocol(folds=21, rows=None), "`folds` 21: the class 0 has 20 rows"),
+        (
+            Protocol(folds=21, rows=None),
+            "`folds` must be at most 20, because the class 0 has only 20 rows, got 21",
+        ),
         (Protocol(folds=4, rows=31), "`rows` 31: the fold has 30 training rows; ask for fewer"),
         (Protocol(folds=4, rows=1), "`rows` 1: each of the 2 classes needs a row"),
         (Protocol(folds=4, sample=41), "`sample` 41: the data has 40 rows; ask for fewer"),
@@ -426,7 +429,7 @@ def test_workers_end_at_once_with_what_goes_wrong(make: Make, tmp_path: Path, ho
     expected = {
         "interrupted": pytest.raises(KeyboardInterrupt),
         "worker killed": pytest.raises(
-            InputError, match=r"`workers` 2: .* ended, .* same command again"
+            InputError, match=r"`workers` 2: .* died, .* same command again"
         ),
     }
     with expected[how]:

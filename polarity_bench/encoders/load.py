@@ -101,8 +101,7 @@ def folder_of(name: str, options: EncoderOptions) -> tuple[Path, str, str | None
         )
     if name.startswith((".", "/", "~")) or not _HUB_NAME.match(name):
         raise InputError(
-            f"the encoder {name!r}: no such folder, and not a valid name of a hub repository; "
-            "give a folder or a name like org/name"
+            f"the encoder {name!r}: no such folder, and not a valid name of a hub repository"
         )
     snapshot = _snapshot(name, options)
     commit = snapshot.name if re.fullmatch(r"[0-9a-f]{40}", snapshot.name) else None

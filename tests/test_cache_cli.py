@@ -157,5 +157,5 @@ def test_a_run_under_way_is_not_pruned(cache: Cache) -> None:
         assert store.missing(ONE.id, ["a"]) == []
         done = cache("prune", "--all")
         assert done.code == 2
-        assert "a run is using these embeddings" in done.err
+        assert "a run is using this folder" in done.err
     assert sorted(shown(cache)) == ["org/one", "two"]

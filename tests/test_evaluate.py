@@ -63,7 +63,9 @@ def test_an_encoder_whose_id_is_no_encoder_id_and_a_class_are_refused(task_dir: 
         def __init__(self) -> None:
             pass
 
-    with pytest.raises(InputError, match=r"`encoder`: its `id` must be an EncoderId, got 'mine'"):
+    with pytest.raises(
+        InputError, match=r"`encoder`: the encoder's `id` must be an EncoderId, got 'mine'"
+    ):
         evaluate(Named(), task)
     given: Any = HashEncoder
     with pytest.raises(InputError, match=r"`encoder`: .* got the class HashEncoder; give HashE"):

@@ -1,8 +1,8 @@
-"""Chance level: the scores of guessing, and a test of whether a method beats them.
+"""Chance level: the scores of guessing, and a test of whether a method is better than guessing.
 
-A classifier that always predicts the majority class has a high accuracy if that class is common.
-Guesses by class prior draw a class for each row with the class's frequency in the data. Their macro
-F1 is 1 / classes, usually above that of the majority class.
+There are two ways of guessing. The first always predicts the majority class, which gives a high
+accuracy if that class is common. The second draws a class for each row, with the frequencies of the
+classes in the data. Its macro F1 is 1 / classes, which is usually above the macro F1 of the first.
 """
 
 from __future__ import annotations
@@ -19,15 +19,18 @@ PRIOR = "Guesses by class prior"
 
 
 def guessed(counts: Sequence[int], measure: str) -> dict[str, float]:
-    """Return the score of each way of guessing, a fraction, from the rows of each class.
+    """Return the expected score of each way of guessing.
 
     Args:
         counts: Number of rows of each class.
         measure: `macro_f1` or `accuracy`.
 
+    Returns:
+        The score of each way of guessing, in [0, 1].
+
     Example:
-        With 3 rows and 1 row, the majority class has precision 3/4, recall 1 and F1 6/7; the other
-        class has F1 0.
+        The classes have 3 rows and 1 row. For guesses of the majority class, this class has
+        precision 3/4, recall 1 and F1 6/7, and the other class has F1 0:
 
         >>> [round(score, 4) for score in guessed([3, 1], "macro_f1").values()]
         [0.4286, 0.5]
@@ -42,15 +45,15 @@ def guessed(counts: Sequence[int], measure: str) -> dict[str, float]:
 
 
 def is_at_chance(values: FloatArray, counts: Sequence[int], measure: str) -> bool:
-    """Return whether a method's folds do not show it to be better than guessing.
+    """Return whether a method is not significantly better than guessing.
 
-    This is so if the 95 % interval of the method's mean, by Student's t, starts at or below the
-    better of the guesses; with a single fold, if its score is at most that guess.
+    The method is at chance if the 95 % interval of its mean, by Student's t, contains or is below
+    the better guess. With a single fold, the score itself is compared with the better guess.
 
     Args:
         values: Score of each fold, (n,).
         counts: Number of rows of each class.
-        measure: Measure of these scores, `macro_f1` or `accuracy`.
+        measure: Measure of the scores, `macro_f1` or `accuracy`.
     """
     best = max(guessed(counts, measure).values())
     test = paired_t(values, np.full_like(values, best))

@@ -1,14 +1,14 @@
-"""Experiments: a method on the folds of a data set, each fold stored as soon as it is scored.
+"""Experiments: the evaluation of a method on the folds of a data set, and its files.
 
 ```
-OUTPUT/TASK/METHOD-RUN.jsonl          the experiment, then one line with the scores of each fold
+OUTPUT/TASK/METHOD-RUN.jsonl          the experiment, then the scores of each fold, one per line
 OUTPUT/TASK/METHOD-RUN.seconds.jsonl  end time and duration of each fold, not reproducible
 OUTPUT/TASK/classes-DATA.json         number of rows of each class of the data
 ```
 
-A fold depends only on the experiment, its seed and its number: it has its own random generators and
-computes in one thread. So the file of scores has the same bytes however often the work was
-interrupted and however many processes shared it.
+Each fold is stored as soon as it is scored. A fold depends only on the experiment, its seed and its
+number, because it has its own random generators and uses one thread. The file of scores therefore
+has the same bytes for any number of interruptions and worker processes.
 """
 
 from __future__ import annotations
@@ -62,16 +62,19 @@ if TYPE_CHECKING:
     from polarity_bench.tasks.labelled import Text
 
 VERSION = 1
-"""Version of the scores, increased whenever the code changes the scores of the same experiment."""
+"""Version of the scores; increase it whenever a code change affects the scores of an experiment."""
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """A method on a data set, by a protocol.
+    """Method, data set, protocol and encoder of a cross-validation.
 
     Attributes:
-        model: The encoder, as `load_encoder` takes it.
-        options: How to load the encoder.
+        method: Method to evaluate.
+        data: Labelled texts to divide into folds.
+        protocol: Division of the data into folds.
+        model: Name or folder of the encoder.
+        options: Options for loading the encoder.
     """
 
     method: Method
@@ -96,15 +99,15 @@ class Experiment:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The results of an experiment.
+    """Results of an experiment.
 
     Attributes:
-        spec: The experiment, as `Experiment.spec` returns it.
-        folds: Results of each fold, in order: `seed`, `fold`, counts, and for each way of
-            predicting its `macro_f1` and `accuracy`, fractions.
-        seconds: Duration of each fold.
+        spec: Experiment, from `Experiment.spec`.
+        folds: Results of each fold, in order: `seed`, `fold` and row counts. For each way of
+            predicting, there are also `macro_f1` and `accuracy`, in [0, 1].
+        seconds: Duration of each fold, in seconds.
         counts: Number of rows of each class of the data; () if unknown.
-        file: The file of the scores.
+        file: Path of the scores.
     """
 
     spec: Mapping[str, Any]
@@ -120,51 +123,54 @@ def run_experiments(
     """Run all missing folds, one experiment after the other.
 
     Args:
-        experiments: The experiments to run.
+        experiments: Experiments to run.
         output: Folder of the results.
         workers: Number of processes that share the folds, each with one thread.
-        bar: Opens progress bars.
+        bar: Function that opens a progress bar.
+
+    Returns:
+        The results of each experiment, including stored folds.
 
     Raises:
-        InputError: If the data cannot be divided in this way, the encoder cannot be trained, or
-            another process is running one of the same experiments.
+        InputError: If the protocol does not fit the data, if the encoder cannot be trained, or if
+            another process is running one of the experiments.
     """
     for loaded in (_encoder, _shaped):
-        loaded.cache_clear()  # the folder may hold another encoder since the last call
-    for each in experiments:
-        check_texts(each.method, each.data.texts)
+        loaded.cache_clear()  # The encoder's folder may have changed since the last call.
+    for experiment in experiments:
+        check_texts(experiment.method, experiment.data.texts)
     if workers == 1:
-        return [_run(each, output, map, bar) for each in experiments]
+        return [_run(experiment, output, map, bar) for experiment in experiments]
     context = get_context("spawn")
-    theirs, ours = context.Pipe(duplex=False)
-    # joblib's pool would end processes whose memory grows, and the memory of every trainer grows
-    pool = ProcessPoolExecutor(workers, context, end_with, (theirs,))
+    receiver, sender = context.Pipe(duplex=False)
+    # joblib's pool would end processes with growing memory, but training always increases memory.
+    pool = ProcessPoolExecutor(workers, context, end_with, (receiver,))
     try:
-        return [_run(each, output, partial(_mapped, pool), bar) for each in experiments]
+        return [_run(experiment, output, partial(_mapped, pool), bar) for experiment in experiments]
     except BrokenProcessPool as error:
         raise InputError(
-            f"`workers` {workers}: a worker process ended, perhaps because memory ran out. The "
-            "folds before it are stored; run the same command again with fewer workers"
+            f"`workers` {workers}: a worker process died, perhaps from lack of memory. All earlier "
+            "folds are stored; run the same command again with fewer workers"
         ) from error
     except BaseException:
-        ours.close()  # ends the workers at once: a fold may take minutes
+        sender.close()  # This ends the workers immediately; otherwise a fold may take minutes.
         raise
     finally:
         pool.shutdown(cancel_futures=True)
 
 
 Map = Callable[..., Iterator[tuple[dict[str, Any], float]]]
-"""Calls a function with each of several arguments, in order."""
+"""Function like `map`, which yields the scores and the duration of each fold in order."""
 
 
 def _mapped(
     pool: Executor, function: Callable[..., Any], *arguments: Iterable[Any]
 ) -> Iterator[Any]:
-    """Yield results in order like `pool.map`, but let an interrupt end the wait while a fold runs.
+    """Yield results in order like `pool.map`, but stop waiting if the user interrupts.
 
-    A thread that waits without a timeout is not woken by a signal that another thread received.
+    The wait needs a timeout, because a signal to another thread does not wake a waiting thread.
     """
-    futures = [pool.submit(function, *each) for each in zip(*arguments, strict=False)]
+    futures = [pool.submit(function, *values) for values in zip(*arguments, strict=False)]
     for future in futures:
         while not future.done():
             wait([future], timeout=_POLL)
@@ -172,15 +178,15 @@ def _mapped(
 
 
 _POLL = 0.5
-"""Maximum number of seconds until an interrupt is noticed."""
+"""Maximum time until an interrupt is noticed, in seconds."""
 
 
 def checked(experiment: Experiment) -> tuple[EncoderId, list[Part]]:
-    """Check an experiment and return its encoder and folds.
+    """Check an experiment, and return the identity of its encoder and its folds.
 
     Raises:
-        InputError: If the data cannot be divided in this way, the method does not take its texts,
-            or the encoder cannot be trained.
+        InputError: If the protocol does not fit the data, if the method cannot use the texts, or if
+            the encoder cannot be trained.
     """
     from polarity_bench.training.loops.classifier import check_encoder
 
@@ -193,7 +199,7 @@ def checked(experiment: Experiment) -> tuple[EncoderId, list[Part]]:
 
 
 def _run(experiment: Experiment, output: Path, mapped: Map, bar: Bar) -> Outcome:
-    """Run the missing folds of an experiment."""
+    """Run the missing folds of an experiment and return all its results."""
     encoder, parts = checked(experiment)
     spec = experiment.spec(encoder)
     file = file_of(experiment, spec, output)
@@ -201,12 +207,13 @@ def _run(experiment: Experiment, output: Path, mapped: Map, bar: Bar) -> Outcome
     check_writable(file.parent)
     with _locked(file):
         done = _lines(file)
-        _cut(file, len(done))  # a killed process may have left an incomplete last line
+        _cut(file, len(done))  # A killed process may have left an incomplete last line.
         if not done:
             _append(file, spec)
         _count_classes(experiment.data, _counts_file(file, spec))
         n_done = max(0, len(done) - 1)
-        _cut(times, n_done)  # it may hold one line more, of a fold whose scores were not written
+        # A process may have been killed after it wrote the time of a fold, but before the scores.
+        _cut(times, n_done)
         with bar(f"{experiment.data.name} {spec['title']}", len(parts)) as advance:
             advance(n_done)
             for scores, seconds in mapped(_run_fold, repeat(experiment), parts[n_done:]):
@@ -223,7 +230,7 @@ def _locked(file: Path) -> Iterator[None]:
         lock.acquire()
     except Timeout as error:
         raise InputError(
-            f"{file}: another process is running this experiment; wait until it ends"
+            f"{file}: another process is running this experiment; wait until that process ends"
         ) from error
     try:
         yield
@@ -233,7 +240,7 @@ def _locked(file: Path) -> Iterator[None]:
 
 
 def _run_fold(experiment: Experiment, part: Part) -> tuple[dict[str, Any], float]:
-    """Run one fold, in one thread."""
+    """Run one fold in one thread, and return its scores and its duration in seconds."""
     from sklearn.metrics import accuracy_score, f1_score
 
     seed, fold, train, test = part
@@ -265,10 +272,12 @@ def _with_prompt(text: Text, prompt: str) -> Text:
 
 @lru_cache(maxsize=1)
 def _encoder(model: str, options: EncoderOptions) -> SentenceTransformerEncoder:
-    """Load the encoder, once per process."""
+    """Load the encoder, and cache it in each process."""
     encoder = load_encoder(model, options)
     if not isinstance(encoder, SentenceTransformerEncoder):
-        raise InputError(f"`model` {model}: a baseline has nothing to train; name an encoder")
+        raise InputError(
+            f"`model` {model}: a baseline has nothing to train; give an encoder instead"
+        )
     return encoder
 
 
@@ -276,21 +285,23 @@ def _encoder(model: str, options: EncoderOptions) -> SentenceTransformerEncoder:
 def _shaped(
     model: str, options: EncoderOptions, pooling: Pooling, layers: int | None
 ) -> SentenceTransformer:
-    """Return the encoder as a method needs it. Folds share it and do not change it."""
+    """Return a copy of the encoder with a method's pooling and layers; all folds share the copy."""
     from polarity_bench.training.loops.classifier import shape_encoder
 
     encoder = _encoder(model, options)
     shaped = deepcopy(encoder.model)
-    shaped.default_prompt_name = None  # the texts hold the prompt; SetFit would add its default
+    # The texts already contain the prompt, but SetFit would add the default prompt.
+    shaped.default_prompt_name = None
     objective = Objective(pooling=pooling, layers=layers)
     shape_encoder(shaped, objective, pooling_added=encoder.id.pooling_added)
     return shaped.eval()
 
 
 def file_of(experiment: Experiment, spec: Mapping[str, Any], output: Path) -> Path:
-    """Return the file of an experiment's scores.
+    """Return the path of an experiment's scores.
 
-    The encoder's name and revision are not part of the file name: they do not affect the scores.
+    The file name does not depend on the encoder's name and revision, because they do not affect
+    scores.
     """
     encoder = {key: value for key, value in spec["encoder"].items() if key not in _NAMES}
     run = digest_of({**spec, "encoder": encoder, "title": None})
@@ -306,7 +317,7 @@ def read_outcome(file: Path) -> Outcome:
     """Read the results of an experiment, which may be incomplete.
 
     Raises:
-        InputError: If the file was not written by this version of `fewshot`.
+        InputError: If another version of polarity-bench wrote the file, or if a line is damaged.
     """
     return _outcome(file, _lines(file))
 
@@ -315,21 +326,24 @@ def _outcome(file: Path, lines: Sequence[Any]) -> Outcome:
     spec, *folds = lines or [{}]
     if not (isinstance(spec, dict) and spec.get("version") == VERSION):
         raise InputError(
-            f"{file}: not written by this version of polarity-bench's fewshot, which is "
-            f"{VERSION}; move the file away"
+            f"{file}: expected results in version {VERSION} of `fewshot`, got another version or "
+            "another kind of file; move the file out of the folder"
         )
     for number, fold in enumerate(folds, start=2):
         values = fold.values() if isinstance(fold, dict) else []
         ways = [value for value in values if isinstance(value, dict)]
         if not ways or not all({"macro_f1", "accuracy"} <= way.keys() for way in ways):
-            raise InputError(f"{file}, line {number}: not a fold; delete this and all later lines")
+            raise InputError(
+                f"{file}, line {number}: expected the scores of a fold; delete this line and all "
+                "later lines, then run the same command again"
+            )
     seconds = _lines(file.with_suffix(".seconds.jsonl"))
     durations = [float(line["seconds"]) for line in seconds[: len(folds)]]
     return Outcome(spec, folds, durations, _counts(_counts_file(file, spec)), str(file))
 
 
 def _counts_file(file: Path, spec: Mapping[str, Any]) -> Path:
-    """Return the file with the rows of each class, shared by all experiments on the data."""
+    """Return the path of the class counts, which all experiments on the data share."""
     return file.parent / f"classes-{spec['data']}.json"
 
 
@@ -347,40 +361,48 @@ def _writing(file: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise InputError(
-            f"{file}: cannot be written: {error.strerror}. The folds before it are stored; free "
-            "some space, then run the same command again"
+            f"{file}: cannot be written: {error.strerror}. All earlier folds are stored; free some "
+            "space, then run the same command again"
         ) from error
 
 
 def _counts(file: Path) -> list[int]:
-    """Read the number of rows of each class; [] for older results, which have no such file."""
+    """Read the number of rows of each class; [] for older results without this file."""
     if not file.is_file():
         return []
     stored = read_json(file)
     counts = stored.get("counts") if isinstance(stored, dict) else None
     if not isinstance(counts, list) or not all(isinstance(n, int) and n >= 0 for n in counts):
-        raise InputError(f"{file}: expected the rows of each class; run the same `fewshot` again")
+        raise InputError(
+            f"{file}: expected the number of rows of each class; delete the file and run the same "
+            "`fewshot` command again"
+        )
     return counts
 
 
 def read_outcomes(output: Path) -> list[Outcome]:
-    """Read all experiments of a folder that have at least one fold.
+    """Read all experiments in a folder that have at least one fold.
 
     Raises:
-        InputError: If there is none, or a file was not written by this version of `fewshot`.
+        InputError: If there are no such experiments, if another version of polarity-bench wrote a
+            file, or if a line is damaged.
     """
     files = (file for file in sorted(output.glob("*/*.jsonl")) if ".seconds." not in file.name)
     begun = ((file, lines) for file in files if (lines := _lines(file)))
     outcomes = [outcome for file, lines in begun if (outcome := _outcome(file, lines)).folds]
     if not outcomes:
-        raise InputError(f"`output` {output}: no results of fewshot")
+        raise InputError(
+            f"`output` {output}: the folder has no results of `fewshot`; check the folder, or run "
+            "`fewshot` first"
+        )
     return outcomes
 
 
 def _lines(file: Path) -> list[Any]:
-    """Read the complete lines of a file.
+    """Return the complete lines of a JSON Lines file; [] if the file is missing.
 
-    An incomplete last line is ignored: it is being written, or was left by a killed process.
+    An incomplete last line is ignored. Another process may still be writing the line, or may have
+    been killed while writing it.
     """
     try:
         content = file.read_bytes()
@@ -389,11 +411,11 @@ def _lines(file: Path) -> list[Any]:
     try:
         return [json.loads(line) for line in content.split(b"\n")[:-1]]
     except ValueError as error:
-        raise InputError(f"{file}: not a file of JSON lines: {error}") from error
+        raise InputError(f"{file}: not a JSON Lines file: {error}") from error
 
 
 def _cut(file: Path, n_lines: int) -> None:
-    """Truncate a file to its first lines."""
+    """Truncate a file to its first `n_lines` lines."""
     if file.exists():
         lines = file.read_bytes().split(b"\n")[:-1]
         os.truncate(file, sum(len(line) + 1 for line in lines[:n_lines]))
@@ -407,16 +429,16 @@ def _append(file: Path, content: Mapping[str, Any]) -> None:
 
 
 def score_by_fold(outcome: Outcome, way: str, measure: str) -> dict[tuple[int, int], float]:
-    """Return the score of each fold, by seed and fold number."""
+    """Return the score of each fold, keyed by seed and fold number."""
     return {(fold["seed"], fold["fold"]): fold[way][measure] for fold in outcome.folds}
 
 
 def default_measure(spec: Mapping[str, Any]) -> str:
-    """Return the papers' measure: macro F1 if few training rows are used, accuracy if all are."""
+    """Return the papers' measure: macro F1 for few training rows, accuracy for all rows."""
     return "accuracy" if spec["protocol"]["rows"] is None else "macro_f1"
 
 
 def score_of(outcome: Outcome) -> float:
-    """Return the mean over the folds of the papers' measure, a fraction, for the head alone."""
+    """Return the mean score over folds, in the papers' measure, without proxies, in [0, 1]."""
     scores = score_by_fold(outcome, DENSE, default_measure(outcome.spec))
     return float(np.mean(list(scores.values())))

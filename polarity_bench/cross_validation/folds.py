@@ -1,7 +1,7 @@
-"""Stratified folds of a data set, and small training sets cut from them.
+"""Stratified folds of a data set, and small training sets from these folds.
 
-All results are positions in the data's order, ascending. They depend only on the labels and the
-seed, so every training method that gets the same labels and seed sees the same rows.
+All functions return positions of rows, in ascending order. The positions depend only on the labels
+and the seed, so all methods with the same labels and seed use the same rows.
 
 Shapes: n rows.
 """
@@ -19,23 +19,26 @@ from polarity_bench.values import IntArray
 
 
 class Fold(NamedTuple):
-    """Training and test rows of one fold. Every row of the data is in exactly one of them."""
+    """Positions of the training and test rows of a fold; each row is in exactly one of the two."""
 
     train: IntArray
     test: IntArray
 
 
 def folds(labels: IntArray, n_folds: int, seed: int) -> list[Fold]:
-    """Split the rows into stratified folds: each is the test set once and contains every class.
+    """Split the rows into stratified folds, each of which is the test set once.
 
     Args:
         labels: Class of each row, (n,).
         n_folds: Number of folds, at least 2 and at most the size of the smallest class.
         seed: Seed of the shuffle, in [0, 2^32).
 
+    Returns:
+        The folds. Every test set contains every class.
+
     Raises:
-        InputError: If there are fewer than two classes or folds, or more folds than rows of a
-            class.
+        InputError: If there are fewer than two classes, fewer than two folds, or more folds than
+            rows of a class.
 
     Example:
         Two rows of the second class allow at most two folds:
@@ -48,34 +51,34 @@ def folds(labels: IntArray, n_folds: int, seed: int) -> list[Fold]:
 
     classes, counts = np.unique(labels, return_counts=True)
     if len(classes) < 2:
-        raise InputError(f"the rows must have at least 2 classes, got {len(classes)}")
+        raise InputError(f"the data must have at least 2 classes, got {len(classes)}")
     if n_folds < 2:
         raise InputError(f"`folds` must be at least 2, got {n_folds}")
     if n_folds > (least := int(counts.min())):
         raise InputError(
-            f"`folds` {n_folds}: the class {classes[counts.argmin()]} has {least:,} rows, too few "
-            f"for one in each fold; ask for at most {least:,}"
+            f"`folds` must be at most {least:,}, because the class {classes[counts.argmin()]} has "
+            f"only {least:,} rows, got {n_folds}"
         )
     splitter = StratifiedKFold(n_folds, shuffle=True, random_state=seed)
     return [Fold(train, test) for train, test in splitter.split(labels, labels)]
 
 
 def cut(train: IntArray, labels: IntArray, rows: int, seed: int | Sequence[int]) -> IntArray:
-    """Cut a fold's training rows down to a few, keeping the class frequencies of the fold.
+    """Draw a few of a fold's training rows, with the class frequencies of the fold.
 
     Args:
         train: Positions of the fold's training rows.
         labels: Class of each row of the data, (n,).
         rows: Number of rows to keep.
-        seed: Seed of the draw. Use a different seed for each fold, because the same seed takes the
-            same places of every fold.
+        seed: Seed of the draw. Use a different seed for each fold, because the same seed selects
+            the same indices in every fold.
 
     Returns:
-        Some of the training positions, (rows,).
+        The selected training positions, (rows,).
 
     Raises:
-        InputError: If the fold has fewer rows, a class would have none, or a class of the data is
-            not in the fold.
+        InputError: If the fold has fewer rows, if a class would have no rows, or if a class of the
+            data is not in the fold.
 
     Example:
         >>> labels = np.array([0, 0, 0, 0, 0, 0, 1, 1, 1])

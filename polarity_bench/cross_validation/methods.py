@@ -1,8 +1,8 @@
-"""Methods to cross-validate: ways to build a classifier from an encoder and a few labelled texts.
+"""Cross-validated methods, which build a classifier from an encoder and labelled texts.
 
-Every method gets the same encoder, prepared by `shape_encoder`, and the same rows. An `Objective`
-trains the encoder and the head together. The alternatives are a logistic regression on the
-frozen encoder, and SetFit.
+Every method gets the same rows and the same encoder, prepared by `shape_encoder`. `FineTuning`
+trains the encoder and the head together. The alternatives are a logistic regression on the frozen
+encoder, and SetFit.
 
 Shapes: n texts.
 """
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from polarity_bench.tasks.labelled import Text
 
 DENSE, PROXIES = "dense", "proxies"
-"""How a class is predicted: by the linear layer alone, or by the proxies as well (equation 10)."""
+"""Ways of predicting: by the linear layer alone, or by the layer and the proxies (equation 10)."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class FoldContext:
     """Inputs of a method in one fold.
 
     Attributes:
-        model: The encoder, which the method must not change.
-        texts: All texts of the data set, with the encoder's prompt.
+        model: Encoder; the method must not change it.
+        texts: All texts of the data set, including the encoder's prompt.
         labels: Class of each text, (n,).
         classes: Names of the classes.
         train: Positions of the training texts.
@@ -57,7 +57,7 @@ class FoldContext:
     seed: int
 
     def some(self, rows: IntArray) -> list[Text]:
-        """Return the texts at these positions."""
+        """Return the texts at the given positions."""
         return [self.texts[row] for row in rows]
 
 
@@ -67,7 +67,7 @@ class Predictions:
 
     Attributes:
         classes: Predicted class of each test text, (n,), for each way of predicting.
-        n_empty: Number of batches in which the metric loss had nothing to compare and was 0.
+        n_empty: Number of batches without pairs for the metric loss, which was therefore 0.
     """
 
     classes: Mapping[str, IntArray]
@@ -76,26 +76,26 @@ class Predictions:
 
 @dataclass(frozen=True, kw_only=True)
 class FineTuning(Objective):
-    """Fine-tuning of the encoder with a head, by cross-entropy and a metric loss."""
+    """Fine-tuning of the encoder and a head, with cross-entropy and optionally a metric loss."""
 
     extra: ClassVar[str] = "classify"
 
     @property
     def needs(self) -> Mapping[str, str]:
-        """The additional packages that the method needs, with the purpose of each."""
+        """Additional packages that the method needs, with the purpose of each package."""
         return {} if self.metric is None else {"pytorch_metric_learning": "its losses"}
 
     @property
     def title(self) -> str:
-        """The titles of the losses."""
+        """Title of the method, composed of its losses."""
         return self.loss.title if self.loss.name == "cce" else f"CCE + {self.loss.title}"
 
     def n_trained_on(self, n_rows: int) -> int:
-        """Return how many texts are trained on: each row once per epoch."""
+        """Return the number of training texts, which is the number of rows times epochs."""
         return n_rows * self.epochs
 
     def predict(self, fold: FoldContext) -> Predictions:
-        """Train on a fold and predict by the head, and also with its proxies if it has any."""
+        """Train on a fold, and predict with the head alone and with its proxies, if any."""
         from polarity_bench.classifiers.tokens import encode_all, tokenize
         from polarity_bench.training.loops.classifier import fit_classifier
 
@@ -114,7 +114,10 @@ class FineTuning(Objective):
 
 @dataclass(frozen=True, kw_only=True)
 class Frozen(Parameters):
-    """scikit-learn's logistic regression with its defaults, on the frozen encoder."""
+    """Logistic regression of scikit-learn on the frozen encoder, with default settings.
+
+    Only the maximum number of iterations is larger than scikit-learn's default.
+    """
 
     family: ClassVar[str] = "method"
     name: ClassVar[str] = "frozen"
@@ -122,15 +125,17 @@ class Frozen(Parameters):
     needs: ClassVar[Mapping[str, str]] = {}
     extra: ClassVar[str] = ""
 
-    pooling: Pooling = parameter("own", "the vector of a text")
-    layers: int | None = parameter(None, "keep so many of the encoder's layers", least=1)
+    pooling: Pooling = parameter("own", "pooling of a text's token vectors")
+    layers: int | None = parameter(
+        None, "number of the encoder's layers to keep; None for all", least=1
+    )
 
     def n_trained_on(self, n_rows: int) -> int:  # noqa: ARG002
-        """Return 0: the encoder is not trained."""
+        """Return 0, because the encoder is not trained."""
         return 0
 
     def predict(self, fold: FoldContext) -> Predictions:
-        """Fit the regression on a fold and predict."""
+        """Fit the regression on a fold, and predict the classes of the test texts."""
         from sklearn.linear_model import LogisticRegression
 
         from polarity_bench.classifiers.tokens import encode_all, tokenize
@@ -146,7 +151,7 @@ class Frozen(Parameters):
 
 @dataclass(frozen=True, kw_only=True)
 class FewShotSetFit(Parameters):
-    """SetFit with its defaults: one epoch over all pairs, then a logistic regression.
+    """SetFit with its default settings: one epoch over all pairs, then a logistic regression.
 
     References:
         Tunstall et al. (2022), https://arxiv.org/abs/2209.11055
@@ -158,19 +163,21 @@ class FewShotSetFit(Parameters):
     needs: ClassVar[Mapping[str, str]] = {"setfit": "SetFit", "accelerate": "its trainer"}
     extra: ClassVar[str] = "setfit"
 
-    pooling: Pooling = parameter("own", "the vector of a text")
-    layers: int | None = parameter(None, "keep so many of the encoder's layers", least=1)
-    batch_size: int = parameter(16, "pairs in a batch", least=1)
+    pooling: Pooling = parameter("own", "pooling of a text's token vectors")
+    layers: int | None = parameter(
+        None, "number of the encoder's layers to keep; None for all", least=1
+    )
+    batch_size: int = parameter(16, "number of pairs in a batch", least=1)
 
     def n_trained_on(self, n_rows: int) -> int:
-        """Return how many texts are trained on if every pair occurs once, two for each pair.
+        """Return the approximate number of training texts, two for each pair of rows.
 
-        Some pairs occur more often; how many depends on the classes.
+        The exact number depends on the classes, because some pairs occur more than once.
         """
         return n_rows * (n_rows + 1)
 
     def predict(self, fold: FoldContext) -> Predictions:
-        """Train on the pairs of a fold, fit the regression, and predict."""
+        """Train on the pairs of a fold, fit the regression, and predict the test texts."""
         from polarity_bench.classifiers.tokens import encode_all, tokenize
         from polarity_bench.training.recipes.setfit import recipe
         from polarity_bench.training.recipes.setfit.pairs import paired_once
@@ -184,7 +191,7 @@ class FewShotSetFit(Parameters):
                 settings,
                 model,
                 n_classes=len(fold.classes),
-                max_tokens=int(model.max_seq_length or 512),  # unused: this is not end to end
+                max_tokens=int(model.max_seq_length or 512),  # Only end-to-end training uses this.
                 folder=Path(folder),
             )
             recipe.train_on_pairs(trainer, texts, positions, same)
@@ -199,9 +206,9 @@ Method = FineTuning | Frozen | FewShotSetFit
 
 
 def titled(method: Method) -> str:
-    """Return a method's title, with those of its parameters that differ from the defaults.
+    """Return a method's title, with the parameters that differ from their defaults.
 
-    Pooling and layers are left out: all methods of a table share them.
+    Pooling and layers are left out, because all methods of a table share them.
 
     Example:
         >>> from polarity_bench.training.losses.metric import SupCon
@@ -222,7 +229,7 @@ def titled(method: Method) -> str:
 
 
 def flat(method: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the result of a method's `to_dict` with its loss replaced by the loss's parameters."""
+    """Return a method's values, with the parameters of its loss at the top level."""
     loss = method.get("loss", {})
     return {**{key: value for key, value in method.items() if key != "loss"}, **loss}
 
@@ -231,20 +238,20 @@ _SHAPE = ("pooling", "layers")
 
 
 def check_texts(method: Method, texts: Sequence[Text]) -> None:
-    """Refuse texts that a method does not take.
+    """Raise an error if a method does not support the texts.
 
     Raises:
         InputError: If the texts are pairs and the method is SetFit.
     """
     if isinstance(method, FewShotSetFit) and any(not isinstance(text, str) for text in texts):
-        raise InputError("`losses` setfit: SetFit takes single texts, not pairs")
+        raise InputError("`losses` setfit: SetFit takes single texts, got pairs; leave out setfit")
 
 
 METHODS: dict[str, type[Frozen] | type[FewShotSetFit]] = {"setfit": FewShotSetFit, "frozen": Frozen}
-"""The alternatives to the objectives, by the name that is given in place of a loss."""
+"""Methods other than fine-tuning, by the name that users give instead of a loss."""
 
 KNOWN = (*OBJECTIVES, *METHODS)
-"""Names of everything that can be cross-validated."""
+"""Names of all losses and methods that can be cross-validated."""
 
 
 @cache
@@ -271,24 +278,24 @@ def parameters_of(name: str) -> frozenset[str]:
 
 
 def make_method(name: str, parameters: Mapping[str, Any]) -> Method:
-    """Create a method from those of the parameters that it takes.
+    """Create a method from parameters, and ignore parameters that the method does not take.
 
     Raises:
         InputError: If the method is unknown or a parameter is invalid.
     """
-    known = parameters_of(name)
-    given = {key: value for key, value in parameters.items() if key in known}
+    names = parameters_of(name)
+    accepted = {key: value for key, value in parameters.items() if key in names}
     if name in METHODS:
-        return METHODS[name](**given)
-    return from_flat({"classifier": FineTuning}, "classifier", {**given, "loss": name})
+        return METHODS[name](**accepted)
+    return from_flat({"classifier": FineTuning}, "classifier", {**accepted, "loss": name})
 
 
 def make_methods(names: Sequence[str], parameters: Mapping[str, Any]) -> list[Method]:
-    """Create several methods, each from those of the parameters that it takes.
+    """Create several methods, each from the parameters that it takes.
 
     Raises:
-        InputError: If a method is unknown, its packages are missing, a parameter is invalid, or no
-            method takes it.
+        InputError: If a method is unknown, if its packages are missing, if a parameter is invalid,
+            or if no method takes a parameter.
     """
     methods = []
     for name in names:
@@ -300,9 +307,9 @@ def make_methods(names: Sequence[str], parameters: Mapping[str, Any]) -> list[Me
 
 
 def check_method(name: str, method: Method) -> None:
-    """Check that the packages that a method needs are installed.
+    """Raise an error if a package that a method needs is not installed.
 
     Raises:
-        InputError: If a package is missing; says which extra installs it.
+        InputError: If a package is missing; the message names the extra that installs it.
     """
     check_packages(f"the loss {name!r}", method.needs, method.extra)

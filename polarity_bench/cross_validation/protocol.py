@@ -1,4 +1,4 @@
-"""Protocols: how a data set is divided for cross-validation, the same for every method."""
+"""Protocols, which divide a data set for cross-validation in the same way for every method."""
 
 from __future__ import annotations
 
@@ -14,20 +14,27 @@ from polarity_bench.errors import InputError, nearest
 from polarity_bench.training.parameters import Parameters, parameter
 from polarity_bench.values import IntArray
 
-_LAST = 2**32 // 1000 - 1  # a fold's seed is 1000 * seed + fold, and numpy's seeds have 32 bits
+# The seed of a fold is 1000 * seed + fold, and numpy's seeds have 32 bits.
+_LAST = 2**32 // 1000 - 1
 
 Part = tuple[int, int, IntArray, IntArray]
-"""A seed and a fold number, with the training rows and the test rows of that fold."""
+"""Seed, fold number, training rows and test rows of a fold."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Protocol(Parameters):
-    """Training and test rows of every fold."""
+    """Division of a data set into the training and test rows of each fold.
+
+    Attributes:
+        seeds: Seeds of the folds; each seed divides the data in a different way.
+    """
 
     family: ClassVar[str] = "protocol"
     name: ClassVar[str] = "few-shot"
 
-    sample: int | None = parameter(None, "number of rows to draw from the data set first", least=2)
+    sample: int | None = parameter(
+        None, "number of rows to draw from the data set; None for all", least=2
+    )
     folds: int = parameter(40, "number of folds, each of which is the test set once", least=2)
     rows: int | None = parameter(20, "number of training rows in a fold; None for all", least=1)
     seeds: tuple[int, ...] = (0,)
@@ -44,25 +51,25 @@ class Protocol(Parameters):
     def splits(self, labels: IntArray) -> Iterator[Part]:
         """Yield the seed, fold number, training rows and test rows of each fold.
 
-        The first seed draws the sample. So all seeds divide the same data set, each in a different
-        way.
+        The first seed draws the sample, so all seeds divide the same sample.
 
         Raises:
-            InputError: If a class would be missing, or the data has too few rows.
+            InputError: If a class would be missing, or if the data has too few rows.
         """
-        kept: IntArray = np.arange(len(labels))
+        sampled: IntArray = np.arange(len(labels))
         if self.sample is not None:
-            kept = sample(labels, self.sample, self.seeds[0])
+            sampled = sample(labels, self.sample, self.seeds[0])
         for seed in self.seeds:
-            for fold, (train, test) in enumerate(folds(labels[kept], self.folds, seed)):
-                of_fold = kept[train]
+            for fold, (train, test) in enumerate(folds(labels[sampled], self.folds, seed)):
+                training = sampled[train]
                 if self.rows is not None:
-                    of_fold = cut(of_fold, labels, self.rows, [seed, fold])
-                yield seed, fold, of_fold, kept[test]
+                    training = cut(training, labels, self.rows, [seed, fold])
+                yield seed, fold, training, sampled[test]
 
     def spec(self) -> dict[str, Any]:
         """Return the settings that affect scores, as JSON values."""
-        # Earlier versions cut all folds by one seed: the entry keeps their results apart from ours.
+        # Earlier versions drew the rows of all folds with one seed. This entry distinguishes their
+        # results.
         few = {} if self.rows is None else {"cut": "by fold"}
         return self.to_dict("moves") | {"seeds": list(self.seeds)} | few
 
@@ -71,18 +78,18 @@ PROTOCOLS: dict[str, Protocol] = {
     "few-shot": Protocol(),
     "triple-entropy": Protocol(sample=1000, folds=5, rows=None, seeds=(2, 16, 128, 2048)),
 }
-"""The protocols of the papers, by name."""
+"""Protocols of the papers, by name."""
 
 
 def protocol_of(name: str, given: Mapping[str, Any]) -> Protocol:
-    """Return a paper's protocol, with some fields replaced: `rows`, `folds`, ...
+    """Return a paper's protocol, with some of its fields replaced.
 
     Args:
         name: Name of the protocol.
-        given: Values by field; `rows` and `sample` may be 'all'.
+        given: New values, by field name. `rows` and `sample` may be 'all'.
 
     Raises:
-        InputError: If the protocol is unknown or a value is invalid.
+        InputError: If the protocol is unknown, or if a value is invalid.
 
     Example:
         >>> protocol_of("triple-entropy", {"sample": "all", "folds": 10}).spec()["sample"] is None

@@ -1,18 +1,19 @@
-"""Cross-validated scores as a table of records: one row is one score, the mean over the folds.
+"""Cross-validated scores as a table of records, with one row for each mean score over folds.
 
-The columns are those of `results.frame`, where `std` is the standard deviation over the folds (of
-these, divided by n) and `n` the number of folds. Further columns:
+The table has the columns of `results.frame`. `std` is the population standard deviation over folds
+(divided by n), and `n` is the number of folds. The table has these additional columns:
 
-- `settings.NAME`: A parameter of the method.
-- `table`: What all methods in a comparison share: encoder, layers, pooling and protocol.
-- `folds`: The score of each fold, by its seed and number.
-- `n_planned`: Number of folds of the protocol.
-- `seconds`: Mean duration of a fold.
+- `settings.NAME`: Parameter of the method.
+- `table`: Heading with the shared settings of a comparison: encoder, layers, pooling and protocol.
+- `folds`: Score of each fold, keyed by seed and fold number.
+- `n_planned`: Number of folds in the protocol.
+- `seconds`: Mean duration of a fold, in seconds.
 - `rows`: Number of rows of the data.
-- `spec`: The experiment, as `Experiment.spec` returns it.
-- `star`: Of a published number, whether the paper marks it as significant.
+- `counts`: Number of rows of each class.
+- `spec`: Experiment, from `Experiment.spec`.
+- `star`: Whether a paper marks a published number as significant.
 
-Rows of the role `chance` are the scores of guessing, see `chance`.
+Rows with the role `chance` are the scores of guessing (see `chance`).
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 MEASURES = {"macro_f1": "macro F1", "accuracy": "accuracy"}
 WITH_PROXIES = " + inf"
-"""Ending of a method's name if its proxies take part in prediction."""
+"""Suffix of a method's name if it uses its proxies for prediction."""
 
 
 def fold_frame(
@@ -48,12 +49,12 @@ def fold_frame(
     measure: str | None = None,
     published: Iterable[Mapping[str, Any]] = (),
 ) -> DataFrame:
-    """Return the scores of experiments, of guesses and of papers as a table of records.
+    """Return measured, guessed and published scores as a table of records.
 
     Args:
-        outcomes: The experiments.
-        measure: The measure to keep; by default the papers' measure for each protocol.
-        published: Published scores, as `published_folds` returns them.
+        outcomes: Results of experiments.
+        measure: Measure to include; None uses the papers' measure for each protocol.
+        published: Published scores, from `published_folds`.
     """
     measured = [
         record
@@ -66,9 +67,9 @@ def fold_frame(
 def experiment_records(outcomes: Sequence[Outcome]) -> Iterator[dict[str, Any]]:
     """Yield a record for each method, way of predicting, task and measure.
 
-    Experiments with the same encoder, pooling and layers, version and protocol share a table. If
-    two tables have the same heading, the headings add the digests of the encoders. If one task has
-    two versions of its data, their names add the digests of the data.
+    Experiments share a table if they have the same encoder, pooling, layers, version and protocol.
+    If two tables would have the same heading, the digest of the encoder is added to both headings.
+    If a task occurs with two versions of its data, the digest of the data is added to both names.
     """
     keys = [_table_key(outcome.spec) for outcome in outcomes]
     headings: dict[str, str] = {}
@@ -114,7 +115,7 @@ def experiment_records(outcomes: Sequence[Outcome]) -> Iterator[dict[str, Any]]:
 
 
 def protocol_label(protocol: Mapping[str, Any]) -> str:
-    """Return the numbers of rows of a protocol, as published numbers name them.
+    """Return a protocol's numbers of rows, in the format of published numbers.
 
     Example:
         >>> protocol_label({"rows": 20, "sample": 1000, "folds": 40})
@@ -124,7 +125,7 @@ def protocol_label(protocol: Mapping[str, Any]) -> str:
 
 
 def heading(spec: Mapping[str, Any]) -> str:
-    """Return the heading of a table: the settings that all its experiments share."""
+    """Return the heading of a table, which lists the settings that its experiments share."""
     protocol, method, encoder = spec["protocol"], spec["method"], EncoderId(**spec["encoder"])
     n_rows, layers, seeds = protocol["rows"], method["layers"], protocol["seeds"]
     rows = "all rows of each fold" if n_rows is None else f"{n_rows:,} rows"
@@ -148,7 +149,7 @@ def _table_key(spec: Mapping[str, Any]) -> str:
 
 
 def _chance_records(measured: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield the scores of guessing on each task whose class counts are known."""
+    """Yield records with the scores of guessing, for each task with known class counts."""
     first: dict[tuple[str, str], Mapping[str, Any]] = {}
     for record in measured:
         first.setdefault((record["table"], record["task"]), record)
@@ -161,30 +162,38 @@ def _chance_records(measured: Iterable[Mapping[str, Any]]) -> Iterator[dict[str,
 
 
 def published_folds(file: Path) -> list[dict[str, Any]]:
-    """Read published scores of cross-validations as records; return none if the file is missing.
+    """Read published scores of cross-validations as records; return [] if the file is missing.
 
-    In the file `name` is the method, `model` the encoder, and `protocol` holds the numbers of rows:
-    `rows=20` in each fold, `sample=1000` of the data set, or both with a comma between them.
+    In the file, `name` is the method and `model` is the encoder. `protocol` contains the number of
+    rows per fold (`rows=20`), the size of the sample (`sample=1000`), or both, separated by a
+    comma.
 
     Raises:
-        InputError: If the file has an error, an unknown measure or protocol, or a number twice.
+        InputError: If the file has an error, an unknown measure or protocol, or a duplicate number.
     """
     numbers = read_published(file)
     lines: dict[tuple[object, ...], str] = {}
     for number in numbers:
         same = number.name, number.model, number.task, number.key, number.protocol
         if (first := lines.setdefault(same, number.where)) != number.where:
-            raise InputError(f"{number.where}: the same number as {first}; delete one of them")
+            raise InputError(
+                f"{number.where}: duplicate of the number in {first}; delete one of the two"
+            )
         if number.key.metric not in MEASURES:
             near = nearest(number.key.metric, MEASURES)
             raise InputError(f"{number.where}: unknown score {str(number.key)!r}{near}")
         if not re.fullmatch(r"(rows=\d+(,sample=\d+)?|sample=\d+)?", number.protocol):
             raise InputError(
-                f"{number.where}: 'protocol' is rows=20, sample=1000, or both with a comma, got "
-                f"{number.protocol!r}"
+                f"{number.where}: 'protocol' must be like 'rows=20', 'sample=1000' or "
+                f"'rows=20,sample=1000', got {number.protocol!r}"
             )
     return [
         record
-        | {"method": each.name, "encoder": each.model, "base": "", "star": each.is_significant}
-        for each, record in zip(numbers, published_records(numbers), strict=True)
+        | {
+            "method": number.name,
+            "encoder": number.model,
+            "base": "",
+            "star": number.is_significant,
+        }
+        for number, record in zip(numbers, published_records(numbers), strict=True)
     ]

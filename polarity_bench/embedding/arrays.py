@@ -1,4 +1,4 @@
-"""Vectors in memory, and arrays that may be larger than memory."""
+"""Arrays of vectors, in memory or in temporary files, and an in-memory vector store."""
 
 from __future__ import annotations
 
@@ -17,31 +17,32 @@ from polarity_bench.errors import InputError
 from polarity_bench.values import FloatArray, IntArray
 
 MEMORY_BYTES = 4 * 2**30
-"""Larger arrays are kept in a temporary file."""
+"""Default maximum size of an array in memory, 4 GiB; larger arrays use a temporary file."""
 
 
 @dataclass(frozen=True)
 class ArrayStorage:
-    """Storage of vector arrays: in memory, or in a temporary file if they are large.
+    """Storage of vector arrays, in memory or in temporary files.
 
     Attributes:
-        folder: Folder of the temporary files; by default the system's.
-        memory_bytes: Size of the largest array to keep in memory.
+        folder: Folder for temporary files; None uses the folder of the system.
+        memory_bytes: Maximum size of an array in memory, in bytes.
     """
 
     folder: Path | None = None
     memory_bytes: int = MEMORY_BYTES
 
     def array(self, n_texts: int, dimension: int) -> FloatArray:
-        """Return an array for the vectors of n texts.
+        """Allocate an array for the vectors of n texts.
 
-        A temporary file has no name, so it disappears with its array, however the process ends.
+        The temporary file has no name. The system therefore deletes the file with the array, even
+        if the process is killed.
 
         Returns:
             An uninitialised array, (n, d) float32.
 
         Raises:
-            InputError: If the disk has no room for the file.
+            InputError: If the disk has too little space for the file.
         """
         n_bytes = n_texts * dimension * 4
         if n_bytes <= self.memory_bytes:
@@ -50,36 +51,36 @@ class ArrayStorage:
         try:
             with tempfile.TemporaryFile(dir=place) as file:
                 if sys.platform == "linux":
-                    os.posix_fallocate(file.fileno(), 0, n_bytes)  # else SIGBUS on a full disk
+                    # Without allocated space, a full disk would kill the process with SIGBUS.
+                    os.posix_fallocate(file.fileno(), 0, n_bytes)
                 else:
                     file.truncate(n_bytes)
                 return np.memmap(file, dtype=np.float32, mode="r+", shape=(n_texts, dimension))
         except OSError as error:
             raise InputError(
-                f"{place}: no room for a temporary file of {n_bytes / 2**30:.1f} GiB, the vectors "
-                f"of {n_texts} texts ({error}); free some space"
+                f"{place}: no space for a temporary file of {n_bytes / 2**30:.1f} GiB with the "
+                f"vectors of {n_texts} texts ({error}); free some space"
             ) from error
 
 
 class MemoryStore:
     """In-memory counterpart of `EmbeddingStore` for a single embedding.
 
-    It holds one vector per text, in whichever group the text was embedded.
+    The store keeps one vector per text and ignores the group.
 
     Args:
-        texts: All distinct texts that may be stored. Each has its row from the start, so that
-            reading all of them copies nothing.
-        room: Where the arrays are kept.
+        texts: All distinct texts that may be stored. Their order determines the rows of the array.
+        room: Storage of the array; None uses the defaults.
     """
 
     def __init__(self, texts: Sequence[str], room: ArrayStorage | None = None) -> None:
         self.room = room or ArrayStorage()
         self._row_of = {text: row for row, text in enumerate(texts)}
-        self._arrays: dict[str, FloatArray] = {}  # by the encoder's digest
+        self._arrays: dict[str, FloatArray] = {}  # One array for each encoder digest.
         self._stored: defaultdict[str, set[str]] = defaultdict(set)
 
     def missing(self, encoder: EncoderId, texts: Sequence[str], group: str = "") -> list[str]:  # noqa: ARG002
-        """Return the texts that have no vector yet, in the given order."""
+        """Return the texts without a stored vector, in the order of `texts`."""
         return [text for text in texts if text not in self._stored[encoder.digest]]
 
     def write(
@@ -89,7 +90,7 @@ class MemoryStore:
         vectors: FloatArray,
         group: str = "",  # noqa: ARG002
     ) -> None:
-        """Store the vectors of some texts, (n, d); vectors that are already stored stay."""
+        """Store the vectors of texts, (n, d), without replacing stored vectors."""
         digest = encoder.digest
         if digest not in self._arrays:
             self._arrays[digest] = self.room.array(len(self._row_of), vectors.shape[1])
@@ -99,24 +100,24 @@ class MemoryStore:
         stored.update(texts[i] for i in new)
 
     def read(self, encoder: EncoderId, texts: Sequence[str], group: str = "") -> FloatArray:  # noqa: ARG002
-        """Return the vectors of some texts, in the given order, (n, d); texts may repeat.
+        """Return the vectors of texts in the order of `texts`, (n, d); texts may repeat.
 
         Raises:
-            KeyError: If a text is not stored.
+            KeyError: If a text has no stored vector.
         """
         for text in self.missing(encoder, texts):
-            raise KeyError(f"there is no vector of {text!r}")
+            raise KeyError(f"no vector is stored for the text {text!r}")
         array = self._arrays[encoder.digest]
         return gather(array, np.array([self._row_of[text] for text in texts]), self.room)
 
 
 def gather(array: FloatArray, rows: IntArray, room: ArrayStorage) -> FloatArray:
-    """Return some rows of an array: a view if the rows are consecutive, otherwise a copy."""
+    """Return rows of an array, as a view if the rows are consecutive, otherwise as a copy."""
     n = len(rows)
     if n and np.array_equal(rows, np.arange(rows[0], rows[0] + n)):
         return array[rows[0] : rows[0] + n]
     taken = room.array(n, array.shape[1])
-    for start in range(0, n, 8192):  # indexing copies to memory, so copy by blocks
+    for start in range(0, n, 8192):  # Indexing copies to memory, so copy block by block.
         block = slice(start, start + 8192)
         taken[block] = array[rows[block]]
     return taken
@@ -124,9 +125,11 @@ def gather(array: FloatArray, rows: IntArray, room: ArrayStorage) -> FloatArray:
 
 @dataclass(frozen=True)
 class Embeddings:
-    """Vectors of texts, (n, d) float32, and how they are compared.
+    """Vectors of texts, with the similarity function that compares them.
 
-    Every row is finite and not all zero.
+    Attributes:
+        vectors: Vectors, (n, d) float32. Every row is finite and not zero.
+        similarity: Similarity function.
     """
 
     vectors: FloatArray

@@ -1,28 +1,30 @@
-"""Embedding: texts become vectors, and every distinct text is encoded once.
+"""Embedding of texts, with each distinct text encoded once.
 
-The encoder gets texts in batches of similar length, the longest first. Little padding is needed,
-and a batch that is too large fails at once and not after hours. Stored texts are not encoded again.
+The encoder gets batches of texts with similar lengths, the longest first. Batches therefore need
+little padding. A batch that is too large for the memory fails at the start and not after hours.
 
-One rule makes runs repeatable: **batches are planned over the texts missing from the store and
-encoded in the order of the plan. Each batch is stored in one transaction before the next begins.**
-It has three consequences.
+A run that is killed and started again must end with the same bytes as an uninterrupted run. This is
+not obvious: padding changes a vector by about 1e-7, depending on the other texts in its batch.
+Three rules make runs repeatable.
 
-- Nothing is encoded twice: a text that any run has stored is in no batch.
-- A run that is killed at any moment and started again ends with the same bytes as a run that was
-  not killed, whatever the store held when the first began. The killed run has stored the first
-  batches of its plan, each complete. The plan fills each batch without looking ahead, so the plan
-  over the texts still missing is the rest of the first plan, batch by batch. (The batches must be
-  the same, because padding makes a vector differ by about 1e-7 with the other texts of its batch.)
-- Batches stay full however many texts another suite has stored. Only missing texts are tokenized,
-  so a warm store is read at once.
+1. Batches are planned over the texts that are missing from the store.
+2. Batches are encoded in the order of the plan.
+3. Each batch is stored in one transaction before the next batch begins.
 
-The rule does not make a vector independent of the suite that first requested it.
+The rules have three consequences.
 
-Training needs this independence: its weights must not depend on what another run stored. For
-training, texts are divided into **groups**. The batches of a group are planned over the whole
-group and encoded whole. They are stored separately from the vectors of other groups and of texts
-without a group. A vector then depends on the encoder, the group and the machine, but not on who
-requested it first or with which other texts.
+- No text is encoded twice, because stored texts are not part of the plan.
+- A restarted run encodes the remaining batches of the first plan. A killed run has stored complete
+  batches from the beginning of its plan. A plan fills each batch without looking ahead, so a plan
+  over the remaining texts consists of the same remaining batches.
+- Batches are full regardless of the texts that other suites have stored. Only missing texts are
+  tokenized, so a run with a full store starts quickly.
+
+A vector still depends on the suite that requested it first, because this suite determines the
+batch. Training must not depend on earlier runs, so training divides its texts into **groups**.
+Batches are planned over a whole group, and every text of a batch is encoded. Each group has its own
+vectors in the store, separate from other groups and from texts without a group. A vector then
+depends only on the encoder, the group and the machine.
 
 Shapes: b batch, d dimensions, n texts.
 """
@@ -45,31 +47,35 @@ from polarity_bench.progress import Progress
 from polarity_bench.values import FloatArray, IntArray
 
 BATCH_TOKENS = 2048
-"""Tokens in a batch, padding included."""
+"""Default maximum number of tokens in a batch, including padding."""
 
 GPU_BATCH_TOKENS = 32_768
-"""Tokens in a batch on a GPU, padding included; GPUs need larger batches to be fast."""
+"""Maximum number of tokens in a batch on a GPU, where larger batches are faster."""
 
 BATCH_SIZE = 512
-"""Maximum number of texts in a batch."""
+"""Default maximum number of texts in a batch."""
 
-_COUNTED_AT_ONCE = 10_000  # texts; tokenizers allocate some kilobytes per text
+_COUNTED_AT_ONCE = 10_000
+"""Number of texts to tokenize at once; tokenizers allocate some kilobytes per text."""
+
 _PLAN_VERSION = 1
-"""Version of the batch plan of groups; increase it with every change, so that texts are encoded
-again."""
+"""Version of the batch plan of groups.
+
+Increase the version with every change to the plan. The texts of all groups are then encoded again.
+"""
 
 
 @dataclass(frozen=True)
 class Usage:
-    """Number of texts and time of an embedding.
+    """Text counts and times of an embedding.
 
     Attributes:
         n_texts: Number of requested texts.
         n_distinct: Number of distinct texts, `n_encoded` + `n_read`.
-        n_encoded: Number of distinct texts that the encoder encoded.
-        n_read: Number of distinct texts whose vectors another run had stored.
-        encode_seconds: Time in the encoder, including its tokenization.
-        other_seconds: Remaining time: counting tokens, planning, checking, the store.
+        n_encoded: Number of distinct texts that this run encoded.
+        n_read: Number of distinct texts with vectors that another run has stored.
+        encode_seconds: Time in the encoder, including tokenization, in seconds.
+        other_seconds: Time for token counts, batch plans, checks and the store, in seconds.
     """
 
     n_texts: int
@@ -82,7 +88,12 @@ class Usage:
 
 @dataclass(frozen=True, eq=False)
 class EmbeddedTexts:
-    """Vectors of some distinct texts by one encoder, looked up by text."""
+    """Vectors of distinct texts from one encoder, looked up by text.
+
+    Attributes:
+        encoder: Identity of the encoder.
+        usage: Text counts and times of the embedding.
+    """
 
     encoder: EncoderId
     usage: Usage
@@ -97,13 +108,16 @@ class EmbeddedTexts:
         return text in self._rows
 
     def vectors(self, texts: Sequence[str]) -> Embeddings:
-        """Return the vectors of some texts, in the given order; texts may repeat.
+        """Return the vectors of texts for symmetric comparison, in the order of `texts`.
 
-        They are compared with each other. An encoder with an axis weighs them by its strength, so
-        that their inner products are those of a query and a source.
+        If the encoder has an axis, the vectors are weighted by its strength. Their inner products
+        then equal the inner products of queries and sources.
+
+        Args:
+            texts: Embedded texts; they may repeat.
 
         Returns:
-            The vectors, (n, d), read-only; in a temporary file if they are large.
+            The vectors, (n, d), read-only. Large arrays are in a temporary file.
 
         Raises:
             KeyError: If a text was not embedded.
@@ -113,11 +127,11 @@ class EmbeddedTexts:
         return self._as(texts, "both")
 
     def queries(self, texts: Sequence[str]) -> Embeddings:
-        """Return the vectors of texts as queries; see `vectors`."""
+        """Return the vectors of texts as queries (see `vectors`)."""
         return self._as(texts, "query")
 
     def sources(self, texts: Sequence[str]) -> Embeddings:
-        """Return the vectors of texts as sources; see `vectors`."""
+        """Return the vectors of texts as sources (see `vectors`)."""
         return self._as(texts, "source")
 
     def _as(self, texts: Sequence[str], side: Side) -> Embeddings:
@@ -128,12 +142,12 @@ class EmbeddedTexts:
     def _taken(self, texts: Sequence[str]) -> FloatArray:
         unknown = next((text for text in texts if text not in self._rows), None)
         if unknown is not None:
-            raise KeyError(f"{_shortened(unknown)} is not among the {len(self)} texts embedded")
+            raise KeyError(f"{_shortened(unknown)} is not one of the {len(self)} embedded texts")
         rows = np.array([self._rows[text] for text in texts], dtype=np.int64)
         return gather(self._matrix, rows, self._room)
 
     def part(self, texts: Sequence[str]) -> EmbeddedTexts:
-        """Return a copy with some of the texts only, to send to another process."""
+        """Return a copy that contains only these texts, to send to another process."""
         distinct = list(dict.fromkeys(texts))
         rows = {text: row for row, text in enumerate(distinct)}
         return EmbeddedTexts(self.encoder, self.usage, self._taken(distinct), rows)
@@ -141,14 +155,14 @@ class EmbeddedTexts:
 
 @dataclass(frozen=True)
 class Embedder:
-    """Settings of embedding: the store, the groups and the size of batches.
+    """Settings for embedding texts: the store, the groups and the batch size.
 
     Attributes:
-        store: Store of the vectors; None keeps no vectors.
-        batch_tokens: Maximum number of tokens in a batch, padding included; a single text may have
-            more.
+        store: Store of the vectors; None discards the vectors after use.
+        batch_tokens: Maximum number of tokens in a batch, including padding. A longer text forms a
+            batch by itself.
         batch_size: Maximum number of texts in a batch.
-        groups: Groups that texts are embedded in; None uses no groups.
+        groups: Groups of texts that are embedded together; None uses no groups.
     """
 
     store: EmbeddingStore | MemoryStore | None = None
@@ -163,32 +177,35 @@ class Embedder:
 
     @classmethod
     def on(cls, device: str | None, store: EmbeddingStore | MemoryStore | None = None) -> Embedder:
-        """Return an embedder whose batch size suits the device."""
+        """Return an embedder with a suitable batch size for the device."""
         tokens = BATCH_TOKENS if device in (None, "cpu") else GPU_BATCH_TOKENS
         return cls(store, tokens)
 
     def embed(
         self, encoder: Encoder, texts: Sequence[str], progress: Progress | None = None
     ) -> EmbeddedTexts:
-        """Encode every distinct text that the store does not hold, and return the vectors of all.
+        """Return the vectors of texts, and encode the texts that are missing from the store.
 
-        The module's docstring describes how batches are planned. The store takes precedence: if
-        another process stored a text first, its vector is returned. The vectors of an encoder that
-        depends on its corpus are not stored. Those of a user's own class are stored only if the
-        class requests it: see `keeps_vectors`. An absent encoder gives no vectors.
+        The module docstring describes the batch plan. If another process stores a text first, its
+        vector is used. A corpus encoder's vectors are not stored. A user-defined encoder's vectors
+        are stored only if its class requests this (see `keeps_vectors`). An absent encoder has no
+        vectors.
 
         Args:
-            encoder: Encoder of the texts.
-            texts: The texts; they may repeat.
-            progress: Called with the number of distinct texts that are newly done: first those
-                already stored, then those of each batch. The calls add up to all distinct texts.
+            encoder: Encoder for the texts.
+            texts: Texts to embed; they may repeat.
+            progress: Function that is called with the number of stored texts, and then with the
+                number of new texts in each batch. The numbers add up to the distinct texts.
+
+        Returns:
+            The vectors of all distinct texts, with counts and times.
 
         Raises:
-            InputError: If there are no texts, the encoder returns an unusable vector, or the
+            InputError: If there are no texts, if the encoder returns an unusable vector, or if the
                 store cannot be used.
 
         Warns:
-            InputWarning: If a class from outside this package requests to have its vectors stored.
+            InputWarning: If a user-defined encoder requests that its vectors are stored.
         """
         begun = time.perf_counter()
         distinct = list(dict.fromkeys(texts))
@@ -210,19 +227,19 @@ class Embedder:
         advance(len(distinct) - sum(map(len, missing)))
         for part, of_part in zip(parts, missing, strict=True):
             for batch, needed in self._batches(encoder, part, of_part):
-                # Another process with the same texts may have stored this batch in the meantime.
-                wanted = store.missing(encoder_id, needed, part.digest)
-                if wanted:
-                    members = wanted if part.group is None else batch
+                # Another process may have stored texts of this batch since the plan was made.
+                still_missing = store.missing(encoder_id, needed, part.digest)
+                if still_missing:
+                    members = still_missing if part.group is None else batch
                     encoding = time.perf_counter()
                     encoded = encoder.encode(members)
                     encode_seconds += time.perf_counter() - encoding
                     vectors = _checked(encoded, members, dimension, encoder_id)
                     dimension = vectors.shape[1]
-                    rows = _usable_rows(vectors, members, set(wanted), encoder_id)
+                    rows = _usable_rows(vectors, members, set(still_missing), encoder_id)
                     usable = [members[row] for row in rows]
                     store.write(encoder_id, usable, vectors[rows], part.digest)
-                    n_encoded += len(wanted)
+                    n_encoded += len(still_missing)
                 advance(len(needed))
         matrix = read_parts(store, encoder_id, parts, distinct)
         usage = Usage(
@@ -237,9 +254,9 @@ class Embedder:
         return EmbeddedTexts(encoder.id, usage, matrix, row_of, store.room)
 
     def groups_of(self, encoder: Encoder, texts: Sequence[str]) -> list[str]:
-        """Return the digests of the groups that some texts are embedded in.
+        """Return the digests of the groups that contain the texts.
 
-        They cover everything that the vectors depend on besides the encoder.
+        The digests cover everything that affects the vectors, except the encoder.
         """
         return [part.digest for part in self._parts(encoder, list(dict.fromkeys(texts)))]
 
@@ -253,15 +270,15 @@ class Embedder:
     def _batches(
         self, encoder: Encoder, part: Part, missing: Sequence[str]
     ) -> Iterator[tuple[list[str], list[str]]]:
-        """Yield each batch that contains missing texts, together with these texts."""
+        """Yield each batch that contains missing texts, and the missing texts of the batch."""
         if not missing:
             return
         planned = missing if part.group is None else part.group
         counts = _count_tokens(encoder, planned)
         sizes = {"batch_tokens": self.batch_tokens, "batch_size": self.batch_size}
-        left = set(missing)
+        missing_texts = set(missing)
         for batch in plan(planned, counts, **sizes):
-            if needed := [text for text in batch if text in left]:
+            if needed := [text for text in batch if text in missing_texts]:
                 yield batch, needed
 
 
@@ -272,20 +289,24 @@ def plan(
     batch_tokens: int = BATCH_TOKENS,
     batch_size: int = BATCH_SIZE,
 ) -> list[list[str]]:
-    """Divide texts into batches of similar length, the longest first, ties by the text itself.
+    """Divide texts into batches of similar length, the longest texts first.
 
-    Texts are added to a batch while the length of its longest text times its number of texts stays
-    within the budget. The plan depends only on the set of texts, not on their order. Without its
-    first batches, it is the plan of the remaining texts.
+    The padded size of a batch is the length of its longest text times its number of texts. Texts
+    are added to a batch while the padded size is at most `batch_tokens`. The plan does not depend
+    on the order of the texts, because texts of equal length are sorted alphabetically. If the first
+    batches are removed, the rest of the plan is the plan for the remaining texts.
 
     Args:
         texts: Distinct texts.
         counts: Number of tokens of each text, (n,).
-        batch_tokens: Budget of tokens; a text with more is a batch by itself.
+        batch_tokens: Maximum padded size, in tokens. A longer text forms a batch by itself.
         batch_size: Maximum number of texts in a batch.
 
+    Returns:
+        The texts of each batch.
+
     Example:
-        Two texts of 3 tokens fill a budget of 6; a third text would make it 9:
+        Two texts of 3 tokens fill a batch of 6 tokens; a third text would need 9 tokens:
 
         >>> plan(["a b c", "d", "e f", "g h i"], [3, 1, 2, 3], batch_tokens=6)
         [['a b c', 'g h i'], ['e f', 'd']]
@@ -319,15 +340,19 @@ def _count_tokens(encoder: Encoder, texts: Sequence[str]) -> IntArray:
 def _checked(
     encoded: FloatArray, texts: Sequence[str], dimension: int | None, encoder: EncoderId
 ) -> FloatArray:
-    """Return a batch as float32, (b, d), or raise an error that names its first text."""
-    batch = f"{encoder.label}: the batch of {len(texts)} texts that begins with "
+    """Return the vectors of a batch as float32, (b, d).
+
+    Raises:
+        InputError: If the array is not numeric or has the wrong shape.
+    """
+    batch = f"{encoder.label}: the batch of {len(texts)} texts that starts with "
     batch += _shortened(texts[0])
     try:
-        with np.errstate(over="ignore"):  # overflow gives inf, which `_usable_rows` refuses
+        with np.errstate(over="ignore"):  # Overflow gives inf, which `_usable_rows` rejects.
             vectors = np.asarray(encoded).astype(np.float32, casting="same_kind", copy=False)
     except (TypeError, ValueError) as error:
         raise InputError(
-            f"{batch} has no numeric vectors ({error}); expected an array that float32 can hold"
+            f"{batch} has no numeric vectors ({error}); `encode` must return an array of floats"
         ) from error
     if vectors.ndim != 2 or len(vectors) != len(texts) or vectors.shape[1] == 0:
         raise InputError(
@@ -335,8 +360,8 @@ def _checked(
         )
     if dimension is not None and vectors.shape[1] != dimension:
         raise InputError(
-            f"{batch} has vectors of {vectors.shape[1]} dimensions, expected {dimension} as in "
-            "earlier batches"
+            f"{batch} has vectors of {vectors.shape[1]} dimensions, but earlier batches have "
+            f"{dimension}; `encode` must always return the same number of dimensions"
         )
     return vectors
 
@@ -344,20 +369,20 @@ def _checked(
 def _usable_rows(
     vectors: FloatArray, texts: Sequence[str], wanted: Container[str], encoder: EncoderId
 ) -> list[int]:
-    """Return the rows of usable vectors.
+    """Return the row numbers of usable vectors, which are finite and not zero.
 
     Raises:
-        InputError: If the vector of a wanted text is unusable. Other texts of its group may have
-            such vectors, because they were not requested.
+        InputError: If the vector of a text in `wanted` is unusable. Other texts of the group were
+            not requested, so their vectors may be unusable.
     """
     finite, directed = np.isfinite(vectors).all(axis=1), vectors.any(axis=1)
-    for useless, what in ((~finite, "not finite"), (~directed, "all zero")):
+    for useless, problem in ((~finite, "not finite"), (~directed, "all zero")):
         for row in np.flatnonzero(useless).tolist():
             if texts[row] in wanted:
                 raise InputError(
-                    f"{encoder.label}: the vector of {_shortened(texts[row])} is {what} "
+                    f"{encoder.label}: the vector of {_shortened(texts[row])} is {problem} "
                     f"({np.count_nonzero(useless)} of {len(texts)} in its batch); every text needs "
-                    "a finite vector other than zero"
+                    "a finite vector that is not zero"
                 )
     usable: list[int] = np.flatnonzero(finite & directed).tolist()
     return usable

@@ -1,7 +1,7 @@
-"""Groups: texts that are always embedded together, regardless of the contents of the store.
+"""Groups of texts that are always embedded together, regardless of the store's contents.
 
-The vectors of a group depend only on the encoder, the texts of the group and the machine, not on
-what was embedded before. The docstring of `embedder` explains how.
+The vectors of a group depend only on the encoder, the texts of the group and the machine, and not
+on earlier runs (see `embedder`).
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from polarity_bench.values import FloatArray, digest_of
 
 @dataclass(frozen=True)
 class Part:
-    """Texts to embed, all in one group or all in none.
+    """Texts to embed that belong to the same group, or to no group.
 
     Attributes:
-        texts: Distinct texts.
-        group: All texts of their group; None without a group.
-        digest: Digest of the group and everything else that its vectors depend on; '' without a
-            group.
+        texts: Distinct texts to embed.
+        group: All texts of the group; None without a group.
+        digest: Digest of the group and of everything else that affects its vectors, except the
+            encoder; '' without a group.
     """
 
     texts: Sequence[str]
@@ -38,7 +38,7 @@ class Groups:
     """Groups of texts; a text is embedded in the first group that contains it.
 
     Attributes:
-        members: Texts of each group. Texts in none of them form a further group.
+        members: Texts of each group. All other texts form one more group.
     """
 
     members: Sequence[Sequence[str]]
@@ -53,7 +53,10 @@ class Groups:
 
         Args:
             texts: Distinct texts.
-            how: What else the vectors depend on, besides encoder and group, as a JSON value.
+            how: JSON value with the settings that affect vectors, other than encoder and group.
+
+        Returns:
+            A part for each group that contains any of the texts.
         """
         texts_of: dict[int, list[str]] = {}
         for text in texts:
@@ -73,7 +76,7 @@ def read_parts(
     parts: Sequence[Part],
     texts: Sequence[str],
 ) -> FloatArray:
-    """Return the vectors of all parts in the order of their texts, (n, d)."""
+    """Read the vectors of all parts, and return them in the order of `texts`, (n, d)."""
     if len(parts) == 1:
         return store.read(encoder, texts, parts[0].digest)
     blocks = [store.read(encoder, part.texts, part.digest) for part in parts]

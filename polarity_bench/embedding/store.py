@@ -1,18 +1,19 @@
-"""Embeddings on disk, keyed by the encoder's digest and the text.
+"""Vector store on disk, keyed by the encoder's digest and the text.
 
 Each encoder has one SQLite file, `<digest>.sqlite`. The digest covers the weights, the prompt, the
-maximum number of tokens and the dtype, so that an encoder never gets the vectors of another. A row
-holds a 16-byte hash of the text, the vector as little-endian float32, and a checksum over both. A
-flipped bit therefore raises an error and is not scored.
+maximum number of tokens and the dtype, so encoders never share vectors by mistake. A row contains
+a 16-byte hash of the text, the vector as little-endian float32, and a checksum of both. If a bit is
+flipped on disk, reading raises an error.
 
-Writes are atomic: every write is one transaction of a write-ahead log. If the process is killed or
-the disk is full, only the write in progress is lost. Several processes may read and write one
-folder at once; of two vectors for one text, the first written stays.
+The hash also covers the text's group, if any (see `embedder`). A text may have one vector per group
+and another vector without a group.
 
-The hash also covers the group that a text was embedded in, if any (see `embedder`): a text may have
-one vector for each group and one without a group.
+Every write is one transaction of a write-ahead log. If the process is killed or the disk is full,
+only the current write is lost. Several processes may read and write one folder at the same time. If
+two processes write the same text, the store keeps the first vector. Use each `EmbeddingStore`
+object in one thread only.
 
-A store belongs to one thread. Shapes: n texts, d dimensions.
+Shapes: n texts, d dimensions.
 """
 
 from __future__ import annotations
@@ -55,23 +56,23 @@ if sys.platform != "win32":
 
 
 def keeps_vectors(encoder: Encoder) -> bool:
-    """Return whether the vectors of an encoder are kept in a store.
+    """Return whether an encoder's vectors may be stored.
 
-    A store identifies an encoder by its digest. A digest computed by this package covers everything
-    that changes a vector. The `weights` of a class from outside may stay the same when its code
-    changes, so the class itself must set `stores_vectors = True`. Subclasses do not inherit it.
+    The store identifies an encoder by its digest. This package computes digests that change with
+    every vector. A user-defined class may keep its `weights` when its code changes, so the class
+    must set `stores_vectors = True` explicitly. Subclasses do not inherit this setting.
 
     Warns:
-        InputWarning: If a class from outside this package sets it.
+        InputWarning: If a user-defined class sets `stores_vectors`.
     """
     kind = type(encoder)
     if not vars(kind).get("stores_vectors", False):
         return False
     if kind.__module__.partition(".")[0] != "polarity_bench":
         warnings.warn(
-            f"the store knows the vectors of {encoder.id.label} only by its `weights`, "
-            f"{encoder.id.weights!r}; change them whenever {kind.__qualname__} changes, or the "
-            "store returns old vectors",
+            f"the store identifies the vectors of {encoder.id.label} only by its `weights`, "
+            f"{encoder.id.weights!r}; change `weights` whenever {kind.__qualname__} changes, or "
+            "the store returns outdated vectors",
             InputWarning,
             stacklevel=2,
         )
@@ -80,14 +81,14 @@ def keeps_vectors(encoder: Encoder) -> bool:
 
 @dataclass(frozen=True)
 class StoredEncoder:
-    """Summary of the stored vectors of one encoder.
+    """Summary of one encoder's stored vectors.
 
     Attributes:
-        digest: Digest of the encoder, which also names its file.
-        name: Label of the encoder when it was first stored; None if the file cannot be read.
-        n_texts: Number of vectors; None if the file cannot be read. A text counts once for each
-            group that it was embedded in.
-        n_bytes: Size on disk.
+        digest: Digest of the encoder, which is also the stem of the file name.
+        name: Label of the encoder when its first vectors were stored. None if the file is empty or
+            cannot be read.
+        n_texts: Number of vectors; None if the file cannot be read. A text counts once per group.
+        n_bytes: Size on disk, in bytes.
         last_used: Time when a run last opened the file.
     """
 
@@ -99,13 +100,13 @@ class StoredEncoder:
 
 
 class EmbeddingStore(AbstractContextManager["EmbeddingStore"]):
-    """Vectors of texts, in a folder with one file per encoder.
+    """Store of vectors in a folder, with one file per encoder.
 
     Args:
-        folder: Folder of the files, created at the first write; by default `embeddings` in the
-            cache folder.
-        wait_seconds: How long to wait for another process's write before giving up.
-        memory_bytes: Size of the largest array of vectors to keep in memory.
+        folder: Folder of the files, created at the first write. None uses `embeddings` in the cache
+            folder.
+        wait_seconds: Maximum time to wait for another process's write, in seconds.
+        memory_bytes: Maximum size of an array in memory, in bytes.
     """
 
     def __init__(
@@ -125,7 +126,7 @@ class EmbeddingStore(AbstractContextManager["EmbeddingStore"]):
         self.close()
 
     def close(self) -> None:
-        """Close the files; the next call opens them again."""
+        """Close all files; later calls open them again."""
         while self._connections:
             self._connections.popitem()[1].close()
         if self._lock is not None:
@@ -133,16 +134,16 @@ class EmbeddingStore(AbstractContextManager["EmbeddingStore"]):
             self._lock = None
 
     def path(self, encoder: EncoderId) -> Path:
-        """Return the path of the file for this encoder's vectors; the file may not exist yet."""
+        """Return the path of the file for an encoder's vectors; the file may not exist yet."""
         return self.folder / f"{encoder.digest}.sqlite"
 
     def missing(self, encoder: EncoderId, texts: Sequence[str], group: str = "") -> list[str]:
-        """Return the texts that have no vector yet, in the given order.
+        """Return the texts without a stored vector, in the order of `texts`.
 
         Args:
             encoder: Encoder of the vectors.
             texts: Texts to look up.
-            group: Digest of the group that the texts were embedded in; '' for none.
+            group: Digest of the texts' group; '' without a group.
 
         Raises:
             InputError: If the file is corrupt or belongs to another encoder.
@@ -159,31 +160,39 @@ class EmbeddingStore(AbstractContextManager["EmbeddingStore"]):
     def write(
         self, encoder: EncoderId, texts: Sequence[str], vectors: FloatArray, group: str = ""
     ) -> None:
-        """Store the vectors of some texts, (n, d), all or none.
+        """Store the vectors of texts in one transaction, without replacing stored vectors.
 
-        If a text already has a vector, that vector stays.
+        Args:
+            encoder: Encoder of the vectors.
+            texts: Texts to store.
+            vectors: Vectors of the texts, (n, d).
+            group: Digest of the texts' group; '' without a group.
 
         Raises:
-            InputError: If the file is corrupt, belongs to another encoder, or holds vectors of
+            InputError: If the file is corrupt, belongs to another encoder, or contains vectors of
                 another dimension, or if the disk is full.
+            ValueError: If the number of vectors differs from the number of texts.
         """
         path = self.path(encoder)
         block = np.ascontiguousarray(vectors, dtype="<f4")
         if block.ndim != 2 or len(block) != len(texts):
-            raise ValueError(f"{len(texts)} texts need as many vectors, got shape {block.shape}")
+            raise ValueError(
+                f"expected vectors of shape ({len(texts)}, d) for {len(texts)} texts, "
+                f"got {block.shape}"
+            )
         with explained(path):
             self.folder.mkdir(parents=True, exist_ok=True)
             connection = self._connect(path)
             prepare_file(connection, path, self._wait_seconds)
-            with connection:  # commits, or rolls back after an error
+            with connection:  # The context commits, or rolls back after an error.
                 connection.execute("BEGIN IMMEDIATE")
                 dimension = read_dimension(connection, path)
                 if dimension is None:
                     initialise_file(connection, encoder, block.shape[1])
                 elif dimension != block.shape[1]:
                     raise InputError(
-                        f"{path}: contains vectors of {dimension} dimensions, got "
-                        f"{block.shape[1]}; if the vectors in the file are wrong, delete it"
+                        f"{path}: expected vectors of {dimension} dimensions as in the file, got "
+                        f"{block.shape[1]}; if the file is wrong, delete it"
                     )
                 connection.executemany(
                     "INSERT OR IGNORE INTO vectors (key, vector, crc) VALUES (?, ?, ?)",
@@ -194,25 +203,30 @@ class EmbeddingStore(AbstractContextManager["EmbeddingStore"]):
                 )
 
     def read(self, encoder: EncoderId, texts: Sequence[str], group: str = "") -> FloatArray:
-        """Return the vectors of some texts, in the given order, (n, d) float32; texts may repeat.
+        """Return the vectors of texts in the order of `texts`, (n, d) float32.
 
-        Rows are read in the order of the file, a thousand at a time.
+        Rows are read in the order of the file, a thousand at a time, which is faster.
+
+        Args:
+            encoder: Encoder of the vectors.
+            texts: Texts to look up; they may repeat.
+            group: Digest of the texts' group; '' without a group.
 
         Raises:
             InputError: If the file is corrupt or belongs to another encoder.
-            KeyError: If a text is not stored.
+            KeyError: If a text has no stored vector.
         """
         path = self.path(encoder)
         with explained(path):
             stored = self._stored(path)
             if stored is None:
-                raise KeyError(f"{path} holds no vectors")
+                raise KeyError(f"{path}: the file contains no vectors")
             connection, dimension = stored
             keys = [hash_text(text, group) for text in texts]
             row_of = find_rows(connection, keys)
             for text, key in zip(texts, keys, strict=True):
                 if key not in row_of:
-                    raise KeyError(f"{path}: there is no vector of {text!r}")
+                    raise KeyError(f"{path}: no vector is stored for the text {text!r}")
             vectors = self.room.array(len(keys), dimension)
             in_file = sorted(range(len(keys)), key=lambda place: row_of[keys[place]])
             for start in range(0, len(keys), CHUNK):
@@ -223,7 +237,7 @@ class EmbeddingStore(AbstractContextManager["EmbeddingStore"]):
         return vectors
 
     def usage(self) -> tuple[StoredEncoder, ...]:
-        """Return the stored encoders, sorted by digest; if a file is unreadable, name is None."""
+        """Return a summary of each stored encoder, sorted by digest."""
         if not self.folder.is_dir():
             return ()
         with explained(self.folder):
@@ -233,10 +247,13 @@ class EmbeddingStore(AbstractContextManager["EmbeddingStore"]):
     def prune(
         self, choose: Callable[[tuple[StoredEncoder, ...]], tuple[StoredEncoder, ...]]
     ) -> tuple[StoredEncoder, ...]:
-        """Delete the files of some encoders, readable or not, and return the deleted encoders.
+        """Delete the files of selected encoders, including unreadable files.
 
         Args:
-            choose: Function of the stored encoders that returns those to delete.
+            choose: Function that takes the stored encoders and returns the encoders to delete.
+
+        Returns:
+            The deleted encoders.
 
         Raises:
             InputError: If a run is using the folder.
@@ -246,8 +263,8 @@ class EmbeddingStore(AbstractContextManager["EmbeddingStore"]):
             return choose(())
         with explained(self.folder), _lock(self.folder, exclusive=True):
             chosen = choose(self._list())
-            for one in chosen:
-                for file in _files(self.folder / f"{one.digest}.sqlite"):
+            for encoder in chosen:
+                for file in _files(self.folder / f"{encoder.digest}.sqlite"):
                     file.unlink()
         return chosen
 
@@ -256,25 +273,26 @@ class EmbeddingStore(AbstractContextManager["EmbeddingStore"]):
         return tuple(_usage_of(path, self._wait_seconds) for path in sorted(paths))
 
     def _stored(self, path: Path) -> tuple[sqlite3.Connection, int] | None:
-        """Return the connection to a file and the dimension of its vectors; None if it has none."""
+        """Return a file's connection and dimension, or None if the file is missing or empty."""
         if path.stem not in self._connections:
             if not path.is_file():
                 return None
             self._share()
             if not path.is_file():
-                return None  # pruned while we waited
+                return None  # Another process pruned the file before we had the lock.
         connection = self._connect(path)
         dimension = read_dimension(connection, path)
         return None if dimension is None else (connection, dimension)
 
     def _connect(self, path: Path) -> sqlite3.Connection:
-        """Return the connection to a file, which is created if it does not exist."""
+        """Return the connection to a file; a missing file is created."""
         if path.stem not in self._connections:
             self._share()
             connection = open_file(path, self._wait_seconds)
             try:
                 if read_dimension(connection, path) is not None:
-                    with suppress(sqlite3.OperationalError):  # a full disk can still be read
+                    # Ignore a full disk, because its files can still be read.
+                    with suppress(sqlite3.OperationalError):
                         connection.execute("UPDATE encoder SET used = ?", (time.time(),))
             except BaseException:
                 connection.close()
@@ -289,15 +307,21 @@ class EmbeddingStore(AbstractContextManager["EmbeddingStore"]):
 
 
 def _lock(folder: Path, *, exclusive: bool) -> IO[bytes]:
-    """Lock a folder until the returned file is closed: shared for use, exclusive for pruning."""
+    """Lock a folder until the returned file is closed.
+
+    Use a shared lock for reading and writing, and an exclusive lock for pruning.
+
+    Raises:
+        InputError: If the exclusive lock is not available.
+    """
     file = (folder / ".lock").open("ab")
-    if sys.platform != "win32":  # Windows does not delete open files
+    if sys.platform != "win32":  # Windows needs no lock, because it does not delete open files.
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB if exclusive else fcntl.LOCK_SH)
         except BlockingIOError as error:
             file.close()
             raise InputError(
-                f"{folder}: a run is using these embeddings; prune them when the run is done"
+                f"{folder}: a run is using this folder; prune it when the run has finished"
             ) from error
         except BaseException:
             file.close()
@@ -306,6 +330,7 @@ def _lock(folder: Path, *, exclusive: bool) -> IO[bytes]:
 
 
 def _usage_of(path: Path, wait_seconds: float) -> StoredEncoder:
+    """Return the summary of one file."""
     name: str | None = None
     n_texts: int | None = None
     used = path.stat().st_mtime
@@ -318,16 +343,16 @@ def _usage_of(path: Path, wait_seconds: float) -> StoredEncoder:
                 name = EncoderId(**json.loads(fields)).label
                 n_texts = int(connection.execute("SELECT count(*) FROM vectors").fetchone()[0])
     except (sqlite3.DatabaseError, ValueError, TypeError):
-        pass  # listed without the values that could not be read
+        pass  # The summary still lists the file, with None for unreadable values.
     n_bytes = sum(file.stat().st_size for file in _files(path))
     return StoredEncoder(path.stem, name, n_texts, n_bytes, datetime.fromtimestamp(used, UTC))
 
 
 def _files(path: Path) -> list[Path]:
-    """Return the files of a database in the order to delete them.
+    """Return an encoder's files, in the order in which they must be deleted.
 
-    The database comes first: without it, SQLite ignores the rest of its log. Last come the files
-    that other modules derived from these vectors and keep in the same folder.
+    The database is first, because SQLite ignores a log without its database. The last files are
+    derived from the vectors by other modules.
     """
     every = (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm"))
     return [*(file for file in every if file.exists()), *path.parent.glob(f"{path.stem}.*.npz")]

@@ -1,4 +1,4 @@
-"""One SQLite file of the store: opening and checking the file, its rows, and its errors."""
+"""SQLite files of the vector store: opening, checking and reading them, and their errors."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ from polarity_bench.values import FloatArray
 
 _APPLICATION = int.from_bytes(b"POLB", "big")
 _VERSION = 1
-_PAGE_BYTES = 16384  # ten vectors of 384 per page; SQLite's 4096 would leave a quarter empty
-# The keys of a batch are spread over the whole index. The log gets these pages once per batch, the
-# file once per checkpoint. SQLite's default of 1000 pages would write and sync the index four times
-# as often.
+# A page contains ten vectors of 384 dimensions. SQLite's default of 4096 bytes would leave a
+# quarter of each page empty.
+_PAGE_BYTES = 16384
+# A batch changes pages throughout the index, and each checkpoint copies the changed pages from the
+# log to the file. With SQLite's default of 1000 pages, checkpoints would be four times as frequent.
 _LOG_PAGES = 4000  # 64 MB
-CHUNK = 1000  # rows per statement: bounds memory and stays below SQLite's limit of parameters
+# The number of rows per statement limits memory and respects SQLite's maximum number of parameters.
+CHUNK = 1000
 FILE_NAME = re.compile(r"([0-9a-f]{16})\.sqlite")
 _SCHEMA = (
     """CREATE TABLE encoder (
@@ -38,22 +40,23 @@ _SCHEMA = (
 
 
 def hash_text(text: str, group: str = "") -> bytes:
-    """Return the key of a text, a 16-byte hash; a text has a different key in each group."""
+    """Return the key of a text in a group, a 16-byte hash."""
     encoded = text.encode("utf-8", "surrogatepass")
     return hashlib.blake2b(encoded, digest_size=16, key=group.encode()).digest()
 
 
 def pack_row(key: bytes, vector: FloatArray) -> tuple[bytes, bytes, int]:
-    """Return a row: key, little-endian float32 vector, checksum over both."""
+    """Return the row of a vector: its key, its bytes, and the checksum of both."""
     blob = vector.tobytes()
     return key, blob, zlib.crc32(blob, zlib.crc32(key))
 
 
 def open_file(path: Path, wait_seconds: float) -> sqlite3.Connection:
-    """Open a file; statements wait for locks up to `wait_seconds`."""
+    """Open a file with a limit on the time that statements wait for locks, in seconds."""
     connection = sqlite3.connect(path, timeout=wait_seconds, isolation_level=None)
     try:
-        connection.execute("PRAGMA synchronous = NORMAL")  # unsynced commits survive kill -9
+        # Without a sync after each commit, commits still survive `kill -9`.
+        connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
     except BaseException:
         connection.close()
@@ -62,7 +65,7 @@ def open_file(path: Path, wait_seconds: float) -> sqlite3.Connection:
 
 
 def prepare_file(connection: sqlite3.Connection, path: Path, wait_seconds: float) -> None:
-    """Set the page size and the write-ahead log of a new file; leave existing files unchanged."""
+    """Set the page size and the write-ahead log of a new file; skip existing files."""
     if read_dimension(connection, path) is not None:
         return
     connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
@@ -71,7 +74,7 @@ def prepare_file(connection: sqlite3.Connection, path: Path, wait_seconds: float
         try:
             connection.execute("PRAGMA journal_mode = WAL")
         except sqlite3.OperationalError as error:
-            # SQLite does not wait here if another process runs the same step.
+            # SQLite does not wait if another process executes the same statement, so retry.
             if not _is(error, "SQLITE_BUSY", "SQLITE_LOCKED") or time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
@@ -80,7 +83,7 @@ def prepare_file(connection: sqlite3.Connection, path: Path, wait_seconds: float
 
 
 def initialise_file(connection: sqlite3.Connection, encoder: EncoderId, dimension: int) -> None:
-    """Create the tables of a new file."""
+    """Create the tables of a new file and record its encoder and dimension."""
     for statement in _SCHEMA:
         connection.execute(statement)
     connection.execute(f"PRAGMA application_id = {_APPLICATION}")
@@ -94,38 +97,39 @@ def initialise_file(connection: sqlite3.Connection, encoder: EncoderId, dimensio
 def read_dimension(connection: sqlite3.Connection, path: Path) -> int | None:
     """Return the dimension d of the vectors in a file; None if the file is empty.
 
-    Another process may create the tables meanwhile. It does so in one transaction, so whatever is
-    read after the first table is complete.
-
     Raises:
-        InputError: If the file is no store, has another format version, or belongs to another
-            encoder.
+        InputError: If the file is another kind of database, has another format version, or belongs
+            to another encoder.
     """
+    # Another process may create the tables at the same time, but in one transaction. If the first
+    # statement finds a table, all later statements read complete data.
     table = connection.execute("SELECT 1 FROM sqlite_master").fetchone()
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     if application == 0 and table is None:
         return None
     if application != _APPLICATION:
         raise InputError(
-            f"{path}: another database, not a store of embeddings; move it out of the folder"
+            f"{path}: expected a file of the vector store, got another database; move the file out "
+            "of the folder"
         )
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if version != _VERSION:
         raise InputError(
-            f"{path}: has format {version}, expected {_VERSION}; delete it, and its texts are "
-            "encoded again"
+            f"{path}: expected format {_VERSION}, got {version}; delete the file, and its texts "
+            "are encoded again"
         )
     rows = connection.execute("SELECT digest, dimension FROM encoder").fetchall()
     if len(rows) != 1 or rows[0][0] != path.stem:
         raise InputError(
-            f"{path}: expected the vectors of encoder {path.stem}, got those of "
-            f"{', '.join(str(row[0]) for row in rows)}; delete it, and its texts are encoded again"
+            f"{path}: expected vectors of encoder {path.stem}, got vectors of encoder "
+            f"{', '.join(str(row[0]) for row in rows)}; delete the file, and its texts are encoded "
+            "again"
         )
     return int(rows[0][1])
 
 
 def find_rows(connection: sqlite3.Connection, keys: Sequence[bytes]) -> dict[bytes, int]:
-    """Return the row of each stored key."""
+    """Return the row number of each key; missing keys are left out."""
     rows: dict[bytes, int] = {}
     for start in range(0, len(keys), CHUNK):
         chunk = keys[start : start + CHUNK]
@@ -141,7 +145,20 @@ def find_rows(connection: sqlite3.Connection, keys: Sequence[bytes]) -> dict[byt
 def read_vectors(
     connection: sqlite3.Connection, path: Path, key_of: Mapping[int, bytes], dimension: int
 ) -> dict[int, FloatArray]:
-    """Return the vectors of some rows, each checked against its key, (d,), by row."""
+    """Read the vectors of rows and verify their checksums.
+
+    Args:
+        connection: Connection to the file.
+        path: Path of the file, for error messages.
+        key_of: Key of each row to read.
+        dimension: Dimension d of the vectors.
+
+    Returns:
+        The vector of each row, (d,).
+
+    Raises:
+        InputError: If a row is missing or does not match its checksum.
+    """
     stored = connection.execute(
         f"SELECT row, vector, crc FROM vectors WHERE row IN ({_marks(key_of)})",  # noqa: S608
         list(key_of),
@@ -161,27 +178,28 @@ def _marks(values: Collection[object]) -> str:
 
 
 _CORRUPT = (
-    "corrupt or not a store of embeddings ({}); delete it, with its -wal and -shm files, and its "
-    "texts are encoded again"
+    "the file is corrupt or not part of the vector store ({}); delete the file and its -wal and "
+    "-shm files, and its texts are encoded again"
 )
 _NOT_WRITABLE = (
-    "cannot be opened for reading and writing ({}); set POLARITY_BENCH_CACHE to another folder"
+    "the file cannot be opened for reading and writing ({}); set POLARITY_BENCH_CACHE to another "
+    "folder"
 )
 _FULL = (
-    "the disk is full or failing ({}); stored vectors are intact: free some space, or set "
+    "the disk is full or has an error ({}), but stored vectors are intact; free some space, or set "
     "POLARITY_BENCH_CACHE to another folder"
 )
-_LOCKED = "another process has locked it ({}); run again when that process is done"
+_LOCKED = "another process has locked the file ({}); run again when that process has finished"
 _MEANINGS = {
     ("SQLITE_BUSY", "SQLITE_LOCKED"): _LOCKED,
     ("SQLITE_FULL", "SQLITE_IOERR"): _FULL,
     ("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_PERM"): _NOT_WRITABLE,
 }
-"""Names of SQLite errors, and their meaning to the user; all other errors mean a corrupt file."""
+"""Error messages for SQLite errors, by error name; every other error means a corrupt file."""
 
 
 def corrupt(path: Path, reason: object) -> InputError:
-    """Return the error for a corrupt file."""
+    """Return an error message for a corrupt file, as an `InputError`."""
     return InputError(f"{path}: {_CORRUPT.format(reason)}")
 
 
@@ -191,7 +209,7 @@ def _is(error: Exception, *names: str) -> bool:
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Convert database errors to errors that tell the user what is wrong and what to do."""
+    """Convert database and file errors to an `InputError` with advice for the user."""
     try:
         yield
     except sqlite3.ProgrammingError:

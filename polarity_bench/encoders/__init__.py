@@ -1,1 +1,1 @@
-"""Encoders, which turn texts into vectors."""
+"""Encoders: loading and identifying the models that turn texts into vectors."""

@@ -1,23 +1,25 @@
-"""The axis: coordinates for the class of a text, in front of an encoder's vector.
+"""The axis: coordinates for the class of a text, placed before an encoder's vector.
 
-A source is embedded as (s h, s sqrt(1 - |h|^2), e): e is the encoder's vector, of unit length, h
-encodes a classifier's prediction of the text's class, and s is the scale. A query is embedded as
-((a / s) h, 0, e), with a strength a that the user may choose. The inner product is the encoder's
-cosine plus a times the product of the coordinates: a = 0 ranks as the encoder does, a > 0 prefers
-the query's class, a < 0 prefers others.
+Notation: e is the encoder's vector, of unit length. h encodes a classifier's prediction of the
+text's class, with |h| <= 1. s is the scale. a is the strength, which the user may choose.
 
-All sources have the length sqrt(1 + s^2), because |h| <= 1. Therefore the inner product, the cosine
-and the Euclidean distance rank alike, and a vector store may use any of them. The scale changes no
-exact ranking. It decides how much the axis counts in distances between sources, from which stores
-build their graphs. Without a scale, a source is (e, h) and a query (e, a h). Encoders of earlier
-releases have this form; their sources differ in length, so that only the inner product ranks them.
+A source has the vector (s h, s sqrt(1 - |h|^2), e), and a query has the vector ((a / s) h, 0, e).
+Their inner product is the cosine of the two e plus a times the inner product of the two h. A
+strength of 0 keeps the encoder's ranking. A positive strength prefers sources of the query's class,
+and a negative strength prefers other classes.
+
+All sources have the length sqrt(1 + s^2). The inner product, the cosine and the Euclidean distance
+therefore give the same ranking, and a vector store may use any of them. The scale does not change
+exact rankings. It sets the weight of the axis in distances between sources, which stores use to
+build their graphs. Without a scale, a source is (e, h) and a query is (e, a h). Encoders of earlier
+releases have this form. Their sources differ in length, so only the inner product ranks correctly.
 
 Shapes: b texts, d dimensions, c classes, n coordinates.
 
 References:
-    Superlinked concatenates vectors of attributes and weighs them in the query; there, users supply
-    the attributes. Bachrach et al. (2014), Speeding Up the Xbox Recommender System Using a
-    Euclidean Transformation for Inner-Product Spaces, for the coordinate that makes lengths equal.
+    Bachrach et al. (2014), Speeding Up the Xbox Recommender System Using a Euclidean Transformation
+    for Inner-Product Spaces, introduce the coordinate that makes all lengths equal. The software
+    Superlinked also weights parts of a vector in the query, but users supply its attributes.
 """
 
 from __future__ import annotations
@@ -42,33 +44,34 @@ _HUB = ("token", "cache_folder", "revision", "local_files_only")
 SCALE = 0.25
 """Default scale.
 
-With HNSW graphs over SST-2, a scale near 0.3 loses no recall at any strength, see docs/dial.md. A
-power of 2 changes no digit of a coordinate.
+With HNSW graphs over SST-2, a scale near 0.3 loses no recall at any strength (see docs/dial.md).
+Multiplication by a power of 2 adds no rounding error to the coordinates.
 """
 
 
 class Axis(Module):
     """Last module of a sentence-transformers encoder, which adds coordinates for the class.
 
-    `encode_document` gives the vectors of sources and `encode_query` those of queries. `encode`
-    gives (sqrt(a) h, 0, e), for symmetric comparison of two texts. All three accept `strength`; the
-    default is the strength that the encoder was published with.
+    `encode_document` returns the vectors of sources, and `encode_query` returns the vectors of
+    queries. `encode` returns (sqrt(a) h, 0, e), for symmetric comparison of two texts. All three
+    methods accept `strength`; its default is stored in the encoder's configuration.
 
     Args:
         classes: Names of the classes.
-        dimension: Dimension of the vectors that the classifier reads.
+        dimension: Dimension of the classifier's input vectors.
         strength: Default weight of the coordinates in a query.
-        tower: Transformer and pooling that read the text for the classifier. If None, the
-            classifier reads the encoder's own vector.
-        scale: Length of the coordinates in a source. None appends the coordinates, as earlier
-            releases do.
-        truncate_dim: Number of dimensions of e to keep; e gets unit length again. None keeps all.
+        tower: Transformer and pooling that compute the classifier's input from the text. None
+            classifies the encoder's own vector.
+        scale: Scale s of the coordinates in a source. None appends the coordinates to the vector,
+            as in earlier releases.
+        truncate_dim: Number of dimensions of e to keep, before e is normalised again. None keeps
+            all dimensions.
 
     Raises:
         InputError: If the scale is not a number above 0.
     """
 
-    # Both are defined as mutable class attributes by the base class.
+    # The base class declares both as mutable class attributes.
     config_keys: list[str] = ["classes", "dimension", "strength", "has_tower", *_NEW]  # noqa: RUF012
     forward_kwargs: set[str] = {"task", "strength"}  # noqa: RUF012
 
@@ -94,12 +97,12 @@ class Axis(Module):
 
     @property
     def has_tower(self) -> bool:
-        """Whether the classifier has its own transformer to read the text."""
+        """Whether the classifier uses its own transformer."""
         return self.tower is not None
 
     @property
     def n_coordinates(self) -> int:
-        """Number of coordinates of the class."""
+        """Number n of coordinates: 1 for two classes, otherwise the number of classes."""
         return 1 if len(self.classes) == 2 else len(self.classes)
 
     def forward(  # type: ignore[override]
@@ -108,11 +111,18 @@ class Axis(Module):
         task: str | None = None,
         strength: float | None = None,
     ) -> dict[str, Any]:
-        """Add the coordinates to the sentence embeddings, (b, d) to (b, n + 1 + d).
+        """Add the coordinates to the sentence embeddings.
+
+        The shape changes from (b, d) to (b, n + 1 + d), or to (b, d + n) without a scale.
+
+        Args:
+            features: Features of a batch, with `sentence_embedding`, (b, d).
+            task: "query", "document", or None for symmetric comparison.
+            strength: Weight of the coordinates in a query. None uses the default strength.
 
         Raises:
-            InputError: If the strength is not a finite number, or is below 0 without a `task` that
-                separates queries from documents, or if `truncate_dim` is above d.
+            InputError: If the strength is not a finite number, if a negative strength is used
+                without a `task`, or if `truncate_dim` is above d.
         """
         weight = _weight(task, self.strength if strength is None else strength)
         vectors = features["sentence_embedding"]
@@ -132,7 +142,7 @@ class Axis(Module):
         return features
 
     def _read(self, features: Mapping[str, Any]) -> Tensor:
-        """Return the vectors that the classifier reads, (b, d)."""
+        """Return the classifier's input vectors, (b, d)."""
         if self.tower is None:
             vectors: Tensor = features["sentence_embedding"]
             return vectors
@@ -144,9 +154,9 @@ class Axis(Module):
         return pooled
 
     def get_config_dict(self) -> dict[str, Any]:
-        """Return the configuration, without keys that folders of earlier releases do not have.
+        """Return the configuration; keys added since the first release are omitted if None.
 
-        Otherwise the digests of these encoders would change.
+        With these keys, the digests of encoders from earlier releases would change.
         """
         config = super().get_config_dict()
         return {key: value for key, value in config.items() if key not in _NEW or value is not None}
@@ -156,7 +166,7 @@ class Axis(Module):
         return None
 
     def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **_: Any) -> None:  # noqa: ARG002
-        """Write the configuration, the classifier and the tower, all as safetensors."""
+        """Write the configuration as JSON, and the classifier and the tower as safetensors."""
         from safetensors.torch import save_file
 
         self.save_config(output_path)
@@ -169,7 +179,7 @@ class Axis(Module):
 
     @classmethod
     def load(cls, model_name_or_path: str, subfolder: str = "", **kwargs: Any) -> Axis:  # type: ignore[override]
-        """Load an axis that `save` wrote, in this release or an earlier one."""
+        """Load an axis that this release or an earlier one saved."""
         hub: dict[str, Any] = {name: kwargs[name] for name in _HUB if name in kwargs}
         config = cls.load_config(model_name_or_path, subfolder=subfolder, **hub)
         tower: Any = None
@@ -184,25 +194,28 @@ class Axis(Module):
 
 
 SAVED_AS = "polarity_bench.encoders.axis.Axis"
-"""Name of the class in `modules.json` of published encoders, by which sentence-transformers imports
-it.
+"""Import path of the class in the `modules.json` of published encoders.
 
-Its last part is also in digests of encoders and in the name of the axis's folder.
+The class name at its end is also part of encoder digests and of the name of the axis's folder.
 """
 
-# sentence-transformers uses these two to save and print a module, wherever the class is defined.
+# sentence-transformers saves and prints modules under these names, so they must not change if the
+# class moves.
 Axis.__module__, _, Axis.__name__ = SAVED_AS.rpartition(".")
 
 MODULES: dict[str, type[Module]] = {SAVED_AS: Axis}
-"""Modules of this package that an encoder's folder may name; they run no code from the folder."""
+"""Module classes of this package, which are imported without `trust_remote_code`."""
 
 
 def coordinates(probabilities: Tensor) -> Tensor:
-    """Return the coordinates for probabilities of c classes, (b, c).
+    """Return the coordinates h for the class probabilities of texts.
 
-    h = sqrt(c / (c - 1)) (p - 1/c). Two texts with certain predictions have the inner product 1 if
-    their classes are equal, and -1 / (c - 1) otherwise. Two classes need one coordinate, 2 p - 1
-    with p of the second class.
+    The formula is h = sqrt(c / (c - 1)) (p - 1/c). If two predictions are certain, the inner
+    product of their coordinates is 1 for equal classes and -1 / (c - 1) otherwise. Two classes need
+    only one coordinate, 2 p - 1, where p is the probability of the second class.
+
+    Args:
+        probabilities: Class probabilities, (b, c).
 
     Returns:
         Coordinates, (b, c); (b, 1) for two classes.
@@ -223,7 +236,7 @@ def coordinates(probabilities: Tensor) -> Tensor:
 
 
 def axis_of(model: Any) -> Axis | None:
-    """Return the axis of a sentence-transformers model, if it has one."""
+    """Return the axis of a sentence-transformers model, or None if the model has no axis."""
     last: Any = model[-1] if isinstance(model, nn.Sequential) and len(model) else None
     return last if isinstance(last, Axis) else None
 
@@ -231,36 +244,37 @@ def axis_of(model: Any) -> Axis | None:
 def check_whole(model: Any, where: str) -> None:
     """Raise an error if a model has an axis and its vectors are truncated after the axis.
 
-    Such truncation cuts off the axis, or leaves sources of different lengths.
+    This truncation would remove the axis, or give sources different lengths.
 
     Args:
-        model: Model of sentence-transformers.
-        where: Beginning of the message: the encoder's name, or its file.
+        model: A sentence-transformers model.
+        where: Encoder or file to name at the start of the error message.
 
     Raises:
         InputError: If the model has an axis and a `truncate_dim`.
     """
     if axis_of(model) is not None and model.truncate_dim is not None:
         raise InputError(
-            f"{where}: the setting truncate_dim cuts vectors after the axis is added, got "
-            f"{model.truncate_dim}; remove it, and let the axis cut: `encoder[-1].truncate_dim = "
-            f"{model.truncate_dim}`"
+            f"{where}: truncate_dim shortens vectors after the axis is added, got "
+            f"{model.truncate_dim}; remove this setting and set `encoder[-1].truncate_dim = "
+            f"{model.truncate_dim}` instead"
         )
 
 
 def _truncated(vectors: Tensor, n_kept: int) -> Tensor:
-    """Return the first dimensions of vectors, of unit length, (b, n_kept)."""
+    """Return the first `n_kept` dimensions of vectors, normalised again, (b, n_kept)."""
     if not 1 <= n_kept <= vectors.shape[1]:
         raise InputError(
-            f"`truncate_dim` of the axis must be from 1 to {vectors.shape[1]}, the encoder's "
+            f"`truncate_dim` of the axis must be from 1 to the encoder's {vectors.shape[1]} "
             f"dimensions, got {n_kept}"
         )
     return torch.nn.functional.normalize(vectors[:, :n_kept], dim=1)
 
 
 def _weight(task: str | None, strength: float) -> float:
+    """Return the weight of the coordinates in a query, a document or a symmetric comparison."""
     if not isinstance(strength, Real) or not math.isfinite(strength):
-        raise InputError(f"`strength` must be a number, got {strength!r}")
+        raise InputError(f"`strength` must be a finite number, got {strength!r}")
     if task == "document":
         return 1.0
     if task == "query":

@@ -1,4 +1,4 @@
-"""The identity of an encoder and the protocol that encoders implement."""
+"""Identity of encoders, and the protocol that encoders implement."""
 
 from __future__ import annotations
 
@@ -18,24 +18,30 @@ DTYPES: tuple[Dtype, ...] = get_args(Dtype)
 Similarity = Literal["cosine", "dot"]
 """Similarity function of an encoder: cosine or inner product."""
 
-
 ABSENT = "absent "
-"""Prefix of `EncoderId.weights` of an encoder that is not available."""
+"""Prefix of `EncoderId.weights` if the encoder is not available."""
 
 
 @dataclass(frozen=True)
 class EncoderId:
     """Identity of an encoder: everything that affects an embedding.
 
-    `weights` is the digest of the loaded model. Two local folders that share a name but not their
-    weights are therefore different encoders, as is a hub name whose weights have changed.
+    The digest of the weights distinguishes local folders that have the same name. It also changes
+    if a hub repository publishes new weights under its old name.
 
     Attributes:
-        similarity: Similarity function that compares the encoder's vectors.
-        axis: Number of axis coordinates, whose weight users may choose.
-        axis_scale: Scale of an axis at the beginning of a vector, see `encoders.axis`; None for an
-            axis at the end, or none.
-        strength: Weight of the axis in a query; None for an encoder without an axis.
+        name: Name of the encoder in results.
+        weights: Digest of the loaded model, including its configuration and tokenizer.
+        revision: Commit of the hub repository; None if there is none.
+        prompt: Text put before every text; None if there is none.
+        max_tokens: Maximum number of tokens of a text; None if there is no limit.
+        dtype: Precision of the weights.
+        pooling_added: Whether mean pooling was added to a plain transformer.
+        similarity: Similarity function for the encoder's vectors.
+        axis: Number of axis coordinates; 0 without an axis.
+        strength: Weight of the axis in a query; None without an axis.
+        axis_scale: Scale of an axis at the beginning of a vector (see `encoders.axis`). None for an
+            axis at the end, or without an axis.
     """
 
     name: str
@@ -52,53 +58,55 @@ class EncoderId:
 
     @cached_property
     def digest(self) -> str:
-        """Digest, 16 hexadecimal digits, of all that affects an embedding; the name does not."""
+        """Digest of every field except the name and the revision, 16 hexadecimal digits."""
         values = self.to_dict()
         del values["name"], values["revision"]
         return digest_of(values)
 
     def to_dict(self, *, with_defaults: bool = False) -> dict[str, Any]:
-        """Return the identity as JSON values; cosine and a missing axis are left out.
+        """Return the identity as JSON values, without the defaults of later fields.
 
-        Digests and stored files contain the names of the fields, so keep them.
+        Digests and stored files contain the names of the fields, so fields must not be renamed.
 
         Args:
-            with_defaults: Whether to include the values that are left out by default.
+            with_defaults: Whether to include `similarity`, `axis` and `strength` even if they have
+                their default values.
         """
         values = asdict(self)
-        usual: dict[str, Any] = {"axis_scale": None}  # checksums of curves cover the other defaults
+        # Checksums of curves cover the other defaults, but not this one.
+        usual: dict[str, Any] = {"axis_scale": None}
         if not with_defaults:
             usual |= {"similarity": "cosine", "axis": 0, "strength": None}
         return {name: value for name, value in values.items() if (name, value) not in usual.items()}
 
     @property
     def stored(self) -> EncoderId:
-        """Identity under which vectors are stored; it is the same at every strength."""
+        """Identity for the vector store, which is the same at every strength."""
         return replace(self, strength=None) if self.axis else self
 
     @property
     def compared_by(self) -> Similarity:
-        """Similarity function to use; at strength 0 it is cosine, because the axis is left out."""
+        """Similarity function to use; cosine at strength 0, where the axis is left out."""
         return "cosine" if self.strength == 0 else self.similarity
 
     @property
     def is_absent(self) -> bool:
-        """Whether the encoder is not available; see `AbsentEncoder`."""
+        """Whether the encoder is not available (see `AbsentEncoder`)."""
         return self.weights.startswith(ABSENT)
 
     @property
     def label(self) -> str:
-        """Name for tables: the encoder's name with its prompt and strength, if any."""
+        """Name for tables: the encoder's name, with its prompt and strength if present."""
         details = [f"prompt {self.prompt!r}"] if self.prompt else []
         details += [] if self.strength is None else [f"strength {shortest(self.strength)}"]
         return printable(f"{self.name} ({', '.join(details)})" if details else self.name)
 
 
 class Encoder(Protocol):
-    """Protocol of an object that turns texts into vectors, one batch at a time.
+    """Protocol for objects that turn texts into vectors, one batch at a time.
 
-    Your own class needs these three members. Its vectors are kept in an `EmbeddingStore` only if
-    the class itself sets `stores_vectors = True`. The store then finds them by `id` alone.
+    Your own class needs these three members. An `EmbeddingStore` keeps its vectors only if the
+    class sets `stores_vectors = True`. The store identifies the encoder by `id` alone.
 
     Example:
         >>> import numpy as np
@@ -117,13 +125,13 @@ class Encoder(Protocol):
 
     @property
     def id(self) -> EncoderId:
-        """Identity of this encoder; change its `weights` whenever a vector changes."""
+        """Identity of this encoder; its `weights` must change whenever a vector changes."""
 
     def count_tokens(self, texts: Sequence[str]) -> IntArray:
-        """Return the number of tokens of each text, cut at the maximum, (n,)."""
+        """Return the number of tokens of each text, at most the encoder's limit, (n,)."""
 
     def encode(self, texts: Sequence[str]) -> FloatArray:
-        """Encode one batch, (b, d) float32 in the order of the texts."""
+        """Return the vectors of one batch in the order of the texts, (b, d) float32."""
 
 
 @runtime_checkable
@@ -131,26 +139,26 @@ class CorpusEncoder(Protocol):
     """Encoder whose vectors depend on the texts of the task, such as tf-idf."""
 
     def for_corpus(self, texts: Sequence[str]) -> Encoder:
-        """Return the encoder fitted to these texts."""
+        """Return a copy of the encoder that is fitted to the texts of a task."""
 
 
 @dataclass(frozen=True)
 class AbsentEncoder:
-    """Stand-in for a known encoder that is not available; scores that need it are undefined.
+    """Placeholder for an encoder that is not available; scores that need it are undefined.
 
     Attributes:
-        id: Identity of the encoder. Its weights begin with `ABSENT`, so that it differs from the
-            identity of the encoder itself.
-        why: Why the encoder is not available, and the consequences.
+        id: Identity of the missing encoder. Its weights begin with `ABSENT`, which distinguishes it
+            from the identity of the real encoder.
+        why: Error message: the reason, the consequences and a remedy.
     """
 
     id: EncoderId
     why: str
 
     def count_tokens(self, texts: Sequence[str]) -> IntArray:  # noqa: ARG002
-        """Raise `InputError`, which says why the encoder is not available."""
+        """Raise an `InputError` with the reason why the encoder is not available."""
         raise InputError(self.why)
 
     def encode(self, texts: Sequence[str]) -> FloatArray:  # noqa: ARG002
-        """Raise `InputError`, which says why the encoder is not available."""
+        """Raise an `InputError` with the reason why the encoder is not available."""
         raise InputError(self.why)

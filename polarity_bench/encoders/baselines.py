@@ -1,8 +1,8 @@
-"""Baselines: encoders without a trained model, which put scores into perspective.
+"""Baselines: simple encoders, for comparison with trained encoders.
 
-`random` gives each distinct text its own random vector, `constant` gives all texts the same vector,
-and `tfidf` counts words. The first two score at chance; `tfidf` sees words but no meaning.
-`glove:FILE` averages word vectors from a file of the user: the papers' "Avg. GloVe" row.
+`random` gives each distinct text its own random vector, and `constant` gives all texts the same
+vector. Both score at chance. `tfidf` counts words and ignores their meaning. `glove:FILE` averages
+word vectors from the user's file, like the row "Avg. GloVe" in the papers.
 
 Shapes: v words, d dimensions, b texts.
 """
@@ -24,15 +24,15 @@ _WORD = re.compile(r"\w+|[^\w\s]")
 
 
 class UnpaddedEncoder:
-    """Base of encoders that need no padding, so that only the number of texts limits a batch."""
+    """Base class of encoders without padding, so only the number of texts limits a batch."""
 
     def count_tokens(self, texts: Sequence[str]) -> IntArray:
-        """Return 1 for each text, (n,), because nothing is padded."""
+        """Return 1 for each text, because these encoders do not pad texts, (n,)."""
         return np.ones(len(texts), dtype=np.int64)
 
 
 class RandomEncoder(UnpaddedEncoder):
-    """Vectors drawn from a normal distribution, seeded by the text."""
+    """Encoder that draws each vector from a normal distribution, seeded by the text."""
 
     id = EncoderId(name="random", weights="random-384-v1")
     stores_vectors = True
@@ -45,7 +45,7 @@ class RandomEncoder(UnpaddedEncoder):
 
 
 class ConstantEncoder(UnpaddedEncoder):
-    """The same vector for all texts: everything ties, so only the order of the sources decides."""
+    """Encoder with the same vector for all texts; all sources tie and keep their order."""
 
     id = EncoderId(name="constant", weights="constant-8-v1")
     stores_vectors = True
@@ -56,10 +56,10 @@ class ConstantEncoder(UnpaddedEncoder):
 
 
 class TfidfEncoder(UnpaddedEncoder):
-    """Bag of words, weighted by inverse document frequency over the texts of one task.
+    """Bag of words, weighted by the inverse document frequency in one task.
 
-    Words and punctuation marks are hashed to 4,096 dimensions. The weights depend on the corpus, so
-    `for_corpus` must be called first, and the vectors are valid for one task only.
+    Words and punctuation marks are hashed to 4,096 dimensions. The weights depend on the task's
+    texts, so call `for_corpus` before `encode`. The vectors are valid for one task only.
     """
 
     id = EncoderId(name="tfidf", weights="tfidf-4096-v1")
@@ -76,7 +76,7 @@ class TfidfEncoder(UnpaddedEncoder):
         )
 
     def for_corpus(self, texts: Sequence[str]) -> TfidfEncoder:
-        """Return the encoder weighted by the document frequencies of these texts."""
+        """Return an encoder with weights from the document frequencies in these texts."""
         fitted = TfidfEncoder()
         fitted._weights.fit(self._counter.transform(sorted(set(texts))))
         return fitted
@@ -90,17 +90,17 @@ class TfidfEncoder(UnpaddedEncoder):
 class WordVectorsEncoder(UnpaddedEncoder):
     """Average of the word vectors of a text's words and punctuation marks.
 
-    An unknown word is looked up in lower case, and left out if that is unknown too. A text without
-    a known word gets the mean of all vectors, because a zero vector has no cosine. GloVe's authors
-    recommend this mean for unknown words.
+    If a word is unknown, its lower-case form is used. If that is unknown too, the word is skipped.
+    A text without known words gets the mean of all vectors, because a zero vector has no cosine.
+    The authors of GloVe recommend this mean for unknown words.
 
     Args:
-        file: File in GloVe's text format (a word and its numbers on each line; word2vec's heading
-            of two numbers is skipped), or an .npy matrix with a list of its words,
-            `NAME.words.txt`, in the same folder.
+        file: File in GloVe's text format, with a word and its numbers on each line; a word2vec
+            header line is skipped. Or an .npy matrix, whose words are listed in `NAME.words.txt` in
+            the same folder.
 
     Raises:
-        InputError: If the file has neither format; the message names the line.
+        InputError: If the file cannot be read or has neither format.
     """
 
     stores_vectors = True
@@ -119,10 +119,10 @@ class WordVectorsEncoder(UnpaddedEncoder):
 
     def _average(self, text: str) -> FloatArray:
         rows = (self._rows.get(w, self._rows.get(w.lower())) for w in _WORD.findall(text))
-        known = [row for row in rows if row is not None]
-        if not known:
+        known_rows = [row for row in rows if row is not None]
+        if not known_rows:
             return self._unknown
-        average: FloatArray = self._vectors[known].mean(axis=0, dtype=np.float64)
+        average: FloatArray = self._vectors[known_rows].mean(axis=0, dtype=np.float64)
         return average
 
 
@@ -138,15 +138,18 @@ def load_baseline(name: str) -> Encoder:
     """Return the baseline of this name: `random`, `constant`, `tfidf` or `glove:FILE`.
 
     Raises:
-        InputError: If an argument is missing, or is given to a baseline that takes none.
+        InputError: If `glove` has no file or an unreadable file, or if another baseline has an
+            argument.
     """
     kind, _, argument = name.partition(":")
     if kind == "glove":
         if not argument:
-            raise InputError("the encoder 'glove' needs a file of word vectors; write glove:FILE")
+            raise InputError("the baseline 'glove' needs a file of word vectors; use glove:FILE")
         return WordVectorsEncoder(Path(argument).expanduser())
     if argument:
-        raise InputError(f"the encoder {name!r}: the baseline {kind!r} takes no argument")
+        raise InputError(
+            f"the encoder {name!r}: the baseline {kind!r} takes no argument; use {kind!r}"
+        )
     return BASELINES[kind]()
 
 
@@ -156,19 +159,21 @@ def _read_text(file: Path) -> tuple[list[str], FloatArray]:
     for number, line in enumerate(_lines(file), start=1):
         word, *values = line.rstrip().split(" ")
         if number == 1 and len(values) == 1:
-            continue  # word2vec's heading: number of words, number of dimensions
+            continue  # The header of word2vec has only the numbers of words and dimensions.
         if rows and len(values) != len(rows[0]):
             raise InputError(
-                f"{file}, line {number}: expected {len(rows[0])} numbers as in the lines before, "
+                f"{file}, line {number}: expected {len(rows[0])} numbers as on earlier lines, "
                 f"got {len(values)}"
             )
         try:
             rows.append(np.array(values, dtype=np.float32))
         except ValueError as error:
-            raise InputError(f"{file}, line {number}: expected a word and numbers") from error
+            raise InputError(
+                f"{file}, line {number}: expected a word and numbers, got {line[:40]!r}"
+            ) from error
         words.append(word)
     if not rows or not len(rows[0]):
-        raise InputError(f"{file}: contains no word vectors")
+        raise InputError(f"{file}: the file contains no word vectors")
     return words, np.stack(rows)
 
 
@@ -177,14 +182,16 @@ def _read_npy(file: Path) -> tuple[list[str], FloatArray]:
     try:
         vectors = np.load(file, allow_pickle=False)
     except (OSError, ValueError) as error:
-        raise InputError(f"{file}: not an .npy matrix: {error}") from error
+        raise InputError(f"{file}: cannot be read as an .npy matrix: {error}") from error
     if not beside.is_file():
-        raise InputError(f"{file}: {beside}, which lists its words one per line, is missing")
+        raise InputError(
+            f"{file}: the list of words is missing; write the words, one per line, to {beside}"
+        )
     words = [line.rstrip("\r\n") for line in _lines(beside)]
     if vectors.ndim != 2 or len(vectors) != len(words):
         raise InputError(
-            f"{file}: expected one row for each of the {len(words):,} words in {beside.name}, got "
-            f"the shape {vectors.shape}"
+            f"{file}: expected a matrix with a row for each of the {len(words):,} words in "
+            f"{beside.name}, got the shape {vectors.shape}"
         )
     return words, vectors.astype(np.float32)
 
@@ -196,4 +203,6 @@ def _lines(file: Path) -> Iterator[str]:
     except OSError as error:
         raise InputError(f"{file}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise InputError(f"{file}: not UTF-8 at byte {error.start}") from error
+        raise InputError(
+            f"{file}: not UTF-8 text at byte {error.start}; convert the file to UTF-8"
+        ) from error

@@ -1,7 +1,7 @@
-"""Name and digest of a model for mteb, whose cache identifies models by them.
+"""Card data that gives each model a unique name and revision in mteb's cache.
 
-mteb reads both from a model's card data. A model from a folder has neither, so mteb's cache would
-give the scores of the first such model to all later ones.
+mteb reads the name and the revision from a model's card data. A model from a folder has neither.
+mteb's cache would therefore return the first such model's scores for every later model.
 """
 
 from __future__ import annotations
@@ -21,12 +21,11 @@ _NAME, _REVISION = "model_name", "base_model_revision"
 
 
 class MtebCardData(SentenceTransformerModelCardData):
-    """Card data of a model that was loaded here.
+    """Card data of a model that polarity-bench loaded.
 
-    mteb uses `model_name` as the name and `base_model_revision` as the revision. The revision is
-    the digest of the model at the time when mteb reads it, so training the model changes it. A
-    model card shows neither of them, because it describes the saved model, which is a different
-    one.
+    mteb uses `model_name` as the name and `base_model_revision` as the revision. The revision is a
+    digest that is computed on each access, so it changes when the model is trained. A written model
+    card contains neither value, because it describes a model with a new name and new weights.
     """
 
     encoder: EncoderId
@@ -34,9 +33,9 @@ class MtebCardData(SentenceTransformerModelCardData):
 
     @property
     def model_name(self) -> str | None:
-        """Name that the user gave the model, otherwise that of the encoder."""
-        given: str | None = vars(self).get(_NAME)
-        return given if given or self.writes_card else mteb_name(self.encoder.name)
+        """Name that the user gave the model; by default, the encoder's name for mteb."""
+        user_name: str | None = vars(self).get(_NAME)
+        return user_name if user_name or self.writes_card else mteb_name(self.encoder.name)
 
     @model_name.setter
     def model_name(self, name: str | None) -> None:
@@ -44,9 +43,9 @@ class MtebCardData(SentenceTransformerModelCardData):
 
     @property
     def base_model_revision(self) -> str | None:
-        """Digest of the encoder; in a model card, the revision of the base model."""
-        given: str | None = vars(self).get(_REVISION)
-        return given if self.writes_card else self._digest
+        """Digest of the encoder for mteb; the base model's revision while a card is written."""
+        card_revision: str | None = vars(self).get(_REVISION)
+        return card_revision if self.writes_card else self._digest
 
     @base_model_revision.setter
     def base_model_revision(self, revision: str | None) -> None:
@@ -56,23 +55,23 @@ class MtebCardData(SentenceTransformerModelCardData):
     def _digest(self) -> str:
         model: Any = self.model
         encoder = replace(self.encoder, weights=digest_of_model(model))
-        # mteb selects a prompt by its name, but the digest of an encoder covers one prompt only.
+        # mteb can select any of the model's prompts, but `encoder.digest` covers only one.
         prompts = {name: text for name, text in model.prompts.items() if text}
         identity = [encoder.digest, prompts, model.default_prompt_name]
         return digest_of(identity) if prompts else encoder.digest
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the values for a model card."""
-        given = vars(self).get(_NAME)
+        """Return the card data for a written model card, without the values for mteb."""
+        user_name = vars(self).get(_NAME)
         self.writes_card = True
         try:
             return super().to_dict()
         finally:
             self.writes_card = False
-            self.model_name = given  # undo the default name that `super().to_dict()` sets
+            self.model_name = user_name  # `super().to_dict()` has set a default name.
 
 
 def name_for_mteb(model: SentenceTransformer, encoder: EncoderId) -> None:
-    """Make mteb identify a model by its name and its digest."""
+    """Make mteb identify a model by its encoder's name and digest."""
     model.model_card_data.__class__ = MtebCardData
     vars(model.model_card_data)["encoder"] = encoder

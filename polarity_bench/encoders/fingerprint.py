@@ -1,4 +1,4 @@
-"""Digest of a model: everything that affects its vectors, but not its name or location."""
+"""Digests of models, which cover everything that affects vectors, but not name or location."""
 
 from __future__ import annotations
 
@@ -26,19 +26,21 @@ _VOLATILE |= {"transformers_version", BASE_KEY}
 """Fields of a configuration that do not affect vectors."""
 
 _SETTLED = {"use_cache": False}
-"""Further fields that do not affect vectors, with the values that existing digests contain. Their
-defaults depend on the version of transformers, so the digest uses these fixed values."""
+"""Further fields that do not affect vectors, with fixed values for the digest.
+
+Existing digests contain these values, but the defaults depend on the version of transformers.
+"""
 
 _PACKAGES = {"torch", "transformers", "sentence_transformers", "polarity_bench"}
-"""Packages whose source is never hashed, wherever they are installed; versions identify them."""
+"""Packages whose source code is not part of the digest, even outside site-packages."""
 
 
 def digest_of_model(model: SentenceTransformer) -> str:
     """Hash everything that affects a vector: weights, configuration, tokenizer and code.
 
-    The configuration is included because the same weights give different vectors with a different
-    number of attention heads, which the weights do not show. Code from outside installed packages
-    is included too: that of a repository with trusted code, or of a module class in a script.
+    The configuration is included because, for example, the weights do not determine the number of
+    attention heads. Code from outside installed packages is included too, such as trusted code from
+    a hub repository, or a module class in a script.
 
     Returns:
         16 hexadecimal digits.
@@ -54,16 +56,16 @@ def digest_of_model(model: SentenceTransformer) -> str:
     for state in (_configurations(model), _tokenizer_state(model.tokenizer)):
         sha.update(json.dumps(state, sort_keys=True, default=str).encode())
     unusual = _unusual(model)
-    if unusual:  # only if present, so that older digests stay valid
+    if unusual:  # Hashing an empty dict would change existing digests.
         sha.update(json.dumps(unusual, sort_keys=True).encode())
     return sha.hexdigest()[:16]
 
 
 def _modules_in_words(model: SentenceTransformer) -> str:
-    """Return `str(model)` with the class names that the first digests contain.
+    """Return `str(model)` with the class names that existing digests contain.
 
-    Modules of this package carry their saved name, see `axis.SAVED_AS`. A model class of this
-    package gets the name of the sentence-transformers class that it replaces.
+    The name of a model class from this package is replaced by `SentenceTransformer`. Modules of
+    this package already have their saved names (see `axis.SAVED_AS`).
     """
     words, cls = str(model), type(model)
     if cls.__module__.partition(".")[0] == "polarity_bench":
@@ -81,19 +83,19 @@ def _configurations(model: SentenceTransformer | Sequence[Any]) -> list[Any]:
         config = getattr(getattr(module, "auto_model", None), "config", None)
         if config is not None:
             settings = config.to_diff_dict()
-            kept = {k: v for k, v in settings.items() if k not in _VOLATILE}
-            configurations.append(kept | {k: v for k, v in _SETTLED.items() if k in kept})
+            fields = {k: v for k, v in settings.items() if k not in _VOLATILE}
+            configurations.append(fields | {k: v for k, v in _SETTLED.items() if k in fields})
     return configurations
 
 
 def _towers(modules: Sequence[Any]) -> list[Any]:
-    """Return the modules inside other modules, see `Axis`."""
+    """Return the modules of the towers inside other modules (see `Axis`)."""
     towers = (getattr(module, "tower", None) for module in modules)
     return [part for tower in towers if tower is not None for part in tower.values()]
 
 
 def _tokenizer_state(tokenizer: Any) -> Any:
-    """Return a tokenizer's rules and vocabulary, without state that calls leave behind."""
+    """Return a tokenizer's rules and vocabulary, without settings that calls may change."""
     backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
     if hasattr(backend, "to_str"):
         state = json.loads(backend.to_str())
@@ -103,12 +105,13 @@ def _tokenizer_state(tokenizer: Any) -> Any:
 
 
 def _unusual(model: SentenceTransformer) -> dict[str, Any]:
-    """Return the non-default settings that affect vectors: sides, truncation and foreign code."""
+    """Return the non-default settings that affect vectors: tokenizer sides, truncation and code."""
     unusual: dict[str, Any] = {}
     for side in ("padding_side", "truncation_side"):
         if (value := getattr(model.tokenizer, side, "right")) != "right":
             unusual[side] = value
-    if getattr(model.tokenizer, "truncation", None):  # of a static model, which never resets it
+    # Only the tokenizers of static models have this setting; no call resets it.
+    if getattr(model.tokenizer, "truncation", None):
         unusual["truncation"] = model.tokenizer.truncation
     if model.truncate_dim is not None:
         unusual["truncate_dim"] = model.truncate_dim
@@ -120,11 +123,12 @@ def _unusual(model: SentenceTransformer) -> dict[str, Any]:
 
 
 def _foreign_code(model: SentenceTransformer) -> list[str]:
-    """Return the code of module classes from outside installed packages, and of their imports.
+    """Return the source of model code that is not from an installed package.
 
-    Code is the full source of a Python module. Imports from installed packages are left out. For
-    classes that are defined in a function, the source is ambiguous, and in an interactive session
-    there is none. In both cases the bytecode is included, which depends on the version of Python.
+    The list contains the full source of each Python module that defines such code, and of the
+    modules that it imports, without installed packages. A class defined inside a function has an
+    ambiguous source, and a class from an interactive session has none. For such classes the list
+    also contains the bytecode, which depends on the Python version.
     """
     classes = {cls for module in model.modules() for cls in type(module).__mro__}
     classes = {cls for cls in classes if _is_foreign(cls.__module__)}
@@ -139,6 +143,7 @@ def _foreign_code(model: SentenceTransformer) -> list[str]:
 
 
 def _is_foreign(name: str) -> bool:
+    """Return whether a loaded Python module is from outside installed packages."""
     if name not in sys.modules:
         return False
     top = name.partition(".")[0]
@@ -148,16 +153,17 @@ def _is_foreign(name: str) -> bool:
 
 
 def _source(module: ModuleType) -> str:
+    """Return a module's source, or an empty string in an interactive session."""
     try:
         return inspect.getsource(module)
-    except (OSError, TypeError):  # an interactive session
+    except (OSError, TypeError):
         return ""
 
 
 def _imported(name: str, source: str) -> Iterator[str]:
-    """Yield the modules that a module's source may import.
+    """Yield the names of the modules that a module's source may import.
 
-    In `from a import b`, b may be a module or a value, so `a.b` is yielded too.
+    In `from a import b`, b may be a module or a value. Both `a` and `a.b` are therefore yielded.
     """
     package = getattr(sys.modules[name], "__package__", None) or ""
     for node in ast.walk(ast.parse(source)):
@@ -170,10 +176,10 @@ def _imported(name: str, source: str) -> Iterator[str]:
 
 
 def _compiled(cls: type) -> str:
-    """Return the bytecode of a class's methods, and the functions and values they close over."""
+    """Return the bytecode of a class's methods, with the functions and values in their closures."""
     functions = [value for value in vars(cls).values() if isinstance(value, FunctionType)]
     values = []
-    for function in functions:  # the list grows while it is iterated over
+    for function in functions:  # The loop extends the list, so closures are followed too.
         for cell in function.__closure__ or ():
             value = cell.cell_contents
             if isinstance(value, FunctionType) and value not in functions:
@@ -184,12 +190,13 @@ def _compiled(cls: type) -> str:
 
 
 def _instructions(code: CodeType) -> str:
+    """Return bytecode, names and constants as text, including nested functions."""
     constants = [_instructions(c) if isinstance(c, CodeType) else repr(c) for c in code.co_consts]
     return str([code.co_code.hex(), code.co_names, constants])
 
 
 def traits_of_model(model: SentenceTransformer) -> dict[str, Any]:
-    """Return, by name, everything that the digest covers except the numbers in the tensors."""
+    """Return everything that the digest covers, with tensor shapes instead of tensor values."""
     modules: list[Any] = list(model)
     settings: dict[str, Any] = {
         f"{i}_{type(module).__name__}": reduce(or_, _configurations([module]), {})

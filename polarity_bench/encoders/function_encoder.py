@@ -1,4 +1,4 @@
-"""A function of your own as an encoder."""
+"""Encoders made from a user's function."""
 
 from __future__ import annotations
 
@@ -12,14 +12,20 @@ from polarity_bench.errors import InputError
 from polarity_bench.values import FloatArray, IntArray, digest_of
 
 PROBES = ("A good film.", "A bad film.", "It rains in Oslo today, and nobody minds.", "no")
-"""Texts whose vectors identify a function."""
+"""Texts to encode with a function; their vectors identify the function."""
 
 
 class FunctionEncoder:
-    """A function from a list of texts to their vectors, (b, d), as an encoder.
+    """Encoder that calls a user's function.
 
-    Two functions are the same encoder if they give the same vectors of a few probe texts. Vectors
-    are not kept on disk.
+    Two functions are treated as the same encoder if they return the same vectors for the probe
+    texts. Vectors are not cached on disk.
+
+    Args:
+        function: Function that takes a list of b texts and returns their vectors, (b, d).
+
+    Raises:
+        InputError: If the function returns an array of another shape.
     """
 
     def __init__(self, function: Callable[[list[str]], Any]) -> None:
@@ -33,7 +39,7 @@ class FunctionEncoder:
         return np.array([len(text.split()) for text in texts], dtype=np.int64)
 
     def encode(self, texts: Sequence[str]) -> FloatArray:
-        """Call the function on one batch of texts, (b, d)."""
+        """Return the function's vectors of one batch, (b, d) float32."""
         vectors = np.asarray(self._function(list(texts)), dtype=np.float32)
         if vectors.ndim != 2 or len(vectors) != len(texts):
             raise InputError(

@@ -1,4 +1,4 @@
-"""Loading of encoders: finding an encoder's folder by its name and loading its model."""
+"""Loading of encoders by name, from folders and hub repositories."""
 
 from __future__ import annotations
 
@@ -35,24 +35,25 @@ _NOT_WEIGHTS = (
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.pickle", "*.ckpt")
 _KERNEL_CACHES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
 _KERNELS = 32
-"""Kernels to keep: more than the layers of a transformer need for one batch shape."""
+"""Size of each kernel cache, enough for all layers of a transformer at one batch shape."""
 _HUB_NAME = re.compile(r"^[\w.-]+(/[\w.-]+)?$")
 
 
 @dataclass(frozen=True)
 class EncoderOptions:
-    """Options for loading an encoder, and for its inputs.
+    """Options for loading an encoder and preparing its inputs.
 
     Attributes:
         revision: Branch, tag or commit of a hub repository.
-        prompt: Text put before every text; None uses the encoder's default, "" uses none.
-        prompt_name: Name of a prompt that the encoder's folder declares.
-        device: Torch device; None uses the best one available.
+        prompt: Text to put before every text. None uses the encoder's default prompt, and ""
+            disables it.
+        prompt_name: Name of a prompt in the encoder's configuration.
+        device: Torch device; None uses the best available device.
         dtype: Precision of the weights.
         max_tokens: Maximum number of tokens of a text; None uses the encoder's limit.
-        trust_remote_code: Whether to run code from the encoder's folder.
-        allow_pickle: Whether to load weights in formats other than safetensors.
-        offline: Whether to use hub repositories from the cache only.
+        trust_remote_code: Whether to run code from the encoder's folder or repository.
+        allow_pickle: Whether to allow weights in formats other than safetensors.
+        offline: Whether to use only hub repositories that are in the cache.
     """
 
     revision: str | None = None
@@ -69,7 +70,7 @@ class EncoderOptions:
 
     def __post_init__(self) -> None:
         if self.prompt is not None and self.prompt_name is not None:
-            raise InputError("give `prompt` or `prompt_name`, not both")
+            raise InputError("`prompt` and `prompt_name` exclude each other; give only one")
         if self.max_tokens is not None and self.max_tokens < 1:
             raise InputError(f"`max_tokens` must be at least 1, got {self.max_tokens}")
         if self.dtype not in DTYPES:
@@ -77,7 +78,11 @@ class EncoderOptions:
 
 
 def folder_of(name: str, options: EncoderOptions) -> tuple[Path, str, str | None]:
-    """Return an encoder's folder, its name for results, and its commit if it has one."""
+    """Return an encoder's folder, its name for results, and its hub commit or None.
+
+    Raises:
+        InputError: If there is no such folder or repository, or the repository cannot be read.
+    """
     if name == "minilm":
         package = None if options.revision else find_spec(_DEMO_PACKAGE)
         if package and package.origin:
@@ -86,10 +91,14 @@ def folder_of(name: str, options: EncoderOptions) -> tuple[Path, str, str | None
     path = Path(name).expanduser()
     if path.is_dir():
         if options.revision:
-            raise InputError(f"the encoder {name!r} is a folder, which has no `revision`")
+            raise InputError(
+                f"the encoder {name!r} is a folder and has no `revision`; remove the option"
+            )
         return path, path.resolve().name, None
     if path.exists():
-        raise InputError(f"the encoder {name!r}: expected a folder, got a file")
+        raise InputError(
+            f"the encoder {name!r}: expected a folder, got a file; give the folder of the encoder"
+        )
     if name.startswith((".", "/", "~")) or not _HUB_NAME.match(name):
         raise InputError(
             f"the encoder {name!r}: no such folder, and not a valid name of a hub repository"
@@ -128,10 +137,10 @@ def _snapshot(name: str, options: EncoderOptions) -> Path:
 def bound_kernel_caches() -> None:
     """Limit the kernel caches of oneDNN and PyTorch, unless the user has set their size.
 
-    Both cache a kernel for each batch shape, 1,024 of them by default. With bfloat16 on a CPU,
-    memory therefore grows as long as new text lengths occur. Both read the environment variables at
-    their first computation, so this has no effect if the process has computed before. The size of
-    the caches does not affect results.
+    By default, each cache keeps 1,024 kernels, one for each batch shape. With bfloat16 on a CPU,
+    memory use therefore grows with every new text length. The libraries read these environment
+    variables at their first computation, so call this function earlier. The limit does not change
+    results.
     """
     for name in _KERNEL_CACHES:
         os.environ.setdefault(name, str(_KERNELS))
@@ -140,11 +149,17 @@ def bound_kernel_caches() -> None:
 def load_folder(
     folder: Path, name: str, revision: str | None, options: EncoderOptions
 ) -> SentenceTransformerEncoder:
-    """Load an encoder from a folder of sentence-transformers, model2vec or transformers.
+    """Load a folder in the format of sentence-transformers, model2vec or transformers.
+
+    Args:
+        folder: Folder of the encoder.
+        name: Name of the encoder in results.
+        revision: Commit of the hub repository, if any.
+        options: Options for loading.
 
     Raises:
-        InputError: If the folder is none of these or is damaged, or if the axis is truncated. The
-            message says what to do.
+        InputError: If the folder has another format or is damaged, or if its configuration
+            truncates an axis.
     """
     bound_kernel_caches()
     import torch
@@ -162,8 +177,8 @@ def load_folder(
         """Model class that imports this package's modules without `trust_remote_code`."""
 
         def _load_module_class_from_ref(self, class_ref: str, *args: Any, **kwargs: Any) -> Any:
-            known = MODULES.get(class_ref)
-            return known or super()._load_module_class_from_ref(class_ref, *args, **kwargs)
+            module_class = MODULES.get(class_ref)
+            return module_class or super()._load_module_class_from_ref(class_ref, *args, **kwargs)
 
     remote: dict[str, Any] = {"trust_remote_code": options.trust_remote_code}
     loading: dict[str, Any] = {
@@ -176,7 +191,8 @@ def load_folder(
             model: SentenceTransformer = _Known(
                 str(folder), model_kwargs=loading, device=options.device, **remote
             )
-            model.__class__ = SentenceTransformer  # callers get the plain class
+            # Only loading needs the subclass; callers expect the class of sentence-transformers.
+            model.__class__ = SentenceTransformer
         elif _model_type(folder, name) == "model2vec":
             static = StaticEmbedding.from_model2vec(str(folder))
             model = SentenceTransformer(modules=[static], device=options.device)
@@ -207,7 +223,7 @@ def _prompt(model: SentenceTransformer, name: str, options: EncoderOptions) -> s
         return options.prompt
     if options.prompt_name not in model.prompts:
         raise InputError(
-            f"the encoder {name!r} has no `prompt_name` {options.prompt_name!r}"
+            f"the encoder {name!r}: unknown `prompt_name` {options.prompt_name!r}"
             f"{nearest(options.prompt_name, model.prompts)}"
         )
     return str(model.prompts[options.prompt_name])
@@ -217,27 +233,31 @@ def _model_type(folder: Path, name: str) -> str:
     file = folder / "config.json"
     if not file.is_file():
         raise InputError(
-            f"the encoder {name!r}: {folder} is not an encoder: it has neither modules.json "
-            "(sentence-transformers) nor config.json (transformers, model2vec)"
+            f"the encoder {name!r}: {folder} is not an encoder: the folder has neither "
+            "modules.json (sentence-transformers) nor config.json (transformers, model2vec); give "
+            "another folder"
         )
     try:
         return str(json.loads(file.read_text(encoding="utf-8"))["model_type"])
     except ValueError as error:
-        raise InputError(f"the encoder {name!r}: {file} is not JSON: {error}") from error
+        raise InputError(
+            f"the encoder {name!r}: {file} is not JSON: {error}; copy the encoder again"
+        ) from error
     except (KeyError, TypeError) as error:
         raise InputError(
-            f"the encoder {name!r}: {file} has no model_type, so {folder} is not an encoder"
+            f"the encoder {name!r}: {file} has no model_type, so {folder} is not an encoder; "
+            "give another folder"
         ) from error
 
 
 def _near(name: str) -> str:
-    """Return a suggestion of `minilm` or a baseline for a name without an organisation."""
+    """Return a suggestion of a similar built-in name, if a name has no organisation."""
     return "" if "/" in name else nearest(name, ["minilm", *BASELINE_NAMES])
 
 
 @contextmanager
 def _load_errors(name: str, folder: Path) -> Iterator[None]:
-    """Convert any error from a damaged or foreign folder to an `InputError`."""
+    """Convert any error while loading a folder to an `InputError`, with a hint if possible."""
     try:
         yield
     except InputError:
@@ -246,11 +266,13 @@ def _load_errors(name: str, folder: Path) -> Iterator[None]:
         detail, hint = " ".join(str(error).split()), ""
         if any(any(folder.glob(pattern)) for pattern in _PICKLES):
             hint = (
-                ". Its weights are pickles: convert them to safetensors, or set `allow_pickle` if "
-                "you trust the source"
+                "; the folder contains pickled weights: convert them to safetensors, or set "
+                "`allow_pickle` if you trust the source"
             )
         elif "trust_remote_code" in detail:
-            hint = ". It runs code of its own: set `trust_remote_code` if you trust the source"
+            hint = (
+                "; the encoder needs its own code: set `trust_remote_code` if you trust the source"
+            )
         raise InputError(
             f"the encoder {name!r}: {folder} cannot be loaded as an encoder: "
             f"{type(error).__name__}: {detail[:300]}{hint}"
@@ -292,18 +314,18 @@ _MISSING = re.compile(r"^(\S+)\s*\|\s*(?:\x1b\[[\d;]*m)*MISSING", re.MULTILINE)
 
 
 def _check_weights(messages: Sequence[str], name: str, folder: Path) -> None:
-    """Raise an error if the weights lack a part of the model.
+    """Raise an error if any of the model's weights are missing.
 
-    transformers initialises missing parts at random and reports them only in its log. A missing
-    pooler is accepted, because mean pooling does not use it.
+    transformers initialises missing weights at random and reports them only in its log. A missing
+    pooler is accepted, because pooling in sentence-transformers does not use it.
     """
     reported = (key for message in messages for key in _MISSING.findall(message))
     missing = [key for key in reported if "pooler" not in key and "position_ids" not in key]
     if missing:
         raise InputError(
-            f"the encoder {name!r}: the weights in {folder} lack {len(missing)} parts of the "
-            f"model that its config.json describes, the first {missing[0]!r}; check config.json, "
-            "or copy the encoder again"
+            f"the encoder {name!r}: {len(missing)} of the weights that config.json requires are "
+            f"missing in {folder}, the first is {missing[0]!r}; correct config.json, or copy the "
+            "encoder again"
         )
 
 
@@ -312,13 +334,15 @@ def _limit_tokens(model: SentenceTransformer, name: str, max_tokens: int) -> Non
     positions = getattr(config, "max_position_embeddings", None)
     if isinstance(positions, int) and max_tokens > positions:
         raise InputError(
-            f"the encoder {name!r} has positions for {positions} tokens, got `max_tokens` "
-            f"{max_tokens}"
+            f"the encoder {name!r}: `max_tokens` must be at most {positions}, the number of "
+            f"positions in the encoder, got {max_tokens}"
         )
     try:
         model.max_seq_length = max_tokens
-    except AttributeError as error:  # a property that cannot be set
-        raise InputError(f"the encoder {name!r} is static and has no `max_tokens`") from error
+    except AttributeError as error:  # In static models, this is a read-only property.
+        raise InputError(
+            f"the encoder {name!r} is static, so `max_tokens` has no effect; remove the option"
+        ) from error
 
 
 def load_encoder(name: str, options: EncoderOptions | None = None) -> Encoder:
@@ -326,11 +350,11 @@ def load_encoder(name: str, options: EncoderOptions | None = None) -> Encoder:
 
     Args:
         name: A folder, a hub repository (`org/name`), `minilm`, or a baseline.
-        options: How to load it.
+        options: Options for loading; None uses the defaults.
 
     Raises:
-        InputError: If there is no such encoder, or it cannot be loaded. The message says what to
-            do.
+        InputError: If there is no such encoder, if it cannot be loaded, or if the options do not
+            apply to it.
     """
     options = options or EncoderOptions()
     if not name.strip():
@@ -340,25 +364,26 @@ def load_encoder(name: str, options: EncoderOptions | None = None) -> Encoder:
     if name.partition(":")[0] in BASELINE_NAMES:
         for option in ("revision", "prompt", "prompt_name", "max_tokens"):
             if getattr(options, option) is not None:
-                raise InputError(f"the baseline {name!r} takes no `{option}`")
+                raise InputError(f"the baseline {name!r} takes no `{option}`; remove the option")
         return load_baseline(name)
     folder, title, revision = folder_of(name, options)
     return load_folder(folder, title, revision, options)
 
 
 def located(name: str, folder: Path) -> str:
-    """Return an encoder's name; if it is a path relative to `folder`, return the full path.
+    """Return an encoder's name, or its full path if the name is a path relative to `folder`.
 
-    The name of a folder that does not exist yet counts as a path only if it begins with "./",
-    "../" or "~". Otherwise it may be the name of a hub repository.
+    A name is a path if it names an existing folder, or if it begins with "./", "../" or "~". Every
+    other name may be a hub repository and is returned unchanged. A path in `glove:FILE` is
+    completed too.
     """
     kind, _, file = name.partition(":")
     if kind == "glove" and file:
         return f"{kind}:{folder / Path(file).expanduser()}"
     place = folder / Path(name).expanduser()
-    known = name == "minilm" or kind in BASELINE_NAMES
+    is_built_in = name == "minilm" or kind in BASELINE_NAMES
     try:
         is_path = place.is_dir() or name.startswith(("./", "../", "~"))
-    except OSError:  # the name is too long for a file name
+    except OSError:  # The name is too long for a file name.
         is_path = False
-    return str(place) if is_path and not known else name
+    return str(place) if is_path and not is_built_in else name

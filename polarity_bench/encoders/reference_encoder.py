@@ -1,9 +1,9 @@
-"""The base encoder that an encoder was trained from: how it is recorded, found and loaded.
+"""Base encoders of trained encoders: recording, finding and loading them.
 
-The base is recorded in the configuration of the transformer, which transformers keeps through every
-save and upload. It is also recorded in the model card, which sentence-transformers keeps, because a
-static encoder has no configuration. The record does not change the digest of an encoder. The
-folder of a training run has it in `train.json` too, for models that record nothing.
+Training records the base in the transformer's configuration, which transformers keeps through every
+save and upload. A static encoder has no configuration, so the model card records the base too.
+These records do not change the digest of an encoder. A training run also records the base in
+`train.json`, for models without such a record.
 """
 
 from __future__ import annotations
@@ -30,26 +30,24 @@ class ReferenceWarning(UserWarning):
 
 @dataclass(frozen=True)
 class Base:
-    """Base encoder that another encoder was trained from.
+    """Base encoder from which another encoder was trained.
 
     Attributes:
-        source: Name of the base, or the absolute path of its folder, for loading.
-        encoder: Identity of the base at the time of training.
+        source: Name or absolute folder from which the base is loaded.
+        encoder: Identity of the base when the training started.
     """
 
     source: str
     encoder: EncoderId
 
     def load(self, options: EncoderOptions) -> Encoder:
-        """Load the base with the revision, prompt, token limit and dtype that were recorded.
+        """Load the base with the recorded revision, prompt, token limit and dtype.
 
         Args:
-            options: How to load the base; options that affect its vectors are replaced by the
-                recorded ones.
+            options: Other options for loading, such as the device.
 
         Returns:
-            The base, or an `AbsentEncoder` with the reason if the base cannot be loaded or has
-            changed.
+            The base, or an `AbsentEncoder` if the base has changed or cannot be loaded.
         """
         base = self.encoder
         recorded: Any = {name: getattr(base, name) for name in ("revision", "max_tokens", "dtype")}
@@ -61,13 +59,13 @@ class Base:
         else:
             if loaded.id.digest == base.digest:
                 return loaded
-            why = f"it has changed and is now {loaded.id.label} ({loaded.id.digest})"
+            why = f"the base has changed and is now {loaded.id.label} ({loaded.id.digest})"
         named = replace(
             base, name=f"{base.name} (not to be had)", weights=f"{ABSENT}{base.weights}"
         )
         return AbsentEncoder(
             named,
-            f"its base {base.label} ({base.digest}), the reference for S, is not available: {why}. "
+            f"the base {base.label} ({base.digest}), the reference for S, is not available: {why}. "
             "S, retention and joint are left out; give the base as the `reference`",
         )
 
@@ -75,16 +73,17 @@ class Base:
 def base_reference(
     holder: Any, recorded: Base | None = None, options: EncoderOptions | None = None
 ) -> Encoder | None:
-    """Return the default reference encoder of a trained encoder, its base.
+    """Load the default reference of a trained encoder, which is its base.
 
     Args:
         holder: Encoder of this package or of mteb.
-        recorded: Base to use if the encoder itself records none.
-        options: How to load the base, except for options that affect its vectors. None loads it on
-            the encoder's device.
+        recorded: Base to use if the encoder has no record of its base.
+        options: Options for loading, except those that affect vectors. None loads the base on the
+            encoder's device.
 
     Returns:
-        The base, as an `AbsentEncoder` if it cannot be loaded; None if `distinct_base` finds none.
+        The base, or an `AbsentEncoder` if the base cannot be loaded. None if `distinct_base`
+        returns None.
 
     Warns:
         ReferenceWarning: If the base cannot be loaded.
@@ -99,23 +98,23 @@ def base_reference(
 
 
 def distinct_base(holder: Any, recorded: Base | None = None) -> Base | None:
-    """Return the base that S is measured with.
+    """Return the base of an encoder, unless the two are equal.
 
     Args:
         holder: Encoder of this package or of mteb.
-        recorded: Base to use if the encoder itself records none.
+        recorded: Base to use if the encoder has no record of its base.
 
     Returns:
-        The base; None if there is none, or if the encoder equals its base because no checkpoint of
-        the training was better.
+        The base, or None if there is no base. Also None if the encoder equals its base, because no
+        epoch of the training was better.
     """
-    base, own = find_base(holder) or recorded, getattr(holder, "id", None)
-    is_base = base and own and own.digest == base.encoder.digest
+    base, identity = find_base(holder) or recorded, getattr(holder, "id", None)
+    is_base = base and identity and identity.digest == base.encoder.digest
     return None if is_base else base
 
 
 def find_base(holder: Any) -> Base | None:
-    """Return the base that an encoder's configuration or model card records, or None."""
+    """Return the base recorded in an encoder's configuration or model card, or None."""
     from sentence_transformers import SentenceTransformer
 
     model = _model_of(holder)
@@ -132,24 +131,24 @@ def find_base(holder: Any) -> Base | None:
 
 
 def base_of(model: str) -> Base | None:
-    """Return the base that a run started from; None if the model is not a run's folder.
+    """Return the base of a training run, or None if `model` is not the folder of a training run.
 
     Raises:
-        InputError: If the run has not finished.
+        InputError: If the training has not finished.
     """
     stored = read_train_file(model)
     if stored is None:
         return None
     if not stored["finished"]:
         raise InputError(
-            f"`model` {model}: its training has not finished; run the same `polarity-bench train` "
-            "again"
+            f"`model` {model}: the training has not finished; run the same `polarity-bench train` "
+            "command again"
         )
     return Base(stored["base"], EncoderId(**stored["spec"]["base"]))
 
 
 def _model_of(holder: Any) -> Any:
-    """Return the model inside an encoder of this package or mteb, without mteb's cache wrappers."""
+    """Return the model inside an encoder of this package or of mteb, without mteb's wrappers."""
     while (inner := getattr(holder, "model", None) or getattr(holder, "_model", None)) is not None:
         holder = inner
         if hasattr(holder, "save_pretrained"):
@@ -158,7 +157,7 @@ def _model_of(holder: Any) -> Any:
 
 
 def source_of(model: SentenceTransformer) -> str | None:
-    """Return the folder or hub name that a model was loaded from; None if it is not recorded."""
+    """Return the folder or hub name from which a model was loaded, or None if unknown."""
     source = getattr(_config(model), "_name_or_path", None) or model.model_card_data.base_model
     if not source:
         return None
@@ -170,23 +169,24 @@ def source_of(model: SentenceTransformer) -> str | None:
 
 
 def name_of(model: SentenceTransformer) -> str:
-    """Return a model's name: the one given at loading, its hub name, or the name of its folder."""
-    known = getattr(model.model_card_data, "encoder", None)  # set by `name_for_mteb` at loading
-    if isinstance(known, EncoderId) and known.weights == digest_of_model(model):
-        return known.name
+    """Return a model's name: its name in results, its hub name, or the name of its folder."""
+    # `name_for_mteb` has set this attribute if this package loaded the model.
+    identity = getattr(model.model_card_data, "encoder", None)
+    if isinstance(identity, EncoderId) and identity.weights == digest_of_model(model):
+        return identity.name
     source = source_of(model) or type(model).__name__
     return Path(source).name if Path(source).is_dir() else source
 
 
 def write_base(model: SentenceTransformer, base: Base) -> None:
-    """Record a base in a model's configuration, if any; the caller records it in the card too."""
+    """Record a base in a model's configuration, if any; the model card is not changed."""
     config = _config(model)
     if config is not None:
         setattr(config, BASE_KEY, in_card(base)[BASE_KEY])
 
 
 def in_card(base: Base) -> dict[str, Any]:
-    """Return the entry for a base in the front matter of a model card."""
+    """Return the front-matter entry that records a base in a model card."""
     return {BASE_KEY: {"base": {"source": base.source, **base.encoder.to_dict()}}}
 
 
@@ -195,14 +195,14 @@ def _config(model: SentenceTransformer) -> Any:
 
 
 def card_of(model: SentenceTransformer) -> Mapping[str, Any]:
-    """Return the front matter of the model card that a model was loaded with, or an empty dict."""
+    """Return the front matter of a loaded model's card; an empty dict if there is none."""
     from huggingface_hub import ModelCard
 
-    text = model._model_card_text or ""  # noqa: SLF001  no public access
-    if not text.startswith("---"):  # the hub's class would warn
+    text = model._model_card_text or ""  # noqa: SLF001  There is no public attribute.
+    if not text.startswith("---"):  # `ModelCard` would warn about missing front matter.
         return {}
     try:
         data: Any = ModelCard(text, ignore_metadata_errors=True).data
         return dict(data.to_dict())
-    except Exception:  # noqa: BLE001  foreign cards may hold anything
+    except Exception:  # noqa: BLE001  Cards from other tools may contain anything.
         return {}

@@ -1,4 +1,4 @@
-"""A sentence-transformers model as an encoder, identified by a digest of the loaded model."""
+"""Encoders made from sentence-transformers models."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ class SentenceTransformerEncoder:
         model: The loaded model.
         name: Name of the encoder in results.
         revision: Commit that the model was loaded from, if any.
-        prompt: Text put before every text; None uses the model's default prompt, "" uses none.
+        prompt: Text to put before every text. None uses the model's default prompt, and ""
+            disables it.
         pooling_added: Whether mean pooling was added to a plain transformer.
 
     Raises:
-        InputError: If the model has an axis, and a `truncate_dim` that applies after it.
+        InputError: If the model has an axis and truncates vectors after it.
     """
 
     stores_vectors = True
@@ -67,32 +68,32 @@ class SentenceTransformerEncoder:
 
     @property
     def device(self) -> str:
-        """Torch device that the encoder runs on."""
+        """Torch device of the model."""
         return str(self.model.device)
 
     @property
     def arithmetic(self) -> str:
-        """Hardware and library versions, which affect the last bits of vectors."""
+        """Hardware and library versions, which affect vectors by rounding errors."""
         import sentence_transformers
         import torch
         import transformers
 
         device = self.model.device
         if device.type == "cuda":
-            made_on = torch.cuda.get_device_name(device)
+            hardware = torch.cuda.get_device_name(device)
         else:
             capability = torch.backends.cpu.get_cpu_capability()
-            made_on = f"{device.type} {capability}, {torch.get_num_threads()} threads"
-        versions = [each.__version__ for each in (torch, transformers, sentence_transformers)]
-        return " ".join([made_on, *versions])
+            hardware = f"{device.type} {capability}, {torch.get_num_threads()} threads"
+        versions = [package.__version__ for package in (torch, transformers, sentence_transformers)]
+        return " ".join([hardware, *versions])
 
     def count_tokens(self, texts: Sequence[str]) -> IntArray:
-        """Return the number of tokens of each text, cut at the maximum, (n,)."""
+        """Return the number of tokens of each text, at most the encoder's limit, (n,)."""
         counts = _token_counts(self.model.tokenizer, texts)
         return counts if self.id.max_tokens is None else counts.clip(max=self.id.max_tokens)
 
     def encode(self, texts: Sequence[str]) -> FloatArray:
-        """Encode one batch, (b, d) float32 in the order of the texts."""
+        """Return the vectors of one batch in the order of the texts, (b, d) float32."""
         with without_autocast(self.model):
             vectors = self.model.encode(
                 list(texts),
@@ -110,8 +111,8 @@ class SentenceTransformerEncoder:
 def without_autocast(model: SentenceTransformer) -> Iterator[None]:
     """Make a model compute in the dtype of its weights, even during training in bfloat16.
 
-    To train in bfloat16, accelerate sets its own `forward` on the instance, which computes in
-    bfloat16 in every call.
+    For training in bfloat16, accelerate replaces `forward` on the instance. The new method uses
+    bfloat16 in every call, including evaluation. This context removes the replacement temporarily.
     """
     wrapped = vars(model).pop("forward", None)
     try:
@@ -137,5 +138,5 @@ def _token_counts(tokenizer: Any, texts: Sequence[str]) -> IntArray:
 
 
 def _finite(max_seq_length: int | float | None) -> int | None:
-    """Return a token limit, or None: tokenizers without a limit report 1e30."""
+    """Return a token limit, or None for the limit of 1e30 that means "no limit" in tokenizers."""
     return None if max_seq_length is None or max_seq_length > 1e9 else int(max_seq_length)

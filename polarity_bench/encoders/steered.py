@@ -1,8 +1,8 @@
-"""Encoders with an axis, and how a strength changes their vectors.
+"""Strengths of encoders with an axis, and their effect on vectors.
 
-The vectors of sources are stored. A strength weighs their axis when vectors are compared: that of
-queries by the strength, that of sources not at all. So all strengths of an encoder share their
-stored vectors. No other module knows how.
+The store contains every text's vector as a source. The strength is applied when vectors are
+compared: the axis of queries is multiplied by the strength, and the axis of sources is unchanged.
+All strengths of an encoder therefore share their stored vectors.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from polarity_bench.errors import InputError
 from polarity_bench.values import FloatArray
 
 Side = Literal["query", "source", "both"]
-"""Role of vectors in a comparison: queries, sources, or texts compared with each other."""
+"""Role of vectors: queries, sources, or both sides of a symmetric comparison."""
 
 
 def at_strength(encoder: Encoder, strength: float) -> Encoder:
-    """Return a copy of an encoder with an axis at a given strength.
+    """Return a copy of an encoder with another strength; both share their stored vectors.
 
     Args:
-        encoder: Encoder with an axis, which is not changed. Both share their stored vectors.
-        strength: Weight of the axis in queries: 0 ranks as without the axis, a negative strength
-            prefers other classes.
+        encoder: Encoder with an axis; it is not changed.
+        strength: Weight of the axis in queries. A strength of 0 ranks without the axis, and a
+            negative strength prefers other classes.
 
     Raises:
         InputError: If the encoder has no axis, or the strength is not a finite number.
     """
     if not math.isfinite(strength):
-        raise InputError(f"`strength` must be a number, got {strength}")
+        raise InputError(f"`strength` must be a finite number, got {strength}")
     if not isinstance(encoder, SentenceTransformerEncoder) or not encoder.id.axis:
         raise InputError(
             f"`strength` {strength:g}: {encoder.id.name} has no axis; train an encoder with the "
             "recipe 'axis'"
         )
     steered = copy(encoder)
-    steered.id = replace(encoder.id, strength=strength + 0.0)  # -0 is 0
+    steered.id = replace(encoder.id, strength=strength + 0.0)  # Adding 0.0 turns -0.0 into 0.0.
     return steered
 
 
@@ -53,22 +53,22 @@ def weighed(
     side: Side,
     new_array: Callable[[int, int], FloatArray],
 ) -> FloatArray:
-    """Return vectors as one side of a comparison has them.
+    """Return vectors with the axis weighted for their role in a comparison.
 
-    The axis of queries is multiplied by the strength, that of sources is not, and texts that are
-    compared with each other get its square root, which gives the same inner products. At strength 0
-    the vectors have no axis. The coordinates have the same length for every scale, so that cosines
-    are those of (e, h) and (e, a h), see `encoders.axis`.
+    The axis of queries is multiplied by the strength a, and the axis of sources is unchanged. In a
+    symmetric comparison, both sides are multiplied by sqrt(a), which gives the same inner products.
+    At strength 0 the axis is removed. The scale is divided out, so cosines equal the cosines of
+    (e, h) and (e, a h) (see `encoders.axis`).
 
     Args:
         vectors: Stored vectors, (n, d); they are not changed.
-        encoder: The encoder with its strength.
+        encoder: Identity of the encoder, with its strength.
         side: Role of the vectors in the comparison.
-        new_array: Returns an array of n rows and d columns, if a copy is needed.
+        new_array: Function that allocates an array of n rows and d columns for a copy.
 
     Raises:
-        InputError: If texts are to be compared with each other at a strength below 0, which
-            requires different vectors for queries and sources.
+        InputError: If a symmetric comparison has a strength below 0, which requires different
+            vectors for queries and sources.
     """
     if not encoder.axis:
         return vectors
@@ -78,7 +78,7 @@ def weighed(
             f"{encoder.label}: pairs and classifiers need a strength of at least 0; a negative "
             "strength works only for queries that retrieve sources"
         )
-    # With a scale, the coordinate after the axis makes lengths equal; it is left out.
+    # With a scale, one more coordinate after the axis makes the lengths equal; drop it.
     n_axis, scale = encoder.axis, encoder.axis_scale
     axis, body = vectors[:, :n_axis], vectors[:, n_axis + 1 :]
     if scale is None:

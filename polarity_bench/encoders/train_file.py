@@ -1,4 +1,4 @@
-"""`train.json`, the record of a training run in the folder of the encoder that it trained."""
+"""Reading of `train.json`, the record of a training run in the folder of its encoder."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from typing import Any
 from polarity_bench.errors import InputError
 
 FORMAT = 2
-READABLE = (1, FORMAT)  # format 1 records the base in the same way
+READABLE = (1, FORMAT)  # The fields for the base are the same in both formats.
 TRAIN_FILE = "train.json"
 
 
 def read_train_file(folder: str | Path) -> dict[str, Any] | None:
-    """Read a run's `train.json`; None if there is none, or no such folder.
+    """Return the content of a run's `train.json`, or None if the file or the folder is missing.
 
     Raises:
-        InputError: If the file was not written by polarity-bench.
+        InputError: If the file cannot be read or was not written by polarity-bench.
     """
     file = Path(folder).expanduser() / TRAIN_FILE
     try:
         text = file.read_text(encoding="utf-8")
-        content = json.loads(text, parse_constant=lambda _: None)  # older files hold NaN
+        content = json.loads(text, parse_constant=lambda _: None)  # Older files contain NaN.
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:
-        raise InputError(f"{file}: not readable as JSON: {error}") from error
+        raise InputError(f"{file}: cannot be read as JSON: {error}") from error
     keys = {"format", "run", "finished", "base", "files", "spec"}
     if not (isinstance(content, dict) and keys <= set(content) and content["format"] in READABLE):
         raise InputError(
-            f"{file}: not written by polarity-bench in format {FORMAT}; move the file out of the "
-            "folder and run again"
+            f"{file}: not a training file of polarity-bench in format {FORMAT}; move the file "
+            "out of the folder and run again"
         )
     return content

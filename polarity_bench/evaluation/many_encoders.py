@@ -1,4 +1,4 @@
-"""Evaluation of several encoders on the same tasks, each at one strength of its axis or several."""
+"""Evaluation of several encoders on the same tasks, at one or more strengths of the axis."""
 
 from __future__ import annotations
 
@@ -21,27 +21,28 @@ from polarity_bench.results.result_files import Result
 from polarity_bench.tasks.types.base import Task
 
 Remark = Callable[[str], object]
-"""Gets a remark for the user, which names options as fields in backticks."""
+"""Function that gets a remark for the user, with option names as fields in backticks."""
 
 
 @dataclass(frozen=True)
 class EvaluationRequest:
-    """Encoders to evaluate on tasks, and how.
+    """Request to evaluate encoders on tasks.
 
     Attributes:
         models: Names or folders of the encoders under test.
-        tasks: The tasks, with their data.
+        tasks: Tasks, with their data.
         output: Folder of the results.
-        options: How to load the encoders under test. Reference encoders are loaded without their
-            revision, prompt and limit of tokens.
-        reference: Name of the reference encoder; None uses the base of a trained encoder.
-        strengths: Strengths of the axis, each evaluated; () uses the encoder's own.
+        options: Options for loading the encoders under test. The revision, prompt and token limit
+            do not apply to reference encoders.
+        reference: Name or folder of the reference encoder; None uses the base of a trained encoder.
+        strengths: Strengths of the axis to evaluate; () uses the encoder's default strength.
         workers: Number of processes for scoring.
-        overwrite: Whether to compute stored results that are current again.
-        embedder: Opens an embedder for an encoder.
-        bar: Progress bar.
-        remark: Gets remarks on how encoders were loaded.
-        check: Called with each encoder and its reference before any text is encoded.
+        overwrite: Whether to recompute current results.
+        embedder: Function that opens an embedder for an encoder.
+        bar: Function that opens a progress bar.
+        remark: Function that gets remarks about loaded encoders.
+        check: Function that is called with each encoder and its reference, before its texts are
+            encoded.
     """
 
     models: Sequence[str]
@@ -64,10 +65,10 @@ class EncoderReport:
     """Results and failures of one encoder.
 
     Attributes:
-        model: Name or folder of the encoder, as requested.
-        name: Name of the encoder in its results.
-        by_strength: Reports by strength; the key None is the default strength of the encoder.
-        error: Why the encoder could not be loaded; None if it was.
+        model: Requested name or folder of the encoder.
+        name: Name of the encoder in results.
+        by_strength: Report for each strength; the key None is the encoder's default strength.
+        error: Error if the encoder could not be loaded; otherwise None.
     """
 
     model: str
@@ -77,19 +78,20 @@ class EncoderReport:
 
     @property
     def suites(self) -> list[SuiteReport]:
-        """The reports of all strengths."""
+        """Reports of all strengths."""
         return list(self.by_strength.values())
 
     @property
     def results(self) -> list[tuple[Result, Path]]:
-        """The results of all strengths, with their files."""
+        """Results of all strengths, with their files."""
         return [stored for suite in self.suites for stored in suite.results]
 
 
 def evaluate_models(request: EvaluationRequest) -> Iterator[EncoderReport]:
-    """Evaluate encoders one after the other, and yield the report of each.
+    """Evaluate encoders one after the other, and yield a report for each encoder.
 
-    An encoder that cannot be loaded does not stop the others.
+    If an encoder cannot be loaded, its report contains the error and the other encoders are still
+    evaluated.
     """
     for model in request.models:
         try:
@@ -119,7 +121,7 @@ def evaluate_models(request: EvaluationRequest) -> Iterator[EncoderReport]:
 
 
 def with_memory(embedder: Embedder, tasks: Sequence[Task]) -> Embedder:
-    """Return an embedder that caches its vectors, at least in memory."""
+    """Return an embedder with a store; if it has none, add a store in memory."""
     if embedder.store is not None:
         return embedder
     texts = dict.fromkeys(text for task in tasks for text in task.texts)
@@ -127,10 +129,10 @@ def with_memory(embedder: Embedder, tasks: Sequence[Task]) -> Embedder:
 
 
 def load_model(model: str, options: EncoderOptions, remark: Remark) -> Encoder:
-    """Load an encoder, and remark on pooling that had to be added."""
+    """Load an encoder, and inform the user if mean pooling was added."""
     encoder = load.load_encoder(model, options)
     if encoder.id.pooling_added:
-        remark(f"{model} is a plain transformer: mean pooling over its tokens was added")
+        remark(f"{model} is a plain transformer without pooling; mean pooling was added")
     return encoder
 
 
@@ -141,22 +143,30 @@ def load_with_reference(
 
     Args:
         model: Name or folder of the encoder.
-        options: How to load it. The reference is loaded without its revision, prompt and limit of
-            tokens.
-        reference: Name or folder of the reference; None loads the base of a trained encoder.
-        remark: Called with remarks on what was loaded.
+        options: Options for loading. The revision, prompt and token limit do not apply to the
+            reference.
+        reference: Name or folder of the reference; None uses the base of a trained encoder.
+        remark: Function that gets remarks about the loaded encoders.
+
+    Returns:
+        The encoder and its reference. The reference is None if the encoder has no base or equals
+        its base, and an `AbsentEncoder` if the base cannot be loaded.
 
     Raises:
-        InputError: If an encoder cannot be loaded, or the model is a run that has not finished.
+        InputError: If an encoder cannot be loaded, or if the model is an unfinished training run.
     """
-    recorded = reference_encoder.base_of(model)  # raises for a run that has not finished
+    # Check first that the training of the model has finished.
+    recorded = reference_encoder.base_of(model)
     encoder = load_model(model, options, remark)
     plain: Any = dict.fromkeys(("revision", "prompt", "prompt_name", "max_tokens"))
     common = replace(options, **plain)
     if reference is not None:
         other = load_model(reference, common, remark)
         if encoder.id.prompt and not other.id.prompt:
-            remark(f"{reference} encodes without a prompt, {model} with {encoder.id.prompt!r}")
+            remark(
+                f"{reference} encodes texts without a prompt, but {model} uses the prompt "
+                f"{encoder.id.prompt!r}"
+            )
         return encoder, other
     base = reference_encoder.distinct_base(encoder, recorded)
     loaded = base.load(common) if base else None

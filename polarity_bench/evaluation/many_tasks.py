@@ -1,9 +1,10 @@
-"""Evaluation of one encoder on many tasks: check everything, embed once, score, store each result.
+"""Evaluation of one encoder on many tasks.
 
-Errors of the input are found before any text is encoded. A stored result is reused if it has the
-same task, data, encoder, reference encoder and protocol; all others are computed. A task that fails
-does not stop the other tasks. With several workers, tasks that use a single core are scored in
-worker processes, in parallel with the other tasks.
+The output folder is checked before any text is encoded. A stored result is reused if it has the
+same task, data, encoder, reference encoder and protocol. The texts of all other tasks are embedded
+together, then each task is scored and its result is stored. If a task fails, the other tasks are
+still scored. With several workers, tasks that use a single CPU core are scored in worker processes,
+in parallel with the other tasks.
 """
 
 from __future__ import annotations
@@ -43,17 +44,17 @@ from polarity_bench.tasks.types.base import Task
 
 @dataclass(frozen=True)
 class EvaluationPlan:
-    """The encoder under test, the reference encoder, and how their texts are embedded.
+    """Encoder under test, reference encoder, and settings for embedding and scoring.
 
     Attributes:
-        encoder: The encoder under test.
-        reference: The reference encoder, which measures S; None if it is the encoder under test.
-        embedder: Embedder of the encoder under test.
+        encoder: Encoder under test.
+        reference: Reference encoder for S; None if it is the encoder under test.
+        embedder: Embedder for the encoder under test.
         workers: Number of processes for scoring.
-        bar: Progress bar.
-        reference_embedder: Embedder of the reference encoder, if it is not `embedder`.
-        model: Name or folder of the encoder. Results record how the encoder of a training's folder
-            was trained.
+        bar: Function that opens a progress bar.
+        reference_embedder: Embedder for the reference encoder; None uses `embedder`.
+        model: Name or folder of the encoder. If it is the folder of a training run, results record
+            the training.
     """
 
     encoder: Encoder
@@ -75,21 +76,21 @@ class EvaluationPlan:
         return (embedder or self.embedder).embed(encoder, texts, progress)
 
     def reference_for(self, task: Task) -> Encoder | None:
-        """Return the reference encoder if the task uses one, else None."""
+        """Return the reference encoder, or None if the task does not use a reference."""
         return self.reference if task.uses_reference else None
 
 
 @dataclass
 class SuiteReport:
-    """Results and failures of a run of several tasks.
+    """Results and failures of one encoder on several tasks.
 
     Attributes:
         results: Results with their files, in the order of the tasks.
-        reused: Names of the tasks whose stored results were reused.
-        failures: Error messages of the failed tasks, by task name.
-        unexpected: Whether any failure was not an error of the input.
-        usage: Resources used for embedding, by encoder.
-        warnings: Problems that did not fail a task.
+        reused: Names of the tasks with reused results.
+        failures: Error message of each failed task, by task name.
+        unexpected: Whether any failure was not an `InputError`.
+        usage: Text counts and times of the embedding, by encoder label.
+        warnings: Problems that did not cause a failure.
     """
 
     results: list[tuple[Result, Path]] = field(default_factory=list)
@@ -101,13 +102,13 @@ class SuiteReport:
 
     @property
     def exit_code(self) -> int:
-        """0 if no task failed, 2 if all failed because of the input, and 1 otherwise."""
+        """Exit code: 0 if no task failed, 2 if all failed with input errors, otherwise 1."""
         if not self.failures:
             return 0
         return 1 if self.results or self.unexpected else 2
 
     def add(self, attempt: _Attempt) -> None:
-        """Record the outcome of a task."""
+        """Add the result or the failure of a task to the report."""
         if attempt.stored is not None:
             self.results.append(attempt.stored)
         else:
@@ -120,10 +121,14 @@ def run_suite(
 ) -> SuiteReport:
     """Evaluate an encoder on tasks, and store each result as soon as it is computed.
 
-    Stored results that are current are reused, unless `overwrite` is set.
+    Args:
+        plan: Encoders, and settings for embedding and scoring.
+        tasks: Tasks to evaluate.
+        output: Folder of the results.
+        overwrite: Whether to recompute results that are current.
 
     Raises:
-        InputError: If the output folder is not writable; raised before any text is encoded.
+        InputError: If the output folder is not writable; no text is encoded in this case.
     """
     check_writable(output)
     report = SuiteReport()
@@ -143,7 +148,7 @@ def run_suite(
 
 
 def _stored(task: Task, plan: EvaluationPlan, output: Path) -> tuple[Result, Path] | None:
-    """Return the stored result of this evaluation, if it exists and is current."""
+    """Return the stored result of this evaluation and its file, or None if it is not current."""
     encoder, reference = plan.encoder.id, plan.reference_for(task)
     reference_id = reference.id if reference else None
     path = place(output, encoder, experiment_name(task, reference_id), task.spec.result_name)
@@ -152,7 +157,7 @@ def _stored(task: Task, plan: EvaluationPlan, output: Path) -> tuple[Result, Pat
     try:
         result = read_result(path)
     except InputError:
-        return None  # incomplete or from another version; it is recomputed and replaced
+        return None  # The file is incomplete or from another version, so replace it.
     key = result_key(task, encoder, reference_id)
     is_current = result.key.digest == key.digest and has_its_values(path, result)
     return (result, path) if is_current else None
@@ -170,7 +175,7 @@ def _evaluate(
     score = partial(_score, device=device, trained=training_record(plan.model))
 
     def make(task: Task) -> Result:
-        """Score a task, and embed its texts first if that could not be done for all tasks."""
+        """Score a task; if its texts are not embedded yet, embed them first."""
         begun = time.perf_counter()
         embedded = shared or plan.embed(plan.encoder, task.texts)
         reference = plan.reference_for(task)
@@ -200,10 +205,11 @@ def _evaluate(
 def _embed(
     plan: EvaluationPlan, encoder: Encoder | None, tasks: Sequence[Task], report: SuiteReport
 ) -> EmbeddedTexts | None:
-    """Embed the texts of all tasks at once; return None if that fails or is not possible.
+    """Embed the texts of all tasks together, or return None if each task needs its own embedding.
 
-    Reasons for a failure are a text without a usable vector, or a batch that is too large. The
-    tasks are then embedded one by one, so that only the tasks with such texts fail.
+    A corpus encoder depends on the texts of one task. Embedding all texts together also fails if a
+    text has no usable vector, or if a batch is too large for the memory. The tasks are then
+    embedded one by one, so only the tasks with such texts fail.
     """
     if encoder is None or not tasks or isinstance(encoder, CorpusEncoder | AbsentEncoder):
         return None
@@ -212,11 +218,11 @@ def _embed(
         try:
             embedded = plan.embed(encoder, texts, advance)
         except InputError:
-            return None  # raised again for the task whose text has no usable vector
-        except Exception as error:  # noqa: BLE001  perhaps only all texts together fail, for example for lack of memory
+            return None  # Embedding the task with the unusable vector raises the error again.
+        except Exception as error:  # noqa: BLE001  Single tasks may succeed, for example if memory ran out.
             report.warnings.append(
                 f"{encoder.id.label}: the texts of all tasks could not be encoded together "
-                f"({type(error).__name__}: {error}); each task was encoded by itself"
+                f"({type(error).__name__}: {error}); each task was encoded separately"
             )
             return None
     report.usage[encoder.id.label] = embedded.usage
@@ -231,7 +237,7 @@ def _score(
     device: str | None,
     trained: tuple[str, dict[str, Any] | None],
 ) -> Result:
-    """Score a task, and record how the encoder was trained."""
+    """Score a task, and add the training record of the encoder to the result."""
     result = score_task(
         task, embedded, by_reference, seconds={"embed": embed_seconds}, device=device
     )
@@ -242,7 +248,7 @@ def _score(
 
 @dataclass(frozen=True)
 class _Attempt:
-    """The outcome of a task: its result and file, or why it failed."""
+    """Outcome of a task: its result and file, or its error message."""
 
     task: str
     stored: tuple[Result, Path] | None = None
@@ -251,7 +257,7 @@ class _Attempt:
 
 
 def _attempt(task: str, make: Callable[[], Result], output: Path) -> _Attempt:
-    """Compute and write a result; catch every error, since a failure must not stop other tasks."""
+    """Compute and write a result; catch all errors, because other tasks must continue."""
     try:
         result = make()
         return _Attempt(task, (result, write_result(result, output)))
@@ -265,9 +271,9 @@ def _attempt(task: str, make: Callable[[], Result], output: Path) -> _Attempt:
 def _attempt_in_processes(
     tasks: Mapping[str, Callable[[], Result]], output: Path, workers: int
 ) -> Iterator[_Attempt]:
-    """Start scoring the tasks in the classifier pool, and yield their outcomes in order.
+    """Start scoring tasks in the classifier pool, and yield their outcomes in order.
 
-    If a process dies, the tasks that are left are scored in this process.
+    If a worker process dies, the remaining tasks are scored in the main process.
     """
     if not tasks:
         return iter(())
@@ -280,7 +286,7 @@ def _attempt_in_processes(
         for name, make in tasks.items():
             try:
                 attempt = next(attempts, None)
-            except Exception:  # noqa: BLE001  a process can die for any reason
+            except Exception:  # noqa: BLE001  A process can die for any reason.
                 traceback.print_exc()
                 attempt = None
             yield attempt or _attempt(name, make, output)

@@ -1,4 +1,4 @@
-"""Evaluation of one encoder on one task, from texts to a result."""
+"""Evaluation of one encoder on one task."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 AnyEncoder: TypeAlias = (
     "str | Path | Encoder | SentenceTransformer | Callable[[list[str]], ArrayLike]"
 )
-"""Encoders that `evaluate` accepts."""
+"""Types of encoders that `evaluate` accepts."""
 
 _PACKAGES = ("polarity-bench", "mteb", "sentence-transformers", "transformers", "torch", "numpy")
 
@@ -51,23 +51,28 @@ def evaluate(
     """Evaluate an encoder on a task.
 
     Args:
-        encoder: The encoder under test: its name or folder, a SentenceTransformer, your own
-            encoder, or a function from a list of texts to an array of their vectors.
-        task: The task, or its name.
-        reference: The reference encoder, which measures S. The default is the base of an encoder
-            that was trained with this package, and otherwise the encoder under test.
-        settings: Settings of the protocol, for a task given by name.
-        embedder: The embedder; by default one without a store on disk.
+        encoder: Encoder under test: a name or folder, a SentenceTransformer, your own encoder, or a
+            function that takes a list of texts and returns an array of vectors.
+        task: Task, or the name of a task.
+        reference: Reference encoder for S. The default is the base of an encoder that was trained
+            with this package, and otherwise the encoder under test.
+        settings: Settings of the protocol; only for tasks that are given by name.
+        embedder: Embedder; the default does not store vectors on disk.
+
+    Returns:
+        The scores and their provenance.
 
     Raises:
-        InputError: If a name is unknown, data is missing or wrong, or settings are given for a
-            task that is already loaded.
+        InputError: If a name is unknown, if data is missing or invalid, or if settings are given
+            for a loaded task.
 
     Warns:
         ReferenceWarning: If the base is not available; reference-based scores are then NaN.
 
     Example:
-        >>> round(evaluate("constant", "contrast").main.mean, 3)  # as at chance
+        A constant encoder scores at chance, so its main score is 0:
+
+        >>> round(evaluate("constant", "contrast").main.mean, 3)
         0.0
     """
     task = given_task(task, settings)
@@ -87,7 +92,7 @@ def evaluate(
 
 
 def given_task(task: str | Task, settings: Settings | None) -> Task:
-    """Return the task; load it with the settings if it is given by name.
+    """Return a task; if it is given by name, load it with the settings.
 
     Raises:
         InputError: If settings are given for a task that is already loaded.
@@ -97,28 +102,32 @@ def given_task(task: str | Task, settings: Settings | None) -> Task:
     if settings is not None:
         raise InputError(
             f"`settings`: the task {task.spec.name!r} is already loaded, so its settings cannot "
-            f"change, got {settings}; load it with them: "
+            f"change, got {settings}; load the task with these settings: "
             f"load_task({task.spec.name!r}, settings=...)"
         )
     return task
 
 
 def _given_encoder(given: AnyEncoder, field: str) -> Encoder:
-    """Return an encoder given by name, as an object, a sentence-transformers model or a function.
+    """Convert an argument of type `AnyEncoder` to an encoder.
+
+    Args:
+        given: Encoder, name, folder, SentenceTransformer or function.
+        field: Name of the argument, for error messages.
 
     Raises:
-        InputError: If the argument is none of these.
+        InputError: If the argument has another type, or if the encoder cannot be loaded.
     """
     if isinstance(given, str | Path):
         return load_encoder(str(given))
     if isinstance(given, type):
         name = given.__name__
-        raise InputError(f"`{field}`: expected an object, got the class {name}; give {name}()")
+        raise InputError(f"`{field}`: expected an instance, got the class {name}; give {name}()")
     if all(hasattr(given, name) for name in ("id", "count_tokens", "encode")):
         if not isinstance(cast("Any", given).id, EncoderId):
             raise InputError(
-                f"`{field}`: its `id` must be an EncoderId, got {cast('Any', given).id!r}; give "
-                "EncoderId(name=..., weights=...)"
+                f"`{field}`: the encoder's `id` must be an EncoderId, got "
+                f"{cast('Any', given).id!r}; use EncoderId(name=..., weights=...)"
             )
         return cast("Encoder", given)
     from sentence_transformers import SentenceTransformer
@@ -141,7 +150,15 @@ def score_task(
     seconds: Mapping[str, float] | None = None,
     device: str | None = None,
 ) -> Result:
-    """Score a task whose texts are already embedded."""
+    """Score a task from embedded texts.
+
+    Args:
+        task: Task to score.
+        embedded: Vectors of the task's texts by the encoder under test.
+        reference: Vectors by the reference encoder; None uses the encoder under test.
+        seconds: Durations of earlier steps, in seconds, for the provenance.
+        device: Torch device of the encoder, for the provenance.
+    """
     begun = time.perf_counter()
     scored = task.score(embedded, reference)
     reference_id = reference.encoder if reference is not None else None
@@ -173,7 +190,7 @@ def other_reference(encoder: Encoder, reference: Encoder | None) -> Encoder | No
 
 
 def result_key(task: Task, encoder: EncoderId, reference: EncoderId | None) -> ResultKey:
-    """Return the key of an evaluation: everything that determines its numbers."""
+    """Return the key of an evaluation, which contains everything that affects its scores."""
     return ResultKey(
         task=task.spec.digest,
         data=task.digest,
@@ -184,7 +201,7 @@ def result_key(task: Task, encoder: EncoderId, reference: EncoderId | None) -> R
 
 
 def experiment_name(task: Task, reference: EncoderId | None) -> str:
-    """Return a name for the settings that differ from the task's defaults, in mteb's style."""
+    """Return a name in mteb's style for the settings that are not the task's defaults."""
     parts = [task.experiment] if task.experiment else []
     if reference is not None:
         parts.append(f"reference_{folder_name(reference.name)[:60]}-{reference.digest[:8]}")
@@ -192,7 +209,7 @@ def experiment_name(task: Task, reference: EncoderId | None) -> str:
 
 
 def environment(device: str | None = None) -> dict[str, str]:
-    """Return the command line, platform, versions, device and commit, for the provenance."""
+    """Return the command, platform, package versions, device and commit for the provenance."""
     facts = {"python": platform.python_version(), "platform": platform.platform()}
     if command := command_line():
         facts["command"] = command
@@ -207,7 +224,7 @@ def environment(device: str | None = None) -> dict[str, str]:
 
 
 def command_line() -> str:
-    """Return the command that the user entered; '' in an interactive session."""
+    """Return the command line of this process, or '' in an interactive session."""
     if not sys.argv[0]:
         return ""
     program = Path(sys.argv[0])
@@ -216,11 +233,12 @@ def command_line() -> str:
 
 
 def training_record(model: str | None) -> tuple[str, dict[str, Any] | None]:
-    """Return the command that trained a model, and its recipe with the settings, seed and base.
+    """Return the command that trained a model, and its recipe, seed and base.
 
-    They are '' and None if the model is not the folder of a training. Runs that earlier versions
-    trained on Ray recorded the command of Ray's worker, with addresses of the cluster. That command
-    cannot reproduce the run, so '' is returned for it.
+    Returns:
+        The command and the record of the training. They are '' and None if the model is not the
+        folder of a training run. The command is also '' for runs that earlier versions trained on
+        Ray. These runs recorded the command of a Ray worker, which cannot reproduce the run.
     """
     stored = read_train_file(model) if model else None
     if stored is None:
@@ -234,7 +252,7 @@ def training_record(model: str | None) -> tuple[str, dict[str, Any] | None]:
 
 @cache
 def _commit() -> str | None:
-    """Return the commit of this package's checkout, with `-dirty` if files were changed."""
+    """Return the git commit of this package, with `-dirty` after changes; None without git."""
     root = Path(__file__).parents[2]
     git = shutil.which("git")
     if git is None or not (root / ".git").exists():

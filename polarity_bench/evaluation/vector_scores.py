@@ -1,4 +1,4 @@
-"""P and S of your own vectors, without a task file or an encoder."""
+"""Scores of your own vectors, without a task file or an encoder."""
 
 from __future__ import annotations
 
@@ -31,23 +31,24 @@ def score(
     """Score polarity retrieval with your own vectors.
 
     Args:
-        queries: Vectors of the queries, (q, d). No query may be among the sources, since it would
-            retrieve itself.
+        queries: Vectors of the queries, (q, d). Queries must not be among the sources, because a
+            query would retrieve itself.
         sources: Vectors of the sources, (n, d).
-        query_labels: Label of each query.
-        source_labels: Label of each source.
-        reference_queries: Vectors of the queries by the reference encoder, (q, e). By default, S is
-            measured with the same vectors as P.
+        query_labels: Label of each query, (q,).
+        source_labels: Label of each source, (n,).
+        reference_queries: Vectors of the queries by the reference encoder, (q, e). By default, S
+            uses the same vectors as P.
         reference_sources: Vectors of the sources by the reference encoder, (n, e).
-        k: Number of sources that each query retrieves.
+        k: Number of sources to retrieve for each query.
         weighting: Weighting of the ranks.
 
     Returns:
-        Scores by metric, as fractions with 95 % intervals: `polarity` is P, `similarity` is S, then
-        `retention`, `joint`, `front`, `knn_accuracy` and others.
+        Scores by metric, as fractions with 95 % intervals. `polarity` is P and `similarity` is S;
+        others are `retention`, `joint`, `front` and `knn_accuracy`.
 
     Raises:
-        InputError: If numbers of vectors and labels differ, or a vector is zero or not finite.
+        InputError: If the numbers of vectors and labels differ, if a vector is zero or not finite,
+            if only one of the reference arguments is given, or if k is below 1.
 
     Example:
         >>> east, north = [1.0, 0.0], [0.0, 1.0]
@@ -58,7 +59,9 @@ def score(
     if k < 1:
         raise InputError(f"`k` must be at least 1, got {k}")
     if (reference_queries is None) != (reference_sources is None):
-        raise InputError("give both `reference_queries` and `reference_sources`, or neither")
+        raise InputError(
+            "give both `reference_queries` and `reference_sources`, or neither of them"
+        )
     source, query = _split("source", source_labels), _split("query", query_labels)
     fields: dict[str, Any] = {"name": "vectors", "protocol": PolarityProtocol(k=k)}
     spec = PolaritySpec.model_construct(**fields)
@@ -72,11 +75,12 @@ def score(
 
 
 def _split(name: str, labels: Sequence[Hashable]) -> Split:
+    """Return a split with an invented text for each label, because tasks need distinct texts."""
     return Split(tuple(f"{name} {i}" for i in range(len(labels))), tuple(map(str, labels)))
 
 
 class _Lookup:
-    """An encoder that knows the vectors of some texts."""
+    """Encoder that looks up vectors by text."""
 
     def __init__(self, name: str, rows: dict[str, FloatArray]) -> None:
         self.id = EncoderId(name=name, weights=name)
@@ -92,16 +96,17 @@ class _Lookup:
 def _embedded(
     task: PolarityTask, queries: ArrayLike, sources: ArrayLike, prefix: str
 ) -> EmbeddedTexts:
+    """Return the vectors as embedded texts of the task."""
     rows: dict[str, FloatArray] = {}
-    for name, given, split in (
+    for name, array, split in (
         ("queries", queries, task.query),
         ("sources", sources, task.source),
     ):
-        vectors = np.asarray(given, dtype=np.float32)
+        vectors = np.asarray(array, dtype=np.float32)
         if vectors.ndim != 2 or len(vectors) != len(split):
             raise InputError(
-                f"`{prefix}{name}`: expected vectors of shape ({len(split)}, d), one for each "
-                f"label, got {vectors.shape}"
+                f"`{prefix}{name}`: expected vectors of shape ({len(split)}, d), one per label, "
+                f"got {vectors.shape}"
             )
         rows |= dict(zip(split.texts, vectors, strict=True))
     return Embedder().embed(_Lookup(f"{prefix}vectors", rows), task.texts)

@@ -1,1 +1,1 @@
-"""Metrics: pure functions that return one value per query. `statistics` turns these into scores."""
+"""Metrics: pure functions of arrays, most of which return one value per query."""

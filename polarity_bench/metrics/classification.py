@@ -1,6 +1,6 @@
 """Classification metrics beyond accuracy: macro-F1 and the recall of each class.
 
-Both are ratios of means over the samples, so that `Bootstrap.derived` can resample them.
+Both metrics are ratios of means over the samples, so `Bootstrap.derived` can resample them.
 
 Shapes: n samples.
 """
@@ -22,18 +22,18 @@ def classification_scores(
     """Score predicted classes, with bootstrap intervals over the samples.
 
     Args:
-        labels: True classes from 0, (n,).
-        predictions: Predicted classes, (n,).
+        labels: True classes, numbered from 0, (n,).
+        predictions: Predicted classes, numbered from 0, (n,).
         names: Names of the classes.
 
     Returns:
-        `exact_accuracy`, `macro_f1` and `recall_CLASS` for each class, all in [0, 1]. A class
-        that is neither present nor predicted counts as 0 in `macro_f1`, as in scikit-learn. The
-        recall of a class without samples is nan.
+        `exact_accuracy`, `macro_f1` and the recall of each class, all in [0, 1]; higher is better.
+        A class that is neither present nor predicted counts as 0 in `macro_f1`, as in scikit-learn.
+        The recall of a class without samples is nan.
 
     Example:
-        >>> found = classification_scores(np.array([0, 0, 1]), np.array([0, 1, 1]), ["a", "b"])
-        >>> round(found[ScoreKey("macro_f1")].mean, 4), found[ScoreKey("recall", part="a")].mean
+        >>> result = classification_scores(np.array([0, 0, 1]), np.array([0, 1, 1]), ["a", "b"])
+        >>> round(result[ScoreKey("macro_f1")].mean, 4), result[ScoreKey("recall", part="a")].mean
         (0.6667, 0.5)
     """
     values: dict[str, FloatArray] = {"right": (labels == predictions).astype(np.float64)}

@@ -1,4 +1,4 @@
-"""Correlation of two columns and its bootstrap, for one encoder or for several on shared samples.
+"""Correlations and their bootstrap samples, for one encoder or for many encoders.
 
 Shapes: n pairs, b bootstrap samples.
 """
@@ -16,7 +16,9 @@ from polarity_bench.metrics.statistics import N_SAMPLES, SEED, interval, ratio
 from polarity_bench.values import FloatArray, IntArray
 
 _BLOCK = 100
+"""Number of samples to draw at once, which limits memory."""
 _ROUNDING = 1e-12
+"""Relative variance below which a column counts as constant."""
 
 Coefficient = Literal["pearson", "spearman"]
 COEFFICIENTS: tuple[Coefficient, ...] = get_args(Coefficient)
@@ -24,7 +26,13 @@ COEFFICIENTS: tuple[Coefficient, ...] = get_args(Coefficient)
 
 @dataclass(frozen=True)
 class Correlation:
-    """Correlation of similarities with human scores over n pairs."""
+    """Correlation of similarities with human scores.
+
+    Attributes:
+        pearson: Pearson's correlation, in [-1, 1]; nan if a column is constant.
+        spearman: Spearman's rank correlation, in [-1, 1]; nan if a column is constant.
+        n: Number of pairs.
+    """
 
     pearson: float
     spearman: float
@@ -32,7 +40,11 @@ class Correlation:
 
 
 def correlate(similarities: FloatArray, gold: FloatArray) -> Correlation:
-    """Correlate two columns of equal length.
+    """Compute Pearson's and Spearman's correlation of two columns.
+
+    Args:
+        similarities: Similarity of each pair, (n,).
+        gold: Human score of each pair, (n,).
 
     Example:
         >>> correlate(np.array([0.0, 0.5, 0.5, 1.0]), np.array([1.0, 2.0, 3.0, 2.5])).n
@@ -41,7 +53,8 @@ def correlate(similarities: FloatArray, gold: FloatArray) -> Correlation:
     from scipy import stats
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", stats.ConstantInputWarning)  # the result is nan
+        # Constant columns need no warning, because their correlation is nan.
+        warnings.simplefilter("ignore", stats.ConstantInputWarning)
         warnings.simplefilter("ignore", stats.NearConstantInputWarning)
         pearson = stats.pearsonr(similarities, gold).statistic
         spearman = stats.spearmanr(similarities, gold).statistic
@@ -51,13 +64,17 @@ def correlate(similarities: FloatArray, gold: FloatArray) -> Correlation:
 def spearman_interval(
     one: FloatArray, other: FloatArray, n_samples: int = N_SAMPLES, seed: int = SEED
 ) -> tuple[float, float]:
-    """Return a bootstrap interval of Spearman's rank correlation of two columns, (n,) each.
+    """Return a bootstrap interval of Spearman's rank correlation, by resampling the pairs.
 
-    The pairs are resampled.
+    Args:
+        one: First column, (n,).
+        other: Second column, (n,).
+        n_samples: Number of bootstrap samples.
+        seed: Seed of the samples.
 
     Returns:
-        The 95 % percentile interval, in [-1, 1]; nan if every sample has a constant column or
-        if there are fewer than six pairs.
+        The 95 % percentile interval, in [-1, 1]. Both ends are nan if every sample has a constant
+        column, or if there are fewer than six pairs.
     """
     generator = np.random.default_rng(seed)
     samples = []
@@ -73,19 +90,20 @@ def spearman_interval(
 def weighted_correlation(
     coefficient: Coefficient, one: FloatArray, other: FloatArray, weights: FloatArray
 ) -> FloatArray:
-    """Correlate two columns in bootstrap samples that are given as weights of the pairs.
+    """Correlate two columns in bootstrap samples, which are given as weights of the pairs.
 
-    The result equals the correlation of the resampled columns, but nothing is sorted per sample:
-    the rank of a value is b + (t + 1) / 2, where b pairs are below the value and t pairs have it.
+    The result equals the correlation of the resampled columns, but columns are sorted only once.
+    The rank of a value in a sample is l + (t + 1) / 2, if l pairs have lower values and t pairs
+    have the same value.
 
     Args:
         coefficient: Correlation coefficient to compute.
         one: First column, (n,).
         other: Second column, (n,).
-        weights: How often each pair occurs in each sample, (b, n).
+        weights: Number of times that each pair occurs in each sample, (b, n).
 
     Returns:
-        The correlation in each sample, in [-1, 1], (b,); nan where a column is constant.
+        The correlation in each sample, in [-1, 1], (b,); nan if a column of the sample is constant.
 
     Raises:
         ValueError: If the shapes do not match.
@@ -95,7 +113,7 @@ def weighted_correlation(
         get their mean rank, as in `scipy.stats.spearmanr`.
 
     Example:
-        The first sample holds the pair (1, 1) twice, the second holds each pair once:
+        The first sample contains the pair (1, 1) twice, and the second contains each pair once:
 
         >>> one, other = np.array([1.0, 2, 3]), np.array([1.0, 3, 2])
         >>> times = np.array([[2.0, 1, 1], [1, 1, 1]])
@@ -119,21 +137,23 @@ def weighted_correlation(
 def many_correlations(
     coefficient: Coefficient, columns: FloatArray, other: FloatArray, weights: FloatArray
 ) -> FloatArray:
-    """Correlate many columns with one other, by matrix products; see `weighted_correlation`.
+    """Correlate many columns with another column in each bootstrap sample, by matrix products.
 
-    Spearman's correlation is a first-order approximation: resampling changes the ranks of both
-    columns, and the product of the two changes is neglected. From 1,000 pairs on, the deviation
-    over samples is accurate to 0.5 %; 1,000 samples themselves determine it only to 2 %. The
-    result is exact if every pair occurs once.
+    Pearson's correlation is exact. Spearman's correlation is a first-order approximation:
+    resampling changes the ranks of both columns, and the product of both changes is neglected. With
+    1,000 pairs or more, the standard deviation over samples is accurate to 0.5 %, while the
+    sampling error of 1,000 samples is 2 %. The approximation is exact in a sample that contains
+    every pair once.
 
     Args:
         coefficient: Correlation coefficient to compute.
         columns: Columns to correlate with `other`, (c, n).
         other: The other column, (n,).
-        weights: How often each pair occurs in each sample, (b, n). Each row sums to n.
+        weights: Number of times that each pair occurs in each sample, (b, n). Each row sums to n.
 
     Returns:
-        The correlation of each column in each sample, (c, b); nan where either side is constant.
+        The correlation of each column in each sample, in [-1, 1], (c, b); nan if either column is
+        constant.
 
     References:
         Efron and Tibshirani (1993), An Introduction to the Bootstrap, chapter 22, on linear
@@ -165,6 +185,7 @@ def many_correlations(
 
 
 def _many_pearson(columns: FloatArray, other: FloatArray, weights: FloatArray) -> FloatArray:
+    """Compute `many_correlations` for Pearson's correlation, (c, b)."""
     total = weights.sum(axis=1)
     x, y = columns - columns.mean(axis=1, keepdims=True), other - other.mean()
     mean_x, mean_y = x @ weights.T / total, weights @ y / total
@@ -177,7 +198,16 @@ def _many_pearson(columns: FloatArray, other: FloatArray, weights: FloatArray) -
 
 
 def _cubes_of_ties(place: IntArray, counts: IntArray, weights: FloatArray) -> FloatArray:
-    """Return the cubed tie weights minus the cubed weights of the tied pairs, per sample, (b,)."""
+    """Return the correction for ties in the variance of ranks of each sample, (b,).
+
+    The correction is the sum of cubes of the weights of tied groups, minus the sum of cubes of the
+    weights of the pairs in these groups.
+
+    Args:
+        place: Number of the distinct value of each pair, (n,).
+        counts: Number of pairs with each distinct value.
+        weights: Number of times that each pair occurs in each sample, (b, n).
+    """
     tied = np.flatnonzero(counts[place] > 1)
     tied = tied[np.argsort(place[tied], kind="stable")]
     starts = np.flatnonzero(np.diff(place[tied], prepend=-1))
@@ -187,6 +217,7 @@ def _cubes_of_ties(place: IntArray, counts: IntArray, weights: FloatArray) -> Fl
 
 
 def _weighted_ranks(values: FloatArray, weights: FloatArray) -> FloatArray:
+    """Return the mean rank of each value in each sample, (b, n)."""
     order = np.argsort(values, kind="stable")
     distinct, first, place = np.unique(values[order], return_index=True, return_inverse=True)
     sums = weights[:, order]
@@ -199,5 +230,6 @@ def _weighted_ranks(values: FloatArray, weights: FloatArray) -> FloatArray:
 
 
 def _centred_ranks(values: FloatArray) -> FloatArray:
+    """Return the ranks within each row, minus their mean."""
     ranks = rankdata(values, axis=1)
     return np.asarray(ranks - ranks.mean(axis=1, keepdims=True))

@@ -1,15 +1,15 @@
 """Comparison of many encoders: tests of all pairs, Holm's correction and rank ranges.
 
-n encoders make n (n - 1) / 2 pairs: 500 encoders make 124,750. Holm's correction requires p = 4e-7
-of the first of these, and 10,000 flips or resamples cannot give so small a p. If enough queries
-take part, p therefore comes from the normal distribution. Its standard deviation is that of the
-flips (the root of the sum of squared differences) or that of the resamples. With fewer queries, p
-comes from sign flips, which all pairs share. The sums of squared differences of all pairs are
-matrix products.
+With n encoders there are n (n - 1) / 2 pairs, for example 124,750 pairs of 500 encoders. Holm's
+correction then requires p = 4e-7 for the first pair. 10,000 sign flips or resamples cannot estimate
+such a small p. With enough queries, p is therefore computed from the normal distribution. Its
+standard deviation is either the root of the sum of squared differences, as for sign flips, or the
+standard deviation of the resamples. With few queries, p is computed from sign flips, and all pairs
+use the same flips. Matrix products compute the sums of squared differences of all pairs.
 
-A sum of random signs has lighter tails than the normal distribution (its fourth cumulant is below
-0). In the far tail the normal p is therefore too large, not too small. It is never smaller than the
-true p by more than a factor of 3.18.
+A sum of random signs has lighter tails than the normal distribution, because its fourth cumulant is
+negative. In the far tail, the normal p is therefore too large rather than too small. The true p is
+never larger than 3.18 times the normal p.
 
 Shapes: n encoders, q queries, u units, b bootstrap samples.
 
@@ -40,21 +40,27 @@ from polarity_bench.values import BoolArray, FloatArray, IntArray
 
 LEVEL = 0.05
 ENOUGH = 25.0
-"""Minimum effective number of queries, (Σd²)² / Σd⁴, at which the normal distribution replaces the
-flips. If all differences have the same size, this is their number."""
+"""Minimum effective number of queries for the normal distribution; below it, signs are flipped.
+
+The effective number is (Σd²)² / Σd⁴ over the differences d. If all differences have the same size,
+it equals the number of differences.
+"""
 _CLOSE = 1e-6
+"""Relative sum of squares below which differences are computed directly, without cancellation."""
 _STEPS = 256
+"""Maximum number of steps of a lattice."""
 
 
 @dataclass(frozen=True)
 class Pairwise:
-    """Comparison of every encoder with every other.
+    """Comparison of all pairs of encoders.
 
     Attributes:
         scores: Score of each encoder, (n,).
-        difference: Score of the row's encoder minus that of the column's, (n, n).
+        difference: Score of the row's encoder minus the score of the column's encoder, (n, n).
         error: Standard error of each difference, (n, n).
-        p: Two-sided p-values of no true difference, uncorrected, (n, n); 1 on the diagonal.
+        p: Two-sided p-value of the null hypothesis of no difference, not corrected for multiple
+            tests, (n, n); 1 on the diagonal.
     """
 
     scores: FloatArray
@@ -70,34 +76,34 @@ def pairwise_means(
     n_flips: int = N_FLIPS,
     seed: int = SEED,
 ) -> Pairwise:
-    """Compare the mean scores of all pairs of encoders, on one task or on the mean of several.
+    """Compare the mean scores of all pairs of encoders on one or more tasks.
 
-    The test is that of `sign_flip_p` over the queries of all tasks. Each query has the weight that
-    it has in the mean over tasks. Values on a lattice, such as right and wrong, get a continuity
-    correction by the smallest step of any task, which is conservative for several tasks. Queries
-    of different tasks must be independent.
+    The test is a sign-flip test over the queries of all tasks (see `sign_flip_p`). Every task has
+    the same total weight, shared equally by its queries. Values on a lattice, such as 0 and 1, get
+    a continuity correction by the smallest step of all tasks, which is conservative for several
+    tasks. The test assumes that queries of different tasks are independent.
 
     Args:
-        tasks: For each task, the values per query of every encoder, (n, q). A query that is
-            undefined (nan) for one encoder is left out for all.
-        units: For each task, the unit of each query, (q,), or None. By default every query is a
-            unit of its own.
-        n_flips: Number of flips to draw where too few queries take part.
+        tasks: For each task, the values per query of every encoder, (n, q). A query that is nan for
+            any encoder is left out for all encoders.
+        units: For each task, the unit of each query, (q,), or None. By default, each query is a
+            unit.
+        n_flips: Number of flips to draw if a pair differs on too few queries.
         seed: Seed of the flips.
 
     Returns:
-        The comparison of all pairs. Where flips were drawn, p is at least 1 / (n_flips + 1).
+        The comparison of all pairs. If p comes from flips, it is at least 1 / (n_flips + 1).
 
     Raises:
-        ValueError: If there is no task, the tasks do not have the same encoders, or a task has no
-            query that is defined for every encoder.
+        ValueError: If there is no task, if the tasks do not have the same encoders, or if a task
+            has no query that is defined for every encoder.
 
     Example:
         The second encoder equals the first. The third is 0.5 lower on each of 100 queries:
 
         >>> one = np.arange(100) / 100
-        >>> found = pairwise_means([np.stack([one, one, one - 0.5])])
-        >>> found.difference[0].round(6).tolist(), found.p[0].round(6).tolist()
+        >>> comparison = pairwise_means([np.stack([one, one, one - 0.5])])
+        >>> comparison.difference[0].round(6).tolist(), comparison.p[0].round(6).tolist()
         ([0.0, 0.0, 0.5], [1.0, 1.0, 0.0])
     """
     sums = [unit_moments(v, u) for v, u in zip(tasks, units or [None] * len(tasks), strict=True)]
@@ -106,18 +112,18 @@ def pairwise_means(
 
 @dataclass(frozen=True)
 class Moments:
-    """Statistics of one task's values, used to compare all pairs.
+    """Statistics of one task's values, for the comparison of all pairs.
 
-    Computing them is most of the work, and they are the same in every mean over tasks.
+    The moments take most of the computing time. They can be reused for means over other tasks.
 
     Attributes:
         mean: Mean of each encoder over `n_defined` queries, (n,).
-        rows: Sums of each unit, centred over the encoders, (n, u).
-        step: Step of the lattice that contains the sums; 0 if there is none.
+        rows: Sum of the values of each unit, minus the mean over encoders, (n, u).
+        step: Step of the lattice of the sums; 0 if they are not on a lattice.
         n_defined: Number of queries that are defined for every encoder.
-        squares: Sums of squared differences, (n, n).
-        fourths: Sums of the fourth powers of the differences, (n, n).
-        variance: Variance of the sum of the differences, (n, n).
+        squares: Sum of the squared differences over units, for each pair, (n, n).
+        fourths: Sum of the fourth powers of the differences over units, for each pair, (n, n).
+        variance: Variance of the sum of the differences, for each pair, (n, n).
     """
 
     mean: FloatArray
@@ -130,22 +136,36 @@ class Moments:
 
 
 def unit_moments(values: FloatArray, units: IntArray | None = None) -> Moments:
-    """Compute the moments of a task's values per query, (n, q); see `pairwise_means`."""
+    """Compute the moments of one task (see `pairwise_means`).
+
+    Args:
+        values: Values per query of every encoder, (n, q).
+        units: Unit of each query, (q,); by default, each query is a unit.
+
+    Raises:
+        ValueError: If no query is defined for every encoder.
+    """
     defined = ~np.isnan(values).any(axis=0)
     if not (n_defined := int(defined.sum())):
-        raise ValueError("no query is defined for every encoder")
-    kept = np.asarray(values[:, defined], np.float64)
-    sums = unit_sums(kept, None if units is None else units[defined])
+        raise ValueError(
+            "every query is undefined for at least one encoder; leave out that encoder"
+        )
+    defined_values = np.asarray(values[:, defined], np.float64)
+    sums = unit_sums(defined_values, None if units is None else units[defined])
     rows = sums - sums.mean(axis=0)
     squares, fourths = _moments(rows)
-    mean: FloatArray = kept.mean(axis=1)
+    mean: FloatArray = defined_values.mean(axis=1)
     return Moments(mean, rows, _step(sums), n_defined, squares, fourths, _variance(rows))
 
 
 def pairwise_of_moments(
     tasks: Sequence[Moments], *, n_flips: int = N_FLIPS, seed: int = SEED
 ) -> Pairwise:
-    """Compute `pairwise_means` from the moments of each task."""
+    """Compare the mean scores of all pairs from the moments of each task (see `pairwise_means`).
+
+    Raises:
+        ValueError: If there is no task, or if the tasks do not have the same encoders.
+    """
     if len({len(task.mean) for task in tasks}) != 1:
         raise ValueError(
             f"every task must have the same encoders, got {[len(t.mean) for t in tasks]} encoders"
@@ -167,46 +187,57 @@ def pairwise_of_moments(
 
 
 def pairwise_resampled(scores: FloatArray, resampled: FloatArray) -> Pairwise:
-    """Compare all pairs of encoders on a statistic that is not a mean, by its bootstrap samples.
+    """Compare all pairs of encoders by bootstrap samples, for statistics that are not means.
 
     Args:
         scores: Score of each encoder, (n,).
         resampled: Scores of each encoder over the same resampled queries, (n, b). For a mean over
-            tasks, the mean of samples that were drawn from each task with a different seed. A
-            sample that is undefined (nan) for one encoder is left out for all.
+            tasks, average the samples of the tasks, which must be drawn with different seeds. A
+            sample that is nan for any encoder is left out for all encoders.
 
     Returns:
-        The comparison of all pairs. p comes from the normal distribution with the standard
-        deviation of the resampled differences. Where that deviation is 0, p is 1 if the pair does
-        not differ and 0 otherwise.
+        The comparison of all pairs. p is computed from the normal distribution, with the standard
+        deviation of the resampled differences. If that deviation is 0, p is 1 for equal scores and
+        0 otherwise.
 
     Raises:
-        ValueError: If the shapes do not match, or fewer than two samples are defined for every
+        ValueError: If the shapes do not match, or if fewer than two samples are defined for every
             encoder.
 
     References:
         Efron and Tibshirani (1993), An Introduction to the Bootstrap, algorithm 6.1.
 
     Example:
+        The difference of 0.1 is one standard error:
+
         >>> scores, samples = np.array([0.5, 0.4]), np.array([[0.4, 0.6, 0.5], [0.4, 0.4, 0.4]])
-        >>> found = pairwise_resampled(scores, samples)  # 0.1 is one deviation of the differences
-        >>> found.error[0].round(4).tolist(), found.p[0].round(4).tolist()
+        >>> comparison = pairwise_resampled(scores, samples)
+        >>> comparison.error[0].round(4).tolist(), comparison.p[0].round(4).tolist()
         ([0.0, 0.1], [1.0, 0.3173])
     """
     if resampled.ndim != 2 or scores.shape != resampled.shape[:1]:
         raise ValueError(
             f"scores of shape {scores.shape} do not match samples of shape {resampled.shape}"
         )
-    known = resampled[:, ~np.isnan(resampled).any(axis=0)]
-    if known.shape[1] < 2:
-        raise ValueError(f"{known.shape[1]} of {resampled.shape[1]} samples are defined for all")
-    error = np.sqrt(_variance(known - known.mean(axis=0)) / known.shape[1])
+    complete = resampled[:, ~np.isnan(resampled).any(axis=0)]
+    if complete.shape[1] < 2:
+        raise ValueError(
+            "at least 2 samples must be defined for every encoder, got "
+            f"{complete.shape[1]} of {resampled.shape[1]}"
+        )
+    error = np.sqrt(_variance(complete - complete.mean(axis=0)) / complete.shape[1])
     difference = scores[:, None] - scores[None, :]
     return Pairwise(scores, difference, error, _normal_p(np.abs(difference), error))
 
 
 def holm_of_pairs(p: FloatArray) -> FloatArray:
-    """Apply Holm's correction to the p-values of all pairs, (n, n); each pair is one test.
+    """Apply Holm's correction to the p-values of all pairs; each pair counts as one test.
+
+    Args:
+        p: Uncorrected p-values, symmetric, (n, n).
+
+    Returns:
+        Corrected p-values, (n, n); 1 on the diagonal.
 
     References:
         Holm (1979), see `significance.holm`.
@@ -219,22 +250,22 @@ def holm_of_pairs(p: FloatArray) -> FloatArray:
 
 
 def rank_ranges(scores: FloatArray, p: FloatArray, level: float = LEVEL) -> IntArray:
-    """Return the range of ranks of each encoder that the tests leave open.
+    """Return the range of ranks of each encoder, from significant differences.
 
-    The best rank is 1 + the number of encoders that are significantly better. The worst rank is
-    n - the number of encoders that are significantly worse. If the p-values are corrected so that
-    all tests hold together, all ranges hold together too.
+    The best rank is 1 plus the number of significantly better encoders. The worst rank is n minus
+    the number of significantly worse encoders. If p is corrected for multiple tests, the ranges
+    hold for all encoders simultaneously.
 
     Args:
         scores: Score of each encoder, higher is better, (n,).
         p: Corrected p-values of the pairs, (n, n).
-        level: Significance level; a pair differs if its p is below it.
+        level: Significance level; a pair differs if its p is below the level.
 
     Returns:
-        Best and worst rank of each encoder, from 1, (n, 2). The rank by score lies between them.
+        Best and worst rank of each encoder, from 1, (n, 2). The rank by score is in this range.
 
     Raises:
-        ValueError: If a score is undefined, or the shapes do not match.
+        ValueError: If a score is undefined, or if the shapes do not match.
 
     References:
         Mogstad et al. (2024), Inference for ranks with applications to mobility across
@@ -258,20 +289,20 @@ def rank_ranges(scores: FloatArray, p: FloatArray, level: float = LEVEL) -> IntA
 def tie_groups(scores: FloatArray, p: FloatArray, level: float = LEVEL) -> list[tuple[int, ...]]:
     """Group encoders that do not differ significantly.
 
-    A group is a maximal run in the order of scores in which no pair differs. Groups may overlap,
-    and an encoder that differs from all its neighbours is a group by itself. The groups are the
-    bars of a critical-difference diagram.
+    A group is a maximal sequence of encoders, in the order of scores, without significant
+    differences. Groups may overlap. An encoder that differs from both neighbours forms a group by
+    itself. The groups are the bars of a critical-difference diagram.
 
     Args:
         scores: Score of each encoder, higher is better, (n,).
         p: Corrected p-values of the pairs, (n, n).
-        level: Significance level; a pair differs if its p is below it.
+        level: Significance level; a pair differs if its p is below the level.
 
     Returns:
         The positions of each group's encoders, best first. Each encoder is in at least one group.
 
     Raises:
-        ValueError: If a score is undefined, or the shapes do not match.
+        ValueError: If a score is undefined, or if the shapes do not match.
 
     References:
         Demšar (2006), Statistical comparisons of classifiers over multiple data sets, JMLR 7,
@@ -293,33 +324,34 @@ def tie_groups(scores: FloatArray, p: FloatArray, level: float = LEVEL) -> list[
         before = end
         while end < len(order) and not apart[start:end, end].any():
             end += 1
-        if end > before:  # otherwise the previous group contains this one
+        if end > before:  # Otherwise the previous group contains this sequence.
             groups.append(tuple(map(int, order[start:end])))
     return groups
 
 
 def detectable(found: Pairwise, n: int, *, power: float = 0.8, alpha: float = LEVEL) -> float:
-    """Return the minimum detectable difference of a task, the median over pairs of encoders.
+    """Return the median of the minimum detectable differences of all pairs of encoders.
 
-    Each pair has its own minimum, the `detectable_difference` of its standard error. The median is
-    over all pairs that differ on any query. It is for a single test, not corrected for the number
-    of pairs.
+    The minimum detectable difference of a pair is `detectable_difference` of its standard error.
+    Pairs without any difference are left out. The result applies to a single test, without a
+    correction for multiple tests.
 
     Args:
-        found: The comparison of all pairs.
-        n: Number of independent units (queries, or pairs of twins).
+        found: Comparison of all pairs.
+        n: Number of independent units, such as queries or pairs of twins.
         power: Probability of detecting the difference.
         alpha: Level of the two-sided test.
 
     Returns:
-        A difference in the unit of the scores, above 0; nan if no pair differs or n is below 2.
+        A difference in the unit of the scores, above 0. It is nan if no pair differs, or if n is
+        below 2.
 
     References:
         Cohen (1988), see `significance.detectable_difference`; Card et al. (2020), With little
             power comes great responsibility, https://aclanthology.org/2020.emnlp-main.745
 
     Example:
-        With 1,000 queries it is (1.96 + 0.84) standard errors:
+        With 1,000 queries, the result is (1.96 + 0.84) standard errors:
 
         >>> error = np.array([[0.0, 0.01], [0.01, 0.0]])
         >>> pair = Pairwise(np.zeros(2), np.zeros((2, 2)), error, np.ones((2, 2)))
@@ -335,15 +367,19 @@ def detectable(found: Pairwise, n: int, *, power: float = 0.8, alpha: float = LE
 
 
 def _told_apart(scores: FloatArray, p: FloatArray, level: float) -> BoolArray:
+    """Return whether each pair differs significantly, (n, n)."""
     if p.shape != (len(scores), len(scores)):
-        raise ValueError(f"{len(scores)} scores do not match p-values of {p.shape}")
+        raise ValueError(f"{len(scores)} scores do not match p-values of shape {p.shape}")
     if undefined := int(np.isnan(scores).sum()):
-        raise ValueError(f"{undefined} of {len(scores)} scores are undefined; leave them out")
+        raise ValueError(
+            f"{undefined} of {len(scores)} scores are undefined; leave these encoders out"
+        )
     apart: BoolArray = (p < level) & (scores[:, None] != scores[None, :])
     return apart
 
 
 def _normal_p(distance: FloatArray, deviation: FloatArray) -> FloatArray:
+    """Return two-sided p-values of distances from 0, for given standard deviations."""
     certain = np.where(distance > 0, np.inf, 0.0)
     z = np.divide(distance, deviation, out=certain, where=deviation > 0)
     p: FloatArray = 2 * ndtr(-z)
@@ -351,13 +387,14 @@ def _normal_p(distance: FloatArray, deviation: FloatArray) -> FloatArray:
 
 
 def _moments(rows: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the sums of squares and of fourth powers of all rows' differences, (n, n) each."""
+    """Return the sums of squares and fourth powers of the differences of all rows, (n, n) each."""
     second = rows**2
     square, fourth = second.sum(axis=1), (second**2).sum(axis=1)
     mixed = (rows * second) @ rows.T
     squares = square[:, None] + square - 2 * (rows @ rows.T)
     fourths = fourth[:, None] + fourth - 4 * (mixed + mixed.T) + 6 * (second @ second.T)
-    for i, j in _close_pairs(squares, square):  # cancellation leaves too few digits
+    # The products lose too many digits for rows that are nearly equal, so subtract these rows.
+    for i, j in _close_pairs(squares, square):
         gap = rows[i] - rows[j]
         squares[i, j] = squares[j, i] = (gap**2).sum()
         fourths[i, j] = fourths[j, i] = (gap**4).sum()
@@ -367,7 +404,10 @@ def _moments(rows: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _variance(rows: FloatArray) -> FloatArray:
-    """Return the variance of the sum of the differences of all rows, by n - 1, (n, n)."""
+    """Return the variance of the sum of differences, for each pair of rows, (n, n).
+
+    It is an unbiased estimate, with n - 1 in the denominator; nan for a single unit.
+    """
     n_units = rows.shape[1]
     if n_units < 2:
         return np.full((len(rows), len(rows)), np.nan)
@@ -382,7 +422,7 @@ def _variance(rows: FloatArray) -> FloatArray:
 
 
 def _close_pairs(squares: FloatArray, square: FloatArray) -> IntArray:
-    """Return the pairs of rows that are nearly equal, (pairs, 2)."""
+    """Return the positions of nearly equal pairs of rows, (pairs, 2)."""
     close = squares <= _CLOSE * (square[:, None] + square)
     return np.argwhere(np.triu(close, k=1))
 
@@ -390,10 +430,10 @@ def _close_pairs(squares: FloatArray, square: FloatArray) -> IntArray:
 def _flipped_p(
     rows: FloatArray, wanted: BoolArray, squares: FloatArray, n_flips: int, seed: int
 ) -> FloatArray:
-    """Return p of the wanted pairs, (n, n), from flips that all pairs share."""
+    """Return p-values from sign flips for the pairs in the mask `wanted`, (n, n)."""
     observed = rows.sum(axis=1)
     n_far = np.zeros_like(squares)
-    tie = TIE * np.sqrt(squares * rows.shape[1])  # at least TIE · Σ|d|
+    tie = TIE * np.sqrt(squares * rows.shape[1])  # This is at least TIE · Σ|d|.
     far = np.abs(observed[:, None] - observed) - tie
     columns = [np.flatnonzero(row) for row in np.triu(wanted)]
     for flipped in flipped_sums(rows, n_flips, seed):
@@ -406,7 +446,7 @@ def _flipped_p(
 
 
 def _step(values: FloatArray) -> float:
-    """Return the step of the lattice that contains the values; 0 if there is none."""
+    """Return the step of the lattice of the values; 0 if they are not on a lattice."""
     distinct = np.unique(values)
     gaps = np.diff(distinct)
     if not 0 < len(gaps) <= _STEPS:

@@ -1,8 +1,9 @@
-"""The plane of polarity and meaning: an encoder is a point, one with adjustable strength a curve.
+"""Trade-off between polarity (P) and meaning (S), as an area in the plane of lift and retention.
 
-Lift rescales P: 0 is random retrieval, 1 is retrieval of same-label sources only. Retention
-rescales S: 0 is random retrieval, 1 is the reference encoder's own retrieval. The oracle, which
-retrieves with gold labels, bounds the plane: no retrieval of the same polarity has more meaning.
+Lift rescales P: 0 is random retrieval, and 1 is retrieval of same-label sources only. Retention
+rescales S: 0 is random retrieval, and 1 is the reference encoder's own retrieval. An encoder is a
+point in this plane, and an encoder with adjustable strength is a curve. The oracle, which retrieves
+with gold labels, is the upper bound: no retrieval with the same P has a higher S.
 
 Shapes: n points of a curve; "..." stands for further axes, such as bootstrap samples.
 """
@@ -15,14 +16,15 @@ from polarity_bench.values import FloatArray
 
 
 def lift(p: FloatArray, p_chance: FloatArray) -> FloatArray:
-    """Return P on a scale from chance, 0, to the maximum, 1.
+    """Rescale P so that chance is 0 and the maximum is 1.
 
     Args:
         p: Mean P.
         p_chance: Mean P of random retrieval, below 1.
 
     Returns:
-        (p - p_chance) / (1 - p_chance): 1 where P is 1, 0 at chance, negative below chance.
+        (p - p_chance) / (1 - p_chance), which is 1 if P is 1, 0 at chance, and negative below
+        chance.
 
     Example:
         >>> lift(np.array([0.75, 0.4]), np.array(0.5))
@@ -42,28 +44,28 @@ def front(
     """Return the share of the oracle's rectangle that a curve dominates.
 
     A point dominates the rectangle between itself and random retrieval. A curve dominates the
-    union of the rectangles of its points; no points are interpolated. Points are clipped to the
-    oracle's rectangle.
+    union of its points' rectangles, without interpolation between the points. Points are clipped
+    to the oracle's rectangle.
 
     Args:
         lift: Lift of each point, in any order, (n, ...).
         retention: Retention of each point, (n, ...).
         oracle_lift: Lift of the oracle, (...).
         oracle_retention: Retention of the oracle, (...).
-        clipped: Whether a lift below 0 counts as 0. Unclipped, a single point of negative lift
-            counts minus the area of its rectangle. Means over tasks need this: see
-            `similarity.joint`.
+        clipped: Whether a lift below 0 counts as 0. If False, a single point of negative lift
+            counts as minus the area of its rectangle. Means over tasks need unclipped values (see
+            `similarity.joint`).
 
     Returns:
-        The share, in [0, 1], higher is better, (...); nan where retention is nan or the oracle is
-        not above chance. Unclipped it may be negative.
+        The share, in [0, 1], higher is better, (...). It is nan if retention is nan or if the
+        oracle is not above chance. Without clipping, it may be negative.
 
     References:
         Zitzler and Thiele (1998), Multiobjective optimization using evolutionary algorithms: the
         size of the space covered, or hypervolume.
 
     Example:
-        Two rectangles, 3/4 x 1/2 and 1/2 x 1, overlap in 1/2 x 1/2; the oracle's is 1 x 1:
+        The rectangles 3/4 x 1/2 and 1/2 x 1 overlap in 1/2 x 1/2. The oracle's is 1 x 1:
 
         >>> front(np.array([0.5, 1]), np.array([0.75, 0.5]), np.array(1), np.array(1))
         array(0.625)
@@ -74,7 +76,7 @@ def front(
     high, wide = (np.take_along_axis(side, order, axis=0) for side in (high, wide))
     step = wide - np.concatenate([wide[1:], np.zeros_like(wide[:1])])
     dominated = (np.maximum.accumulate(high, axis=0) * step).sum(axis=0)
-    whole = oracle_lift * oracle_retention
+    rectangle = oracle_lift * oracle_retention
     bounded = (np.asarray(oracle_lift) > 0) & (np.asarray(oracle_retention) > 0)
-    share = dominated / np.where(bounded, whole, np.nan)
+    share = dominated / np.where(bounded, rectangle, np.nan)
     return np.asarray(np.clip(share, 0.0 if clipped else None, 1.0))

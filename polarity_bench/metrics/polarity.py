@@ -1,7 +1,7 @@
-"""Polarity metrics: do the k nearest share the query's label?
+"""Polarity metrics: how many of the k nearest sources have the query's label.
 
-The metrics read labels in the order of the ranks, so nothing here sorts, searches or breaks ties.
-Each metric returns one value per query in [0, 1]; higher is better.
+The inputs are labels in the order of the ranks, because `retrieval` has sorted the sources and
+broken ties. Each metric returns one value per query in [0, 1]; higher is better.
 
 Shapes: n sources, q queries, k ranks.
 """
@@ -17,7 +17,9 @@ from polarity_bench.values import BoolArray, FloatArray, IntArray
 def rank_weights(k: int, weighting: Weighting) -> FloatArray:
     """Return the weights of the ranks 1 to k, which sum to 1.
 
-    `linear` is the papers' equation; `uniform` is what their released code computed.
+    Args:
+        k: Number of ranks.
+        weighting: `linear` is the papers' equation, and `uniform` is their released code.
 
     Returns:
         The weight of each rank, (k,).
@@ -35,11 +37,11 @@ def rank_weights(k: int, weighting: Weighting) -> FloatArray:
 
 
 def polarity(hits: BoolArray, weighting: Weighting) -> FloatArray:
-    """Sum the weights of the ranks that hold the query's label: the Polarity Score P.
+    """Return the Polarity Score P, the sum of the rank weights of same-label sources.
 
     Args:
         hits: Whether each retrieved source has the query's label, (q, k).
-        weighting: How to weigh the ranks.
+        weighting: Weighting of the ranks.
 
     Returns:
         P of each query, (q,).
@@ -55,7 +57,7 @@ def polarity(hits: BoolArray, weighting: Weighting) -> FloatArray:
 
 
 def chance_polarity(query_labels: IntArray, source_labels: IntArray) -> FloatArray:
-    """Return the share of the sources that have the query's label: P of random retrieval.
+    """Return P of random retrieval, the share of sources with the query's label.
 
     Args:
         query_labels: Label of each query, (q,), from 0.
@@ -78,15 +80,15 @@ def neighbour_vote(
 ) -> FloatArray:
     """Classify each query by the weighted vote of its k nearest sources.
 
-    If labels tie, the one that occurs at the better rank wins.
+    If labels tie, the label that occurs at the better rank wins.
 
     Args:
         query_labels: Label of each query, (q,), from 0.
         found_labels: Label of each retrieved source, (q, k), from 0.
-        weighting: How to weigh the ranks.
+        weighting: Weighting of the ranks.
 
     Returns:
-        1 where the vote is the query's label, else 0, (q,).
+        1 if the vote is the query's label, otherwise 0, (q,).
 
     References:
         Dudani (1976), The distance-weighted k-nearest-neighbor rule.

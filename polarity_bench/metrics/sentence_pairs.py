@@ -16,6 +16,12 @@ def draw_pairs(
 ) -> tuple[IntArray, IntArray]:
     """Draw pairs of a query and a source, uniformly and with replacement.
 
+    Args:
+        n_queries: Number of queries.
+        n_sources: Number of sources.
+        n_pairs: Number of pairs to draw, p.
+        seed: Seed of the draw.
+
     Returns:
         Positions of the queries and of the sources, (p,) each.
     """
@@ -24,14 +30,16 @@ def draw_pairs(
 
 
 def sentiment_guided_similarity(cosine: FloatArray, same_label: BoolArray) -> float:
-    """Rank-correlate cosine with equality of labels: SgTS, sentiment-guided textual similarity.
+    """Return SgTS (sentiment-guided textual similarity).
+
+    SgTS is the rank correlation between the cosine of a pair and the equality of its labels.
 
     Args:
         cosine: Cosine similarity of each pair, (p,).
-        same_label: Whether the two sentences share a label, (p,).
+        same_label: Whether both sentences have the same label, (p,).
 
     Returns:
-        Spearman's rank correlation with ties, in [-1, 1]; nan where either side is constant.
+        Spearman's rank correlation with ties, in [-1, 1]; nan if either side is constant.
 
     References:
         Kim et al. (2024), SentiCSE: A Sentiment-aware Contrastive Sentence Embedding Framework
@@ -50,12 +58,12 @@ def sentiment_guided_similarity(cosine: FloatArray, same_label: BoolArray) -> fl
 def pairwise_accuracy(
     same: FloatArray, opposite: FloatArray, twin_same: FloatArray, twin_opposite: FloatArray
 ) -> FloatArray:
-    """Score minimal pairs: each query must be nearer the source of its polarity than the other.
+    """Score comparisons of two minimal pairs, one of queries and one of sources.
 
-    Each comparison takes two minimal pairs on one subject: one of queries, one of sources. It is
-    correct if the query is strictly nearer to the source of its own polarity, and the query's twin
-    strictly nearer to the other source. Random vectors are correct a quarter of the time, a
-    constant encoder never.
+    A minimal pair consists of two twins with opposite polarity on the same subject. A comparison is
+    correct if each query is strictly nearer to the source of its own polarity than to that source's
+    twin. Random vectors are correct in a quarter of comparisons, and a constant encoder is never
+    correct.
 
     Args:
         same: Cosine of each query to the source of its own polarity, (c,).
@@ -64,7 +72,7 @@ def pairwise_accuracy(
         twin_opposite: Cosine of the query's twin to that source's twin, (c,).
 
     Returns:
-        1 where both queries are right, else 0, (c,).
+        1 if both queries are correct, otherwise 0, (c,).
 
     References:
         Weller et al. (2023), NevIR: Negation in Neural Information Retrieval.

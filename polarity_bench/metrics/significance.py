@@ -1,10 +1,13 @@
-"""Paired comparison of two methods on the same folds or queries: difference, interval, p, power.
+"""Paired comparison of two methods on the same folds or queries: tests, intervals and power.
 
-Over folds the test is Student's t, as in the few-shot papers. It assumes independent folds. Folds
-of one data set are not independent, because their training rows overlap, so the p-values are too
-small. The effect shrinks with the number of rows drawn for each fold (Nadeau and Bengio 2003,
-Inference for the generalization error, Machine Learning 52). Over queries, means are compared by
-sign flips (`sign_flip_p`) and other statistics by the bootstrap (`bootstrap_test`).
+Over folds, the test is Student's t, as in the few-shot papers. It assumes independent folds. The
+folds of a data set are not independent, because their training rows overlap. The p-values are
+therefore too small, although the effect is weaker if fewer rows are drawn for each fold. Over
+queries, `sign_flip_p` compares means, and `bootstrap_test` compares other statistics.
+
+References:
+    Nadeau and Bengio (2003), Inference for the generalization error, Machine Learning 52, for folds
+    that are not independent.
 
 Shapes: n folds, m tests, b bootstrap samples.
 """
@@ -25,7 +28,7 @@ from polarity_bench.values import FloatArray, IntArray
 
 CONFIDENCE = 0.95
 Alternative = Literal["two-sided", "less"]
-"""Whether a test looks for any difference, or only for one below 0."""
+"""Alternative hypothesis: the difference is not 0, or the difference is below 0."""
 
 
 @dataclass(frozen=True)
@@ -33,11 +36,12 @@ class PairedTest:
     """Difference between two methods, with its interval and p-value.
 
     Attributes:
-        difference: Mean difference over the folds, nan without a fold; or the difference of
-            another statistic.
-        interval: Confidence interval of the true difference; nan with too few values. It covers
-            95 %, or 90 % for a one-sided test, which reports a fall if the interval is below 0.
-        p: p-value of no true difference, uncorrected; nan with too few values.
+        difference: Mean difference over the folds, or difference of another statistic; nan without
+            folds.
+        interval: Confidence interval of the true difference; nan with too few values. The
+            confidence is 95 %, or 90 % for a one-sided test at 5 %.
+        p: p-value of the null hypothesis of no difference, not corrected for multiple tests; nan
+            with too few values.
     """
 
     difference: float
@@ -46,10 +50,10 @@ class PairedTest:
 
 
 def paired_t(a: FloatArray, b: FloatArray) -> PairedTest:
-    """Test whether two methods differ, by Student's t over paired folds.
+    """Test whether two methods differ, by Student's paired t-test over folds.
 
-    If the difference is the same on all folds, t would divide by 0. Then p is 1 if the difference
-    is 0 and 0 otherwise, and the interval is a single point.
+    If all folds have the same difference, t is undefined. In this case p is 1 if the difference is
+    0, otherwise p is 0, and the interval is a single point.
 
     Args:
         a: Scores of the first method, (n,).
@@ -62,10 +66,10 @@ def paired_t(a: FloatArray, b: FloatArray) -> PairedTest:
         Student (1908), The probable error of a mean, Biometrika 6.
 
     Example:
-        The differences are 1, 2 and 3: t is 2 / (1 / √3) = 3.46, with two degrees of freedom.
+        The differences are 1, 2 and 3, so t is 2 / (1 / √3) = 3.46 with two degrees of freedom:
 
-        >>> found = paired_t(np.array([2.0, 4.0, 6.0]), np.array([1.0, 2.0, 3.0]))
-        >>> found.difference, round(found.p, 4), [round(end, 2) for end in found.interval]
+        >>> test = paired_t(np.array([2.0, 4.0, 6.0]), np.array([1.0, 2.0, 3.0]))
+        >>> test.difference, round(test.p, 4), [round(end, 2) for end in test.interval]
         (2.0, 0.0742, [-0.48, 4.48])
     """
     if a.shape != b.shape or a.ndim != 1:
@@ -73,7 +77,8 @@ def paired_t(a: FloatArray, b: FloatArray) -> PairedTest:
     differences = np.asarray(a, np.float64) - np.asarray(b, np.float64)
     if undefined := int((~np.isfinite(differences)).sum()):
         raise ValueError(
-            f"{undefined} of {len(a)} folds have an undefined score; leave them out of both methods"
+            f"{undefined} of {len(a)} folds have an undefined score; remove these folds from both "
+            "methods"
         )
     n = len(differences)
     mean = float(differences.mean()) if n else math.nan
@@ -88,7 +93,7 @@ def paired_t(a: FloatArray, b: FloatArray) -> PairedTest:
 
 
 def interval_level(alternative: Alternative) -> float:
-    """Return the confidence of the interval that belongs to a test at 5 %."""
+    """Return the confidence of the interval that corresponds to a test at the 5 % level."""
     return CONFIDENCE if alternative == "two-sided" else 0.9
 
 
@@ -98,27 +103,27 @@ def bootstrap_test(
     n_drawn: int,
     alternative: Alternative = "two-sided",
 ) -> PairedTest:
-    """Test whether the difference of any statistic is not 0, by its bootstrap distribution.
+    """Test whether the difference of a statistic is 0, by its bootstrap distribution.
 
-    p is the level at which the percentile interval begins to contain 0: twice the share of samples
-    on the other side of 0, with samples at 0 counted on both sides. The test assumes that queries
-    are independent draws, and enough of them that the bootstrap distribution is near the true
-    one. For a statistic that is clipped at 0 (`joint` at chance), the test is conservative.
+    p is twice the share of samples on the opposite side of 0; samples at 0 count on both sides. It
+    is the level at which the percentile interval starts to contain 0. The test assumes independent
+    queries, and enough of them for an accurate bootstrap distribution. For a statistic that is
+    clipped at 0, such as `joint` at chance, the test is conservative.
 
     Args:
         difference: Difference of the two methods over all queries.
-        resampled: Their difference over each sample of the queries, (b,); nan is left out.
-        n_drawn: Number of independent units (queries, or pairs of twins) that were sampled.
+        resampled: Difference of the two methods in each bootstrap sample, (b,); nan is left out.
+        n_drawn: Number of independent units in a sample, such as queries or pairs of twins.
         alternative: "less" tests whether the difference is below 0.
 
     Returns:
-        The test; p is at least 2 / (b + 1), one-sided 1 / (b + 1). With fewer than six units, p and
-        the interval are nan.
+        The test. p is at least 2 / (b + 1), or 1 / (b + 1) for a one-sided test. With fewer than
+        six units, p and the interval are nan.
 
     References:
         Efron and Tibshirani (1993), An Introduction to the Bootstrap, sections 13.3 and 15.4;
         Davison and Hinkley (1997), Bootstrap Methods and their Application, equation 4.11, for
-        the added 1.
+        adding 1 to the counts.
 
     Example:
         One of 99 samples is below 0, so p is 2 x (1 + 1) / (99 + 1):
@@ -129,42 +134,44 @@ def bootstrap_test(
         >>> bootstrap_test(-0.25, -samples, n_drawn=50, alternative="less").p
         0.02
     """
-    known = resampled[~np.isnan(resampled)]
+    defined = resampled[~np.isnan(resampled)]
     ends = interval(resampled, n_drawn, interval_level(alternative))
     if math.isnan(ends[0]):
         return PairedTest(difference, ends, math.nan)
-    below, above = (int(n) + 1 for n in ((known <= 0).sum(), (known >= 0).sum()))
+    below, above = (int(n) + 1 for n in ((defined <= 0).sum(), (defined >= 0).sum()))
     doubled = 2 * min(below, above) if alternative == "two-sided" else above
-    return PairedTest(difference, ends, min(1.0, doubled / (len(known) + 1)))
+    return PairedTest(difference, ends, min(1.0, doubled / (len(defined) + 1)))
 
 
 def holm(p_values: Sequence[float] | FloatArray) -> FloatArray:
     """Correct p-values for multiple tests by Holm's step-down method.
 
-    Tests whose corrected p is below a level hold together at that level: the probability of any
-    false rejection is at most the level, however the tests depend on each other.
+    If every test with a corrected p below a level is rejected, the probability of any false
+    rejection is at most that level. This holds for any dependence between the tests.
 
     Args:
         p_values: p-values of m tests, in any order, (m,).
 
     Returns:
-        Corrected p-values in the same order, in [0, 1], (m,). None is below its uncorrected value.
+        Corrected p-values in the same order, in [0, 1], (m,). A corrected p-value is at least as
+        large as the uncorrected value.
 
     Raises:
-        ValueError: If a value is not a number in [0, 1]; leave out tests that have no p-value.
+        ValueError: If a value is not a number in [0, 1]; leave out tests without a p-value.
 
     References:
         Holm (1979), A simple sequentially rejective multiple test procedure.
 
     Example:
-        The smallest is multiplied by 3, the next by 2; the last is raised to the value before it:
+        In ascending order, the values are multiplied by 3, 2 and 1. The largest value, 0.04, is
+        then raised to the corrected value before it:
 
         >>> holm([0.03, 0.01, 0.04])
         array([0.06, 0.03, 0.06])
     """
     raw = np.asarray(p_values, np.float64)
     if refused := [float(p) for p in raw if not 0 <= p <= 1]:
-        raise ValueError(f"p-values must lie in [0, 1], got {refused}")
+        raise ValueError(f"p-values must be in [0, 1], got {refused}")
     order = np.argsort(raw, kind="stable")
     stepped = np.maximum.accumulate(raw[order] * np.arange(len(raw), 0, -1))
     corrected = np.empty_like(raw)
@@ -175,22 +182,22 @@ def holm(p_values: Sequence[float] | FloatArray) -> FloatArray:
 def detectable_difference(sd: float, n: int, *, power: float = 0.8, alpha: float = 0.05) -> float:
     """Return the minimum true difference that a paired test of n folds or queries detects.
 
-    It is exact for normal differences and `paired_t`: the standard error times the non-centrality
-    at which the non-central t distribution exceeds the two-sided critical value with this power.
-    The mean of many queries is nearly normal, so the result holds for a permutation test too, whose
-    power tends to that of t (Hoeffding 1952). The standard deviation belongs to the two methods
-    compared: more similar methods differ less from query to query, so smaller differences can be
-    detected.
+    The result is the standard error times a non-centrality. At this non-centrality, the non-central
+    t distribution exceeds the two-sided critical value with the requested power. The result is
+    exact for `paired_t` with normal differences. It also applies to permutation tests over many
+    queries, because their power approaches the power of the t-test (Hoeffding 1952). The standard
+    deviation depends on both methods: similar methods have small differences on every query, so a
+    paired test detects smaller mean differences.
 
     Args:
-        sd: Standard deviation of the paired differences, by n - 1. For a statistic that is not a
-            mean, its standard error times √n.
+        sd: Standard deviation of the paired differences, with n - 1 in the denominator. For a
+            statistic that is not a mean, use its standard error times √n.
         n: Number of folds, queries or other independent units.
         power: Probability of detecting the difference, above alpha and below 1.
         alpha: Level of the test; for m tests by Holm, alpha / m is conservative.
 
     Returns:
-        A difference in the unit of the deviation, at least 0; nan if n is below 2.
+        A difference in the unit of `sd`, at least 0; nan if n is below 2.
 
     Raises:
         ValueError: If the deviation is negative or not finite, or unless 0 < alpha < power < 1.
@@ -200,8 +207,8 @@ def detectable_difference(sd: float, n: int, *, power: float = 0.8, alpha: float
         Hoeffding (1952), The large-sample power of tests based on permutations of observations.
 
     Example:
-        With 40 folds and a standard deviation of 10 points, 4.5 points are detected four times in
-        five:
+        With 40 folds and a standard deviation of 10 points, 4.5 points are detected with 80 %
+        power:
 
         >>> round(detectable_difference(10, 40), 1)
         4.5
@@ -215,8 +222,9 @@ def detectable_difference(sd: float, n: int, *, power: float = 0.8, alpha: float
     critical = float(stats.t.ppf(1 - alpha / 2, n - 1))
 
     def missing_power(shift: float) -> float:
-        beyond = [stats.nct.sf(critical, n - 1, each) for each in (shift, -shift)]
-        return power - float(np.sum(beyond))  # nct.cdf of the lower tail may be nan
+        beyond = [stats.nct.sf(critical, n - 1, centre) for centre in (shift, -shift)]
+        # The lower tail uses `sf` of the negative shift, because `nct.cdf` may return nan.
+        return power - float(np.sum(beyond))
 
     most = critical
     while missing_power(most) > 0:
@@ -226,11 +234,13 @@ def detectable_difference(sd: float, n: int, *, power: float = 0.8, alpha: float
 
 N_FLIPS = 10_000
 EXACT = 16
-"""Up to this number of non-zero differences, every flip is tried: at most 2^16 flips."""
+"""Maximum number of non-zero differences for which all flips are enumerated, at most 2^16."""
 _BLOCK = 1000
 TIE = 1e-6
-"""Tolerance for ties, relative to the sum of absolute differences. It is needed because values are
-stored in single precision."""
+"""Tolerance for ties, relative to the sum of absolute differences.
+
+The tolerance is necessary because values are stored in single precision.
+"""
 
 
 def sign_flip_p(
@@ -241,23 +251,23 @@ def sign_flip_p(
     seed: int = SEED,
     alternative: Alternative = "two-sided",
 ) -> float:
-    """Test whether the mean of paired differences is not 0, by flipping their signs.
+    """Test whether the mean of paired differences is 0, by flipping their signs.
 
-    Flipping a difference of 0 has no effect. If at most `EXACT` other differences remain, every
-    flip is tried and p is exact: the share of flips whose mean is at least as far from 0. With more
-    differences, flips are drawn at random. The observed one counts as one of them, which keeps p
-    valid.
+    p is the share of flips with a mean at least as far from 0 as the observed mean. Differences of
+    0 are ignored. With at most `EXACT` other differences, all flips are enumerated and p is exact.
+    With more differences, flips are drawn at random, and the observed signs count as one of the
+    flips to keep p valid.
 
     Args:
         differences: Difference of the two values of each query, (q,); nan is left out.
-        units: Unit of each query, numbered from 0, (q,). By default every query is a unit.
+        units: Unit of each query, numbered from 0, (q,). By default, each query is a unit.
         n_flips: Number of flips to draw, m.
         seed: Seed of the flips.
-        alternative: "less" tests whether the mean is below 0, see `p_of_fall`.
+        alternative: "less" tests whether the mean is below 0 (see `p_of_fall`).
 
     Returns:
-        p: exact, or (b + 1) / (m + 1) if b of m flips are at least as far from 0. It is 1 if
-        nothing differs, and nan without a query.
+        The exact p, or (b + 1) / (m + 1) if b of m drawn flips are at least as far from 0. p is 1
+        if all differences are 0, and nan without queries.
 
     Raises:
         ValueError: If the shapes differ.
@@ -266,7 +276,8 @@ def sign_flip_p(
         Phipson and Smyth (2010), Permutation p-values should never be zero, equation 2.
 
     Example:
-        Of the 8 flips of three differences, only +++ and --- are as far from 0 as observed:
+        Of the 8 flips of three differences, only +++ and --- are as far from 0 as the observed
+        mean:
 
         >>> sign_flip_p(np.array([0.5, 0.25, 0.0, 0.5]))
         0.25
@@ -285,14 +296,18 @@ def sign_flip_p(
         p = float(np.mean(np.abs(_all_flipped(moving)) >= far))
     else:
         flips = flipped_sums(moving[None], n_flips, seed)
-        p = (sum(int((np.abs(each) >= far).sum()) for each in flips) + 1) / (n_flips + 1)
+        p = (sum(int((np.abs(block) >= far).sum()) for block in flips) + 1) / (n_flips + 1)
     return p if alternative == "two-sided" else p_of_fall(p, total)
 
 
 def p_of_fall(two_sided: float, difference: float) -> float:
-    """Return the one-sided p-value of a fall from the two-sided one of a permutation test.
+    """Convert the two-sided p-value of a sign-flip test to the one-sided p-value of a decrease.
 
-    The conversion is valid because the sign flips are symmetric.
+    The conversion is valid because sign flips are symmetric.
+
+    Args:
+        two_sided: Two-sided p-value.
+        difference: Observed difference; a decrease is below 0.
     """
     if difference < 0:
         return two_sided / 2
@@ -300,7 +315,7 @@ def p_of_fall(two_sided: float, difference: float) -> float:
 
 
 def unit_sums(values: FloatArray, units: IntArray | None) -> FloatArray:
-    """Sum the values of the queries of each unit, (n, q) to (n, u), in double precision."""
+    """Sum the values of each unit's queries in double precision, from (n, q) to (n, u)."""
     values = np.asarray(values, np.float64)
     if units is None:
         return values
@@ -312,31 +327,31 @@ def unit_sums(values: FloatArray, units: IntArray | None) -> FloatArray:
 def flipped_sums(
     sums: FloatArray, n_flips: int = N_FLIPS, seed: int = SEED
 ) -> Iterator[FloatArray]:
-    """Flip the signs of units at random, the same for all rows, and sum each row.
+    """Flip the signs of units at random, with the same flips for all rows, and sum each row.
 
-    Sums are linear: the flipped sum of the difference of two rows is the difference of their
-    flipped sums. All pairs of encoders can therefore share the flips and one matrix product.
+    Sums are linear, so the difference of two flipped sums is the flipped sum of the differences.
+    All pairs of encoders can therefore share the flips and one matrix product.
 
     Args:
-        sums: Sum of each unit, (n, u).
+        sums: Sum of the values of each unit, (n, u).
         n_flips: Number of flips to draw.
         seed: Seed of the flips.
 
     Yields:
-        The flipped sums of one block of flips, (f, n).
+        The flipped sums of one block of f flips, (f, n).
     """
     generator = np.random.default_rng(seed)
     n_units = sums.shape[1]
     for start in range(0, n_flips, _BLOCK):
         n_drawn = min(_BLOCK, n_flips - start)
         drawn = generator.integers(256, size=(n_drawn, -(-n_units // 8)), dtype=np.uint8)
-        kept = np.unpackbits(drawn, axis=1, count=n_units).astype(np.float64)
-        yield 2 * (kept @ sums.T) - sums.sum(axis=1)
+        positive = np.unpackbits(drawn, axis=1, count=n_units).astype(np.float64)
+        yield 2 * (positive @ sums.T) - sums.sum(axis=1)
 
 
 def _all_flipped(sums: FloatArray) -> FloatArray:
-    """Return the total of these sums under every flip of their signs, (2^u,)."""
+    """Return the total of the sums for every combination of signs, (2^u,)."""
     flipped = np.zeros(1)
-    for each in sums:
-        flipped = np.concatenate([flipped + each, flipped - each])
+    for value in sums:
+        flipped = np.concatenate([flipped + value, flipped - value])
     return flipped

@@ -1,8 +1,8 @@
-"""Similarity metrics: are the retrieved sentences similar to the query under a reference encoder?
+"""Similarity metrics: how similar the retrieved sources are to the query.
 
-S cannot be compared across references: the cosines of one encoder lie around 0.85, those of another
-around 0.45. `retention` therefore rescales S: random retrieval has 0 and the reference's own
-retrieval has 1.
+A reference encoder determines the similarity. S is not comparable between references, because the
+cosines of one encoder may be around 0.85 and of another around 0.45. `retention` therefore rescales
+S: random retrieval scores 0, and the reference's own retrieval scores 1.
 
 Shapes: q queries, k ranks.
 """
@@ -18,12 +18,12 @@ from polarity_bench.values import FloatArray, IntArray
 
 
 def similarity(reference_cosine: FloatArray, weighting: Weighting) -> FloatArray:
-    """Return the mean reference cosine over the ranks: the Semantic Similarity Score S.
+    """Return the Semantic Similarity Score S, the weighted mean of the cosines over the ranks.
 
     Args:
-        reference_cosine: Cosine similarity, under the reference encoder, of each query to the
-            sources that the encoder under test retrieved, (q, k).
-        weighting: How to weigh the ranks.
+        reference_cosine: Cosine similarity, by the reference encoder, of each query and the sources
+            that the encoder under test retrieved, (q, k).
+        weighting: Weighting of the ranks.
 
     Returns:
         S of each query, (q,), in [-1, 1].
@@ -39,7 +39,7 @@ def similarity(reference_cosine: FloatArray, weighting: Weighting) -> FloatArray
 
 
 def retention(s: FloatArray, s_random: FloatArray, s_reference: FloatArray) -> FloatArray:
-    """Return the share of the reference's similarity above chance that the encoder keeps.
+    """Rescale S so that random retrieval is 0 and the reference's own retrieval is 1.
 
     Args:
         s: Mean S of the encoder under test.
@@ -47,8 +47,8 @@ def retention(s: FloatArray, s_random: FloatArray, s_reference: FloatArray) -> F
         s_reference: Mean S of the reference encoder's own retrieval.
 
     Returns:
-        (s - s_random) / (s_reference - s_random): 1 for the reference itself, 0 at chance, nan
-        where the reference itself is not above chance.
+        (s - s_random) / (s_reference - s_random), which is 1 for the reference itself, 0 at chance,
+        and nan if the reference is not above chance.
 
     Example:
         >>> retention(np.array(0.4), np.array(0.2), np.array(0.5))
@@ -62,20 +62,21 @@ def retention(s: FloatArray, s_random: FloatArray, s_reference: FloatArray) -> F
 def joint(
     p: FloatArray, p_chance: FloatArray, kept: FloatArray, *, clipped: bool = True
 ) -> FloatArray:
-    """Return the harmonic mean of the lift of P over chance and retention.
+    """Return the joint score, the harmonic mean of lift and retention.
+
+    The lift is (p - p_chance) / (1 - p_chance), clipped at 0. Retention is clipped to [0, 1].
 
     Args:
         p: Mean P.
         p_chance: Mean P of random retrieval.
         kept: Retention.
-        clipped: Whether a lift below 0 counts as 0. Unclipped, a negative lift keeps its sign: the
-            score is minus the harmonic mean of the lift's absolute value and retention. Means over
-            tasks average unclipped scores, so that noise below chance cancels noise above.
+        clipped: Whether a lift below 0 counts as 0. If False, the score of a negative lift is minus
+            the harmonic mean of the lift's absolute value and retention. Means over tasks use
+            unclipped scores, so noise below chance cancels noise above chance.
 
     Returns:
-        The harmonic mean of (p - p_chance) / (1 - p_chance), clipped at 0, and retention, clipped
-        to [0, 1]. It is 0 where either is 0 and lies in [0, 1]; higher is better. Unclipped it
-        lies in [-1, 1] if p_chance is at most 0.5.
+        The joint score, in [0, 1], higher is better; 0 if the lift or retention is 0. Without
+        clipping, it is in [-1, 1] if p_chance is at most 0.5.
 
     Example:
         >>> joint(np.array([0.75, 0.4]), np.array(0.5), np.array([1.0, 1.0]))  # 2 * 0.5 / 1.5
@@ -96,8 +97,10 @@ def overlap(found: IntArray, reference_found: IntArray) -> FloatArray:
     """Return the share of the k retrieved sources that the reference encoder also retrieves.
 
     Args:
-        found: Positions that the encoder under test retrieved, (q, k), distinct in each row.
-        reference_found: Positions that the reference retrieved, (q, k), distinct in each row.
+        found: Positions of the sources that the encoder under test retrieved, (q, k), distinct in
+            each row.
+        reference_found: Positions of the sources that the reference retrieved, (q, k), distinct in
+            each row.
 
     Returns:
         The share for each query, (q,).
@@ -106,15 +109,19 @@ def overlap(found: IntArray, reference_found: IntArray) -> FloatArray:
         >>> overlap(np.array([[3, 1, 2]]), np.array([[1, 3, 9]]))
         array([0.66666667])
     """
-    both = np.sort(np.concatenate([found, reference_found], axis=1), axis=1)
-    return np.asarray((both[:, 1:] == both[:, :-1]).sum(axis=1) / found.shape[1])
+    positions = np.sort(np.concatenate([found, reference_found], axis=1), axis=1)
+    return np.asarray((positions[:, 1:] == positions[:, :-1]).sum(axis=1) / found.shape[1])
 
 
 def cosine(first: FloatArray, second: FloatArray) -> FloatArray:
-    """Compute the cosine of each pair of rows in float64, (n,) from two (n, d).
+    """Return the cosine of each pair of rows in float64, (n,).
+
+    Args:
+        first: First vector of each pair, (n, d).
+        second: Second vector of each pair, (n, d).
 
     Raises:
-        ValueError: If the shapes differ, or if a vector is zero and so has no direction.
+        ValueError: If the shapes differ, or if a vector is zero.
 
     Example:
         >>> cosine(np.array([[1.0, 0.0], [1.0, 1.0]]), np.array([[0.0, 2.0], [3.0, 3.0]]))
@@ -127,12 +134,19 @@ def cosine(first: FloatArray, second: FloatArray) -> FloatArray:
     first, second = (side.astype(np.float64) for side in (first, second))
     norms = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
     if not norms.all():
-        raise ValueError(f"pair {int(np.argmin(norms))} has a zero vector, which has no cosine")
+        raise ValueError(
+            f"pair {int(np.argmin(norms))} has a zero vector, but cosines need vectors that are "
+            "not zero"
+        )
     return np.asarray(np.einsum("nd,nd->n", first, second) / norms)
 
 
 def dot(first: FloatArray, second: FloatArray) -> FloatArray:
-    """Compute the inner product of each pair of rows in float64, (n,) from two (n, d).
+    """Return the inner product of each pair of rows in float64, (n,).
+
+    Args:
+        first: First vector of each pair, (n, d).
+        second: Second vector of each pair, (n, d).
 
     Raises:
         ValueError: If the shapes differ.

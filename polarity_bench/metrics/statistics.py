@@ -1,7 +1,7 @@
-"""Scores from values per query: means, the papers' standard deviation, seeded bootstrap intervals.
+"""Scores from values per query: means, standard deviations and seeded bootstrap intervals.
 
-Undefined values are nan; they are left out of the mean and counted. With too few values there is a
-mean but no interval.
+Undefined values are nan. They are left out of the mean, and their number is reported. With too few
+values, the mean is defined but the interval is nan.
 
 Shapes: q queries, m metrics, b bootstrap samples.
 """
@@ -23,20 +23,24 @@ from polarity_bench.values import BoolArray, FloatArray, IntArray
 N_SAMPLES = 1000
 SEED = 20_250_101
 LEAST_DRAWN = 6
-"""With fewer values the interval is nan: bootstrap intervals of small samples are too narrow, and
-identical values give zero width. Even the full range of five values contains the true median with
-a probability below 95 %."""
+"""Minimum number of values for an interval; with fewer values, the interval is nan.
+
+Bootstrap intervals of small samples are too narrow, and identical values give zero width. Even the
+full range of five values contains the true median with a probability below 95 %.
+"""
 
 Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True)
 class Resampling:
-    """Scheme of a bootstrap that draws whole units and keeps the number of units of each stratum.
+    """Stratified bootstrap scheme that draws whole units of queries.
+
+    Every sample has the original number of units in each stratum.
 
     Attributes:
         units: Unit of each query, numbered from 0, (q,).
-        strata: Stratum of each query, the same for all queries of a unit, (q,).
+        strata: Stratum of each query, (q,). All queries of a unit have the same stratum.
 
     References:
         Efron and Tibshirani (1993), An Introduction to the Bootstrap, chapter 8.
@@ -47,13 +51,16 @@ class Resampling:
 
 
 class Bootstrap(Generic[Key]):
-    """Resampled means of values per query, all from the same draws of queries.
+    """Bootstrap of several metrics on the same samples of queries.
 
-    All metrics share the draws. Differences between metrics, and statistics of several means such
-    as `retention`, are therefore computed on the same samples.
+    The shared samples allow intervals for statistics of several means, such as `retention`.
+
+    Attributes:
+        means: Mean of each metric.
+        resampled: Means of each metric over the samples, (b,).
 
     Args:
-        values: Values per query, (q,) each, by metric.
+        values: Values per query of each metric, (q,).
         n_samples: Number of samples of q queries to draw with replacement.
         seed: Seed of the draws.
         resampling: Units and strata to draw; by default, each query is a unit.
@@ -83,7 +90,7 @@ class Bootstrap(Generic[Key]):
         self.resampled = dict(zip(values, resampled.T, strict=True))
 
     def score(self, name: Key) -> Score:
-        """Return the score of one metric."""
+        """Return the mean, standard deviation and interval of one metric."""
         values = self._values[name]
         defined = values[~np.isnan(values)]
         return Score(
@@ -95,10 +102,13 @@ class Bootstrap(Generic[Key]):
         )
 
     def derived(self, statistic: Callable[[Mapping[Key, FloatArray]], FloatArray]) -> Score:
-        """Return the score of a statistic of several means; it has no value per query, so no std.
+        """Return the score of a statistic of several means.
+
+        The standard deviation is nan, because the statistic has no values per query.
 
         Args:
-            statistic: Function of the means by metric. All means have the same shape.
+            statistic: Function that computes the statistic from the mean of each metric. The means
+                are scalars, or arrays with one value per sample.
         """
         mean = float(statistic(self.means))
         n = max(len(values) for values in self._values.values())
@@ -112,7 +122,7 @@ class Bootstrap(Generic[Key]):
         )
 
     def _n_drawn(self, among: BoolArray) -> int:
-        """Return the number of units among these queries, (q,)."""
+        """Return the number of units with queries in a mask, (q,)."""
         units = np.flatnonzero(among) if self._resampling is None else self._resampling.units[among]
         return len(np.unique(units))
 
@@ -120,7 +130,7 @@ class Bootstrap(Generic[Key]):
 def draws(
     n: int, n_samples: int = N_SAMPLES, seed: int = SEED, resampling: Resampling | None = None
 ) -> Iterator[tuple[slice, FloatArray]]:
-    """Draw the samples of a bootstrap, a block at a time.
+    """Draw bootstrap samples, one block of samples at a time.
 
     Args:
         n: Number of queries.
@@ -129,7 +139,7 @@ def draws(
         resampling: Units and strata to draw; by default, each query is a unit.
 
     Yields:
-        The slice of samples in the block, and how often each query occurs in each sample, (b, q).
+        The slice of the samples in the block, and the count of each query in each sample, (b, q).
     """
     generator = np.random.default_rng(seed)
     for start in range(0, n_samples, 250):
@@ -144,7 +154,7 @@ def draws(
 def _draw_units(
     generator: np.random.Generator, resampling: Resampling, n_samples: int
 ) -> FloatArray:
-    """Draw units stratum by stratum and return how often each query is drawn, (b, q)."""
+    """Draw units in each stratum, and return the count of each query in each sample, (b, q)."""
     units, first = np.unique(resampling.units, return_index=True)
     counts = np.zeros((n_samples, len(units)))
     strata = resampling.strata[first]
@@ -155,33 +165,42 @@ def _draw_units(
 
 
 def _draw_counts(generator: np.random.Generator, n: int, n_samples: int) -> FloatArray:
-    """Draw samples of n with replacement and return how often each query is drawn, (b, q)."""
+    """Draw n of n queries with replacement, and return the count of each query, (b, n)."""
     drawn = generator.integers(n, size=(n_samples, n)) + np.arange(n_samples)[:, None] * n
     counts = np.bincount(drawn.ravel(), minlength=n_samples * n)
     return counts.reshape(n_samples, n).astype(np.float64)
 
 
 def ratio(part: FloatArray, whole: FloatArray, *, empty: float = np.nan) -> FloatArray:
-    """Return part / whole where the whole is above 0, and `empty` elsewhere."""
+    """Return part / whole, with `empty` for elements whose whole is not above 0."""
     return np.where(whole > 0, part / np.where(whole > 0, whole, 1.0), empty)
 
 
 def interval(resampled: FloatArray, n_drawn: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Return the percentile interval without nan; nan if n_drawn is below LEAST_DRAWN."""
+    """Return the percentile interval of bootstrap samples.
+
+    Args:
+        resampled: Statistic in each sample, (b,); nan is left out.
+        n_drawn: Number of independent units in a sample.
+        confidence: Confidence of the interval.
+
+    Returns:
+        Low and high; nan if all samples are nan or if `n_drawn` is below `LEAST_DRAWN`.
+    """
     if n_drawn < LEAST_DRAWN or np.isnan(resampled).all():
         return (float("nan"), float("nan"))
-    tail = round(50 * (1 - confidence), 9)  # 2.5 to the last digit
+    tail = round(50 * (1 - confidence), 9)  # Without rounding, 2.5 would be slightly larger.
     low, high = np.nanpercentile(resampled, [tail, 100 - tail])
     return (float(low), float(high))
 
 
 def interval_over_seeds(scores: Sequence[Score]) -> tuple[float, float]:
-    """Return the 95 % interval of the mean over seeds, which covers other seeds and other queries.
+    """Return the 95 % interval of a mean over seeds, for new seeds and new queries.
 
-    Two half-widths are added in quadrature. That over seeds comes from Student's t with n - 1
-    degrees of freedom. That over queries is the root mean square of the half-widths of the seeds;
-    averaging does not narrow it, because all seeds are scored on the same queries. The interaction
-    of query and seed counts twice, which makes the interval slightly too wide.
+    Two half-widths are added in quadrature. The half-width over seeds is from Student's t with n -
+    1 degrees of freedom. The half-width over queries is the root mean square of the seeds'
+    half-widths. Averaging does not reduce it, because all seeds are scored on the same queries. The
+    interaction of queries and seeds counts twice, so the interval is slightly too wide.
 
     Args:
         scores: Score of each seed, with its interval over queries.
@@ -191,10 +210,11 @@ def interval_over_seeds(scores: Sequence[Score]) -> tuple[float, float]:
 
     References:
         Zou and Donner (2008), Construction of confidence limits about effect measures, Statistics
-        in Medicine 27: half-widths of independent estimates, added in quadrature.
+        in Medicine 27, for adding half-widths of independent estimates in quadrature.
 
     Example:
-        Two seeds score 0.5 and 0.6 without noise over queries: t is 12.7, the standard error 0.05.
+        Two seeds score 0.5 and 0.6 without noise over queries. t is 12.7 and the standard error is
+        0.05:
 
         >>> low, high = interval_over_seeds([Score(x, 0.0, (x, x), 8) for x in (0.5, 0.6)])
         >>> round(low, 3), round(high, 3)

@@ -257,10 +257,10 @@ def _replace(row: int, value: float) -> Callable[[list[str], FloatArray], FloatA
         (_replace(1, 1e39), "the vector of 'b' is not finite"),
         (_replace(2, 0.0), "^hash: the vector of 'c' is all zero .*every text needs"),
         (_replace(2, 1e-60), "the vector of 'c' is all zero"),
-        (lambda _, v: v[:2], r"begins with 'a' has vectors of shape \(2, 16\), expected \(3, d\)"),
+        (lambda _, v: v[:2], r"starts with 'a' has vectors of shape \(2, 16\), expected \(3, d\)"),
         (lambda _, v: v[0], r"has vectors of shape \(16,\), expected \(3, d\)"),
         (lambda _, v: v[:, :0], r"has vectors of shape \(3, 0\), expected \(3, d\)"),
-        (lambda _, v: v.astype(str), "begins with 'a' has no numeric vectors"),
+        (lambda _, v: v.astype(str), "starts with 'a' has no numeric vectors"),
         (lambda _, v: v.astype(complex), "has no numeric vectors"),
         (lambda *_: [[1.0], [1.0, 2.0], [3.0]], "has no numeric vectors"),
     ],
@@ -280,11 +280,11 @@ def test_a_long_text_is_named_by_its_beginning() -> None:
 
 def test_batches_of_two_dimensions_are_refused(store: EmbeddingStore) -> None:
     encoder = Odd(lambda texts, vectors: vectors[:, :9] if "a" in texts else vectors)
-    message = "begins with 'a' has vectors of 9 dimensions, expected 16"
+    message = "starts with 'a' has vectors of 9 dimensions, but earlier batches have 16"
     for kept in (None, store):
         with pytest.raises(InputError, match=message):
             Embedder(kept, batch_size=1).embed(encoder, ["a", "b c"])
-    stored = "contains vectors of 16 dimensions, got 9"
+    stored = "expected vectors of 16 dimensions as in the file, got 9"
     with pytest.raises(InputError, match=stored):
         Embedder(store).embed(encoder, ["a"])
 
@@ -314,7 +314,7 @@ def test_batches_below_one_are_refused() -> None:
 
 
 def test_a_text_outside_the_corpus_is_named() -> None:
-    with pytest.raises(KeyError, match="'b' is not among the 1 texts"):
+    with pytest.raises(KeyError, match="'b' is not one of the 1 embedded texts"):
         Embedder().embed(HashEncoder(), ["a"]).vectors(["a", "b"])
 
 

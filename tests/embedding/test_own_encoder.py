@@ -94,7 +94,7 @@ def test_changed_code_gets_its_own_neighbours(task_dir: Path, store: EmbeddingSt
 def test_a_class_that_asks_for_the_store_is_stored_with_a_warning(
     task: Task, store: EmbeddingStore
 ) -> None:
-    says = r"waves only by its `weights`, 'waves-v1'; change them whenever Kept changes"
+    says = r"waves only by its `weights`, 'waves-v1'; change `weights` whenever Kept"
     with pytest.warns(InputWarning, match=says):
         first = vectors_of(Kept(1.0), task, store)
     with pytest.warns(InputWarning, match=says):

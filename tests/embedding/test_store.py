@@ -123,19 +123,21 @@ def test_the_first_vector_of_a_text_stays(either: Store) -> None:
 
 def test_a_text_that_is_not_stored_is_named(either: Store) -> None:
     either.write(ENCODER, ["a"], vectors_of(["a"]))
-    with pytest.raises(KeyError, match="no vector of 'b'"):
+    with pytest.raises(KeyError, match="no vector is stored for the text 'b'"):
         either.read(ENCODER, ["a", "b"])
 
 
 def test_another_dimension_is_refused_and_changes_nothing(store: EmbeddingStore) -> None:
     store.write(ENCODER, ["a"], vectors_of(["a"]))
-    with pytest.raises(InputError, match=r"\.sqlite: contains vectors of 8 dimensions, got 4"):
+    with pytest.raises(
+        InputError, match=r"\.sqlite: expected vectors of 8 dimensions as in the file, got 4"
+    ):
         store.write(ENCODER, ["b"], vectors_of(["b"], 4))
     assert store.missing(ENCODER, ["a", "b"]) == ["b"]
 
 
 def test_shapes_that_do_not_fit_are_refused(store: EmbeddingStore) -> None:
-    with pytest.raises(ValueError, match="2 texts need as many vectors"):
+    with pytest.raises(ValueError, match=r"expected vectors of shape \(2, d\) for 2 texts"):
         store.write(ENCODER, ["a", "b"], vectors_of(["a"]))
 
 
@@ -150,7 +152,7 @@ def test_a_corrupt_file_is_refused_by_name(tmp_path: Path, content: bytes) -> No
             lambda: store.write(ENCODER, ["a"], vectors_of(["a"])),
             lambda: store.read(ENCODER, ["a"]),
         ):
-            with pytest.raises(InputError, match=rf"{ENCODER.digest}\.sqlite: .*delete it"):
+            with pytest.raises(InputError, match=rf"{ENCODER.digest}\.sqlite: .*delete the file"):
                 call()
     assert store.path(ENCODER).read_bytes() == content
 
@@ -161,7 +163,10 @@ def test_a_flipped_bit_is_refused(tmp_path: Path) -> None:
     content = bytearray(store.path(ENCODER).read_bytes())
     content[content.index(vectors_of(["a"]).tobytes()) + 3] ^= 1
     store.path(ENCODER).write_bytes(content)
-    with EmbeddingStore(tmp_path) as store, pytest.raises(InputError, match=r"checksum.*delete it"):
+    with (
+        EmbeddingStore(tmp_path) as store,
+        pytest.raises(InputError, match=r"checksum.*delete the file"),
+    ):
         store.read(ENCODER, ["a"])
 
 
@@ -170,7 +175,9 @@ def test_another_encoders_file_is_refused(tmp_path: Path) -> None:
     with EmbeddingStore(tmp_path) as store:
         store.write(other, ["a"], vectors_of(["a"]))
     shutil.copy(store.path(other), store.path(ENCODER))
-    refused = pytest.raises(InputError, match=f"got those of {other.digest}; delete it")
+    refused = pytest.raises(
+        InputError, match=f"got vectors of encoder {other.digest}; delete the file"
+    )
     with EmbeddingStore(tmp_path) as store, refused:
         store.missing(ENCODER, ["a"])
 
@@ -178,9 +185,9 @@ def test_another_encoders_file_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("statement", "message"),
     [
-        ("PRAGMA application_id = 7", "another database, not a store of embeddings; move it"),
-        ("PRAGMA user_version = 9", "has format 9, expected 1; delete it"),
-        ("DROP TABLE vectors", "no such table: vectors.*delete it"),
+        ("PRAGMA application_id = 7", "got another database; move the file"),
+        ("PRAGMA user_version = 9", "expected format 1, got 9; delete the file"),
+        ("DROP TABLE vectors", "no such table: vectors.*delete the file"),
     ],
 )
 def test_a_foreign_database_is_refused(tmp_path: Path, statement: str, message: str) -> None:
@@ -225,7 +232,7 @@ def test_a_file_that_cannot_grow_leaves_what_was_there_whole(tmp_path: Path) -> 
     )
     ended = subprocess.run([sys.executable, "-c", code, tmp_path], cwd=ROOT, capture_output=True)
     assert b"InputError" in ended.stderr
-    assert b"the disk is full or failing" in ended.stderr
+    assert b"the disk is full or has an error" in ended.stderr
     with EmbeddingStore(tmp_path) as store:
         missing = store.missing(ENCODER, TEXTS)
         kept = TEXTS[: len(TEXTS) - len(missing)]
@@ -246,7 +253,7 @@ def test_a_lock_that_is_never_let_go_is_named(tmp_path: Path) -> None:
         store.write(ENCODER, ["a"], vectors_of(["a"]))
         holder = sqlite3.connect(store.path(ENCODER), isolation_level=None)
         holder.execute("BEGIN IMMEDIATE")
-        with pytest.raises(InputError, match="another process has locked it"):
+        with pytest.raises(InputError, match="another process has locked the file"):
             store.write(ENCODER, ["b"], vectors_of(["b"]))
         assert store.missing(ENCODER, ["a", "b"]) == ["b"]  # reading does not wait
         holder.close()
@@ -386,7 +393,7 @@ def test_prune_everything_deletes_broken_files_and_leaves_what_is_not_ours(
 def test_prune_leaves_a_folder_in_use_alone(store: EmbeddingStore) -> None:
     store.write(ENCODER, ["a"], vectors_of(["a"]))
     with EmbeddingStore(store.folder) as another:
-        with pytest.raises(InputError, match="a run is using these embeddings"):
+        with pytest.raises(InputError, match="a run is using this folder"):
             another.prune(everything)
         store.close()
         assert len(another.prune(everything)) == 1
@@ -419,7 +426,7 @@ def test_a_file_that_does_not_fit_the_disk_is_refused(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "posix_fallocate", full)
-    with pytest.raises(InputError, match=r"no room for a temporary file of 2.0 GiB.*free some"):
+    with pytest.raises(InputError, match=r"no space for a temporary file of 2.0 GiB.*free some"):
         ArrayStorage(tmp_path, memory_bytes=1).array(2**20, 512)
 
 

@@ -157,7 +157,9 @@ def test_the_axis_cuts_the_vector_and_keeps_itself(tiny_model: Path, tmp_path: P
     assert SentenceTransformerEncoder(model, name="x").id.weights != encoder.id.weights
     for wrong in (0, 33):
         axis.truncate_dim = wrong
-        with pytest.raises(InputError, match=f"must be from 1 to 32, .* got {wrong}"):
+        with pytest.raises(
+            InputError, match=f"must be from 1 to the encoder's 32 dimensions, got {wrong}"
+        ):
             model.encode_document(TEXTS)
 
 
@@ -173,7 +175,7 @@ def test_a_strength_is_a_number_and_below_0_has_two_sides(tiny_model: Path) -> N
         InputError, match="must be at least 0 for `encode`, got -1; use encode_query"
     ):
         model.encode(TEXTS, strength=-1.0)
-    with pytest.raises(InputError, match="`strength` must be a number, got nan"):
+    with pytest.raises(InputError, match="`strength` must be a finite number, got nan"):
         model.encode_query(TEXTS, strength=math.nan)
     found = model.encode_query(TEXTS, strength=np.float32(0.5))
     assert_allclose(found, model.encode_query(TEXTS, strength=0.5))
@@ -200,13 +202,13 @@ def test_an_encoder_whose_vectors_are_cut_after_the_axis_is_refused(
     file = saved / "config_sentence_transformers.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"truncate_dim": dimension}))
     said = (
-        f"truncate_dim cuts vectors .*, got {dimension}; remove it, .*truncate_dim = {dimension}`"
+        f"truncate_dim shortens vectors .*, got {dimension}; remove .*truncate_dim = {dimension}`"
     )
-    with pytest.raises(InputError, match=f"{re.escape(str(file))}: the setting {said}"):
+    with pytest.raises(InputError, match=f"{re.escape(str(file))}: {said}"):
         load_encoder(str(saved))
     cut = SentenceTransformer(str(saved), device="cpu", trust_remote_code=True)
     assert cut.encode(TEXTS).shape == (len(TEXTS), dimension)
-    with pytest.raises(InputError, match=f"the encoder 'in memory': the setting {said}"):
+    with pytest.raises(InputError, match=f"the encoder 'in memory': {said}"):
         SentenceTransformerEncoder(cut, name="in memory")
 
 
@@ -278,5 +280,5 @@ def test_only_an_axis_has_a_strength(tiny_model: Path, saved: Path) -> None:
     for name in (str(tiny_model), "random"):
         with pytest.raises(InputError, match=r"`strength` 1: .* has no axis; train an encoder"):
             at_strength(load_encoder(name), 1)
-    with pytest.raises(InputError, match="`strength` must be a number, got inf"):
+    with pytest.raises(InputError, match="`strength` must be a finite number, got inf"):
         at_strength(load_encoder(str(saved)), math.inf)

@@ -204,7 +204,7 @@ def test_other_code_of_a_trusted_folder_is_another_encoder(
     assert np.allclose(three.encode(TEXTS), 3 * plain.encode(TEXTS))
     assert len({encoder.id.digest for encoder in (plain, two, three)}) == 3
     assert two.id.digest == again.id.digest
-    with pytest.raises(InputError, match=r"code of its own: .*`trust_remote_code`"):
+    with pytest.raises(InputError, match=r"needs its own code: .*`trust_remote_code`"):
         load(folders[0])
 
 

@@ -81,7 +81,7 @@ def test_a_static_embedding_folder(tmp_path: Path) -> None:
     encoder = load(tmp_path / "static")
     assert encoder.encode(TEXTS).shape == (3, 8)
     assert encoder.id.max_tokens is None
-    with pytest.raises(InputError, match="is static and has no `max_tokens`"):
+    with pytest.raises(InputError, match="is static, so `max_tokens` has no effect"):
         load(tmp_path / "static", max_tokens=2)
 
 
@@ -131,13 +131,13 @@ def test_pickled_weights_are_refused_unless_allowed(bert: Path, tmp_path: Path) 
     folder = shutil.copytree(bert, tmp_path / "pickled")
     (folder / "model.safetensors").unlink()
     torch.save(BertModel.from_pretrained(bert).state_dict(), folder / "pytorch_model.bin")
-    with pytest.raises(InputError, match=r"weights are pickles: .*`allow_pickle`"):
+    with pytest.raises(InputError, match=r"pickled weights: .*`allow_pickle`"):
         load(folder)
     assert load(folder, allow_pickle=True).id.digest == load(bert).id.digest
 
 
 def test_an_unknown_prompt_name_is_answered_with_near_ones(sentence_bert: Path) -> None:
-    with pytest.raises(InputError, match=r"has no `prompt_name` 'qury'; did you mean 'query'\?"):
+    with pytest.raises(InputError, match=r"unknown `prompt_name` 'qury'; did you mean 'query'\?"):
         load(sentence_bert, prompt_name="qury")
 
 
@@ -148,7 +148,7 @@ def _config(folder: Path, content: str) -> None:
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        (None, "it has neither modules.json (sentence-transformers) nor config.json"),
+        (None, "the folder has neither modules.json (sentence-transformers) nor config.json"),
         ("{", "config.json is not JSON"),
         ("[]", "has no model_type, so"),
         ('{"architectures": ["X"]}', "has no model_type, so"),
@@ -183,7 +183,7 @@ def test_names_that_are_neither_folders_nor_repositories(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"prompt": "a", "prompt_name": "b"}, "give `prompt` or `prompt_name`, not both"),
+        ({"prompt": "a", "prompt_name": "b"}, "`prompt` and `prompt_name` exclude each other"),
         ({"max_tokens": 0}, "`max_tokens` must be at least 1, got 0"),
         ({"dtype": "float61"}, "unknown `dtype` 'float61'; did you mean 'float16'"),
     ],

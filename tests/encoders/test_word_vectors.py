@@ -52,7 +52,7 @@ def test_other_vectors_are_another_encoder(text_file: Path, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("good 1 0\nbad 1\n", r"line 2: expected 2 numbers as in the lines before, got 1"),
+        ("good 1 0\nbad 1\n", r"line 2: expected 2 numbers as on earlier lines, got 1"),
         ("good 1 x\n", r"line 1: expected a word and numbers"),
         ("", r"contains no word vectors"),
     ],
@@ -64,12 +64,12 @@ def test_a_damaged_file_is_refused(tmp_path: Path, content: str, message: str) -
 
 
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"the encoder 'glove' needs a file"):
+    with pytest.raises(InputError, match=r"the baseline 'glove' needs a file"):
         load_encoder("glove")
     with pytest.raises(InputError, match=r"none\.txt: cannot be read"):
         load_encoder(f"glove:{tmp_path / 'none.txt'}")
     np.save(tmp_path / "lone.npy", np.ones((2, 2)))
-    with pytest.raises(InputError, match=r"lone\.words\.txt, which lists .* is missing"):
+    with pytest.raises(InputError, match=r"the list of words is missing; .*lone\.words\.txt"):
         load_encoder(f"glove:{tmp_path / 'lone.npy'}")
     (tmp_path / "lone.words.txt").write_text("one\n")
     with pytest.raises(

@@ -80,7 +80,7 @@ def test_an_undefined_score_is_refused(value: float) -> None:
     a, b = some_scores(0, 4)
     a[2] = value
     for pair in ((a, b), (b, a)):
-        with pytest.raises(ValueError, match=r"^1 of 4 folds have an undefined score; leave them"):
+        with pytest.raises(ValueError, match=r"^1 of 4 folds have an undefined score; remove"):
             paired_t(*pair)
 
 
@@ -225,7 +225,7 @@ def test_holm_by_hand(p_values: list[float], corrected: list[float]) -> None:
 
 @pytest.mark.parametrize("value", [math.nan, -0.01, 1.01])
 def test_what_is_no_p_value_is_refused(value: float) -> None:
-    with pytest.raises(ValueError, match=rf"^p-values must lie in \[0, 1\], got \[{value}\]"):
+    with pytest.raises(ValueError, match=rf"^p-values must be in \[0, 1\], got \[{value}\]"):
         holm([0.5, value])
 
 

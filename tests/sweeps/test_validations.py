@@ -222,7 +222,7 @@ def test_what_is_wrong_is_said_with_its_line(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("folds = 3", "folds = 21"), "loss cce: `folds` 21: the class 0 has 20 rows, too few"),
+        (("folds = 3", "folds = 21"), "loss cce: `folds` must be at most 20, because the class 0"),
         (("rows = 6", "rows = 28"), "`rows` 28: the fold has 26 training rows"),
         (('model = "{model}"', 'model = "nowhere"'), "nowhere"),
         (('model = "{model}"', 'model = "random"'), "`model` random: a baseline has nothing to tr"),
@@ -268,7 +268,7 @@ def test_pairs_and_missing_packages_are_said_too(
     workshop.mrpc()
     text = f'[[cross-validate]]\nmodel = "{tiny_model}"\ntask = "little-mr"\n'
     text += 'loss = ["frozen", "setfit"]\nfolds = 3\n'
-    with pytest.raises(InputError, match="`loss` setfit: SetFit takes single texts, not pairs"):
+    with pytest.raises(InputError, match="`loss` setfit: SetFit takes single texts, got pairs"):
         making.check(expand(setup, text.replace("little-mr", "little-mrpc")), setup)
     monkeypatch.setattr("polarity_bench.training.recipes.base.find_spec", lambda _: None)
     with pytest.raises(InputError, match="the loss 'setfit' needs setfit for SetFit; in the clone"):

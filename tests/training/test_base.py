@@ -63,7 +63,7 @@ def test_a_base_that_is_gone_leaves_retention_and_joint_undefined(
 ) -> None:
     whole = scored(published, task_dir)
     shutil.rmtree(base)
-    with pytest.warns(ReferenceWarning, match=r"its base base .*S, retention and joint are"):
+    with pytest.warns(ReferenceWarning, match=r"the base base .*S, retention and joint are"):
         found = scored(published, task_dir)
     assert math.isnan(found.scores[RETENTION].mean)
     assert math.isnan(found.scores[JOINT].mean)
@@ -78,7 +78,7 @@ def test_another_encoder_in_the_place_of_the_base_is_no_reference(
     base: Path, published: Path, task_dir: Path
 ) -> None:
     shutil.copy(published / "model.safetensors", base / "model.safetensors")
-    with pytest.warns(ReferenceWarning, match=r"it has changed and is now base"):
+    with pytest.warns(ReferenceWarning, match=r"the base has changed and is now base"):
         found = scored(published, task_dir)
     assert math.isnan(found.scores[JOINT].mean)
 

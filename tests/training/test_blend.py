@@ -397,7 +397,7 @@ def test_weights_that_are_none_are_refused_before_all_else(
         ("base tuned -o out --task non", "unknown task 'non'"),
         ("base tuned -o out --task sst2 --offline", "sst2/train.csv is not on this machine"),
         ("base tuned -o base/config.json", "--output base/config.json: the folder cannot be"),
-        ("base tuned -o out --revision x", "is a folder, which has no --revision"),
+        ("base tuned -o out --revision x", "is a folder and has no --revision"),
     ],
 )
 def test_bad_input_writes_nothing(

@@ -192,7 +192,10 @@ def test_seeds_are_different_whole_numbers(seeds: tuple[int, ...]) -> None:
 @pytest.mark.parametrize(
     ("protocol", "message"),
     [
-        (Protocol(folds=21, rows=None), "`folds` 21: the class 0 has 20 rows"),
+        (
+            Protocol(folds=21, rows=None),
+            "`folds` must be at most 20, because the class 0 has only 20 rows, got 21",
+        ),
         (Protocol(folds=4, rows=31), "`rows` 31: the fold has 30 training rows; choose at most 30"),
         (Protocol(folds=4, rows=1), "`rows` 1: each of the 2 classes needs a row"),
         (Protocol(folds=4, sample=41), "`sample` 41: the data has 40 rows; choose at most 40"),
@@ -354,7 +357,9 @@ def test_a_line_that_is_no_fold_is_named(make: Make, tmp_path: Path, line: str) 
     run_experiments([make(Frozen())], tmp_path)
     file = only(tmp_path)
     file.write_text("\n".join([*file.read_text().splitlines(), line, ""]))
-    with pytest.raises(InputError, match=rf"{file.name}, line \d+: not a fold; delete"):
+    with pytest.raises(
+        InputError, match=rf"{file.name}, line \d+: expected the scores of a fold; delete"
+    ):
         read_outcome(file)
 
 
@@ -424,7 +429,7 @@ def test_workers_end_at_once_with_what_goes_wrong(make: Make, tmp_path: Path, ho
     expected = {
         "interrupted": pytest.raises(KeyboardInterrupt),
         "worker killed": pytest.raises(
-            InputError, match=r"`workers` 2: .* ended, .* same command again"
+            InputError, match=r"`workers` 2: .* died, .* same command again"
         ),
     }
     with expected[how]:
@@ -457,7 +462,7 @@ def test_two_processes_do_not_work_on_one_experiment(make: Make, tmp_path: Path)
         FileLock(f"{only(tmp_path)}.lock"),
         pytest.raises(
             InputError,
-            match=r"jsonl: another process is running this experiment; wait until it ends",
+            match=r"jsonl: another process is running this experiment; wait until that",
         ),
     ):
         run_experiments([make(Frozen())], tmp_path)
@@ -501,7 +506,7 @@ def test_setfit_refuses_pairs_before_anything_is_run(
     make: Make, data: LabelledTexts, tmp_path: Path
 ) -> None:
     pairs = replace(data, texts=[(str(text), "b") for text in data.texts])
-    with pytest.raises(InputError, match="`losses` setfit: SetFit takes single texts, not pairs"):
+    with pytest.raises(InputError, match="`losses` setfit: SetFit takes single texts, got pairs"):
         run_experiments([make(data=pairs), make(FewShotSetFit(), data=pairs)], tmp_path)
     assert not list(tmp_path.iterdir())
 
@@ -525,7 +530,9 @@ def test_a_file_of_another_version_is_refused(
 ) -> None:
     run_experiments([make(Frozen())], tmp_path)
     monkeypatch.setattr(module, "VERSION", 2)
-    with pytest.raises(InputError, match=r"not written by this version .* is 2; move the file"):
+    with pytest.raises(
+        InputError, match=r"expected results in version 2 of `fewshot`.*; move the file"
+    ):
         list(read_outcomes(tmp_path))
     run_experiments([make(Frozen())], tmp_path)  # which has a file of its own
     assert len(files(tmp_path)) == 2
@@ -536,7 +543,7 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path, content: str) -> No
     file = tmp_path / "x" / "y.jsonl"
     file.parent.mkdir()
     file.write_text(content)
-    with pytest.raises(InputError, match="not written by this version"):
+    with pytest.raises(InputError, match="expected results in version"):
         read_outcome(file)
 
 
@@ -544,7 +551,7 @@ def test_a_damaged_file_is_named(make: Make, tmp_path: Path) -> None:
     run_experiments([make(Frozen())], tmp_path)
     file = only(tmp_path)
     file.write_text("no JSON\n" + file.read_text())
-    with pytest.raises(InputError, match=f"{file}: not a file of JSON lines"):
+    with pytest.raises(InputError, match=f"{file}: not a JSON Lines file"):
         run_experiments([make(Frozen())], tmp_path)
 
 
@@ -570,7 +577,9 @@ def test_the_rows_of_each_class_are_counted_beside_the_results(make: Make, tmp_p
     file.unlink()
     assert list(read_outcomes(tmp_path)[0].counts) == []
     file.write_text('{"counts": "two"}')
-    with pytest.raises(InputError, match=r"classes-.*json: expected the rows of each class"):
+    with pytest.raises(
+        InputError, match=r"classes-.*json: expected the number of rows of each class"
+    ):
         read_outcomes(tmp_path)
 
 

@@ -569,8 +569,11 @@ def test_what_a_paper_prints_stands_beside_for_as_many_rows(tmp_path: Path) -> N
         (PUBLISHED.replace("8.61", "eight"), "line 2: 'std' must be a percentage from 0"),
         (PUBLISHED.replace("62.01", "nan"), "line 2: 'value' must be a percentage .* got 'nan'"),
         (PUBLISHED.replace("accuracy", "acuracy"), "line 5: unknown score 'acuracy'; did you mean"),
-        (PUBLISHED.replace("rows=100", "100"), "line 4: 'protocol' is rows=20, sample=1000, or"),
-        (PUBLISHED + "CCE,big,mr,macro_f1,99,,,rows=20,T 2\n", "line 6: the same number as"),
+        (PUBLISHED.replace("rows=100", "100"), "line 4: 'protocol' must be like 'rows=20'"),
+        (
+            PUBLISHED + "CCE,big,mr,macro_f1,99,,,rows=20,T 2\n",
+            "line 6: duplicate of the number in",
+        ),
     ],
 )
 def test_published_scores_have_columns_and_a_source(

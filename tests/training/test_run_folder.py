@@ -250,13 +250,13 @@ def test_a_file_in_the_folders_place_is_refused(folder: RunFolder) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("{", "not readable as JSON: "),
-        ("", "not readable as JSON: "),
-        ("[]", "not written by polarity-bench in format 2; move the file"),
-        ('{"format": 1, "run": "x"}', "not written by polarity-bench in format 2"),
+        ("{", "cannot be read as JSON: "),
+        ("", "cannot be read as JSON: "),
+        ("[]", "not a training file of polarity-bench in format 2; move the file"),
+        ('{"format": 1, "run": "x"}', "not a training file of polarity-bench in format 2"),
         (
             '{"format": 3, "run": "", "finished": true, "base": "", "files": [], "spec": {}}',
-            "not written by polarity-bench in format 2",
+            "not a training file of polarity-bench in format 2",
         ),
     ],
 )
@@ -273,7 +273,7 @@ def test_a_foreign_or_broken_train_file_is_refused(
 def test_bytes_that_are_no_text_are_refused(folder: RunFolder) -> None:
     folder.path.mkdir(parents=True)
     folder.train_file.write_bytes(b"\xff\xfe")
-    with pytest.raises(InputError, match="not readable as JSON"):
+    with pytest.raises(InputError, match="cannot be read as JSON"):
         read_train_file(folder.path)
 
 
@@ -311,7 +311,7 @@ def test_a_run_of_the_format_before_knows_its_base(folder: RunFolder) -> None:
 
 def test_an_unfinished_run_is_no_encoder_yet(folder: RunFolder) -> None:
     folder.claim(RUN)
-    said = "its training has not finished; run the same `polarity-bench train` again"
+    said = "the training has not finished; run the same `polarity-bench train` command again"
     with pytest.raises(InputError, match=f"`model` {folder.path}: {said}"):
         base_of(str(folder.path))
 

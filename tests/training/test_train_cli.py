@@ -115,7 +115,7 @@ def test_a_base_that_has_changed_is_no_reference(
     shutil.copytree(tmp_path / "runs/x", tmp_path / "base")
     ran = bench("run", "--model", "runs/x", "--tasks", "mini")
     assert ran.code == 0
-    assert "it has changed and is now" in ran.err
+    assert "the base has changed and is now" in ran.err
     assert "the recorded base was itself trained from this encoder" in ran.err
     assert "that was trained from it. Texts seen in training are not counted" in ran.err
     assert "S, retention and joint are left out; give the base as the --reference" in ran.err
@@ -127,7 +127,7 @@ def test_an_unfinished_run_says_how_to_go_on(bench: Bench, tiny_model: Path) -> 
     file.write_text(file.read_text().replace('"finished": true', '"finished": false'))
     ran = bench("run", "--model", "runs/x", "--tasks", "mini")
     assert ran.code == 2
-    assert "its training has not finished" in ran.err
+    assert "the training has not finished" in ran.err
 
 
 def test_train_prints_json(bench: Bench, tiny_model: Path) -> None:

@@ -85,10 +85,10 @@ def test_folds_hang_on_the_seed_alone() -> None:
         ([5, 5], 1, "`folds` must be at least 2, got 1"),
         (
             *([50, 9, 40], 40),
-            "`folds` 40: the class 1 has 9 rows, too few for one in each fold; ask for at most 9",
+            "`folds` must be at most 9, because the class 1 has only 9 rows, got 40",
         ),
-        ([5], 2, "the rows must have at least 2 classes, got 1"),
-        ([], 2, "the rows must have at least 2 classes, got 0"),
+        ([5], 2, "the data must have at least 2 classes, got 1"),
+        ([], 2, "the data must have at least 2 classes, got 0"),
     ],
 )
 def test_folds_that_cannot_be_are_refused(counts: list[int], n_folds: int, said: str) -> None:

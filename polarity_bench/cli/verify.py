@@ -1,4 +1,4 @@
-"""`polarity-bench verify`: measure published scores again and compare them."""
+"""`polarity-bench verify`: new measurements of published scores."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 def verify(
     *,
     model: Model = "minilm",
-    only: Annotated[str | None, "Only these publications, separated by commas."] = None,
+    only: Annotated[
+        str | None, "Check only these publications, separated by commas, e.g. margins-table-1,stsb."
+    ] = None,
     tasks: Tasks = None,
     data: Annotated[DataFlags, ("data_dir", "offline")],
     output: Output = Path("results"),
@@ -41,9 +43,9 @@ def verify(
     workers: Workers = None,
     out: OutputFlags,
 ) -> None:
-    """Measure published scores again: published, measured, difference, verdict.
+    """Measure published scores again and compare.
 
-    Exits with 1 if a score differs or could not be measured.
+    The exit code is 1 if a score differs or could not be measured.
     """
     from polarity_bench.evaluation.many_encoders import load_model
     from polarity_bench.evaluation.many_tasks import EvaluationPlan, run_suite
@@ -72,7 +74,7 @@ def verify(
     if not found:
         published = {f"{row.encoder} on {row.task}" for each in chosen for row in each.rows}
         raise InputError(
-            f"no published scores of {encoder.id.label} on these tasks; known: "
+            f"`model`: no published scores of {encoder.id.label} on these tasks; known: "
             f"{', '.join(sorted(published))}"
         )
     out.show(
@@ -96,7 +98,7 @@ def _choose(only: str | None) -> list[Publication]:
 
 
 def _with_data(specs: Iterable[TaskSpec], access: DataAccess, settings: Settings) -> Iterator[Task]:
-    """Load tasks; leave out tasks whose data is not available, and report why."""
+    """Yield loaded tasks. Skip tasks whose data is not available, and report the reasons."""
     for spec in specs:
         try:
             yield spec.load(access, settings)

@@ -377,7 +377,7 @@ def test_json_says_what_was_written(carded: Callable[..., Done]) -> None:
         ("--results none", "--results none: no such folder"),
         ("--results tasks", "--results tasks: no results of run"),
         ("--results other", "or has changed since"),
-        ("--prompt x", "results of these weights with other options (run, up to 16 tokens)"),
+        ("--prompt x", "results of the same weights with other options (run, up to 16 tokens)"),
         ("--strength 1", "has no axis; train an encoder"),
         ("--board ftp://x", "--board: expected a URL, https://..., got 'ftp://x'"),
     ],

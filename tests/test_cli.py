@@ -485,7 +485,7 @@ def test_the_encoder_as_its_own_reference_is_no_other_question(
     bench: Bench, task_dir: Path
 ) -> None:
     run_mini(bench, task_dir)
-    assert "reused, because stored" in run_mini(bench, task_dir, "--reference", "random").err
+    assert "reused stored results" in run_mini(bench, task_dir, "--reference", "random").err
 
 
 def stand_in(monkeypatch: pytest.MonkeyPatch, encoder: Encoder) -> None:

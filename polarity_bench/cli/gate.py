@@ -63,10 +63,11 @@ class RunGate:
             raise
         if not self.found:
             raise InputError(
-                f"`fail_under` {self.named}: the baseline lacks the tasks whose data is available"
+                f"`fail_under` {self.named}: the data of all tasks of the baseline is missing; run "
+                "`polarity-bench data fetch` first"
             )
         if lacking := [task.spec.name for task in tasks if task.spec.name not in self.found]:
-            remark(f"gate: not compared, because the baseline has no results: {', '.join(lacking)}")
+            remark(f"gate: not compared, the baseline has no results of {', '.join(lacking)}")
         baseline = self.stored[0][1].key.encoder
         if baseline.digest == encoder.id.digest:
             remark(f"gate: {encoder.id.label} is the baseline itself")

@@ -243,7 +243,7 @@ def export_board(
     board: Annotated[str, typer.Argument(metavar="BOARD", help="Folder or name of a board.")],
     form: Annotated[
         Literal["markdown", "csv", "latex", "json", "mteb"],
-        "Output format; mteb writes the results in the folder layout of mteb's cache.",
+        "Output format; mteb writes a folder that mteb can read as its result cache.",
         "--format",
         "-f",
     ] = "markdown",

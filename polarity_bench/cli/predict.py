@@ -23,7 +23,7 @@ def predict(
             ".parquet). Text files may be compressed (.gz)."
         ),
     ],
-    model: Annotated[Path, "Folder of a trained classifier.", "-m"],
+    model: Annotated[Path, "Folder of a trained classifier, see `polarity-bench train`.", "-m"],
     column: Annotated[str, "Column with the texts."] = "text",
     pair: Annotated[str | None, "Column with the second texts, for a classifier of pairs."] = None,
     proxies: Annotated[

@@ -157,7 +157,7 @@ class FileFlags:
     """Options for files that a run writes in addition to its results."""
 
     folds_out: Annotated[
-        Path | None, "Also write the scores of each fold, of transfer tasks, to this CSV file."
+        Path | None, "Also write the scores of transfer tasks in each fold to this CSV file."
     ] = None
     plot: Annotated[
         Path | None,

@@ -43,7 +43,7 @@ def verify(
     workers: Workers = None,
     out: OutputFlags,
 ) -> None:
-    """Measure published scores again and compare.
+    """Compare published scores with new measurements.
 
     The exit code is 1 if a score differs or could not be measured.
     """

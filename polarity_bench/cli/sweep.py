@@ -229,9 +229,10 @@ def _engine(
 
 
 def _say_elsewhere(sweep: Sweep) -> None:
-    """Report how many items are skipped because their results exist, and why other results are not.
+    """Report the existing results that this sweep has not made.
 
-    Such results were made in another folder and then copied to this one, for example with a board.
+    Items whose results all exist are not run again. For other results, the remark gives the reason
+    why they do not count.
     """
     if made := sweep.elsewhere.made:
         remark(f"{len(made):,} items were made elsewhere: all their results exist")

@@ -88,8 +88,8 @@ def make_task(
 ) -> None:
     """Write a task file for your own labelled texts, and print it.
 
-    The task file is written to the folder of the data. Sources are the texts to search, and queries
-    are the texts to search for. A single file without a column of splits is divided at random.
+    The task file is written to the folder of the data. For each query, an encoder retrieves the
+    nearest sources. A single file without a column of splits is divided into both at random.
     """
     from polarity_bench.tasks.catalogue import read_task
     from polarity_bench.tasks.scaffold import new_task

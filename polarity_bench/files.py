@@ -64,16 +64,16 @@ def find_files(folder: Path, suffix: str | tuple[str, ...]) -> list[Path]:
         folder: The folder to search.
         suffix: End of the file names, or several alternatives.
     """
-    found: list[Path] = []
-    known: set[str] = set()
+    files: list[Path] = []
+    visited: set[str] = set()
     for place, folders, names in os.walk(folder, followlinks=True):
-        if (real := os.path.realpath(place)) in known:
+        if (real := os.path.realpath(place)) in visited:
             folders.clear()
             continue
-        known.add(real)
+        visited.add(real)
         folders.sort(key=lambda name: (Path(place, name).is_symlink(), name))
-        found += [Path(place, name) for name in names if name.endswith(suffix)]
-    return sorted(found)
+        files += [Path(place, name) for name in names if name.endswith(suffix)]
+    return sorted(files)
 
 
 def check_writable(output: Path, field: str = "output") -> None:

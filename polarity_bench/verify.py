@@ -120,14 +120,14 @@ def compare(
             continue
         for score, published in row.scores.items():
             value = measured.get(row.task, {}).get(ScoreKey.parse(score))
-            found = None if value is None or math.isnan(value.mean) else value.mean
+            mean = None if value is None or math.isnan(value.mean) else value.mean
             yield ScoreCheck(
                 publication=publication.name,
                 task=row.task,
                 score=score,
                 published=published / 100,
-                measured=found,
-                verdict=_verdict(publication, published, found),
+                measured=mean,
+                verdict=_verdict(publication, published, mean),
             )
 
 

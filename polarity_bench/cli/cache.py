@@ -80,14 +80,14 @@ def prune_cache(
 
 
 def _beginning_with(digest: str, stored: tuple[StoredEncoder, ...]) -> tuple[StoredEncoder, ...]:
-    found = tuple(item for item in stored if item.digest.startswith(digest))
-    if not digest or len(found) != 1:  # an empty digest, from an unset variable, matches all
-        there = ", ".join(item.digest for item in stored) or "none"
+    matching = tuple(item for item in stored if item.digest.startswith(digest))
+    if not digest or len(matching) != 1:  # an empty digest, from an unset variable, matches all
+        digests = ", ".join(item.digest for item in stored) or "none"
         raise InputError(
-            f"--encoder {digest}: expected the start of one digest, got that of {len(found)}; "
-            f"choose one of {there}"
+            f"--encoder {digest}: expected the start of one digest, got that of {len(matching)}; "
+            f"choose one of {digests}"
         )
-    return found
+    return matching
 
 
 def _describe_stored(item: StoredEncoder) -> dict[str, Any]:

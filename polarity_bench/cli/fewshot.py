@@ -89,12 +89,12 @@ def fewshot(
     if published is not None and not published.is_file():
         raise InputError(f"`published` {published}: no such file")
     numbers = {"rows": rows, "sample": sample}
-    given: dict[str, Any] = {
+    overrides: dict[str, Any] = {
         field: int(text) if text.isdecimal() else text for field, text in numbers.items() if text
     }
-    given |= {"folds": folds} if folds is not None else {}
-    given |= {"seeds": parse_integers("seeds", seeds)} if seeds else {}
-    wanted = protocol_of(protocol, given)
+    overrides |= {"folds": folds} if folds is not None else {}
+    overrides |= {"seeds": parse_integers("seeds", seeds)} if seeds else {}
+    chosen_protocol = protocol_of(protocol, overrides)
     printed = published_folds(published) if published else []
     if report:
         if as_json:
@@ -113,11 +113,15 @@ def fewshot(
         raise InputError(f"`tasks`: expected names separated by commas, got {tasks!r}")
     labelled = [LabelledTexts.of(name, access, data.task_dir) for name in names]
     for each in labelled:
-        list(wanted.splits(each.labels))  # raises InputError now, before the training starts
+        list(
+            chosen_protocol.splits(each.labels)
+        )  # raises InputError now, before the training starts
     check_at_least(1, workers=workers)
     n_workers = worker_count(workers) if encoder.device in (None, "cpu") else 1
     experiments = [
-        Experiment(method, each, wanted, model, options) for each in labelled for method in methods
+        Experiment(method, each, chosen_protocol, model, options)
+        for each in labelled
+        for method in methods
     ]
     outcomes = run_experiments(experiments, output, workers=n_workers, bar=announced_bar)
     if as_json:

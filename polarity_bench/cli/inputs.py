@@ -46,7 +46,7 @@ def parse_strengths(text: str | None) -> list[float]:
     Raises:
         InputError: If a strength is not a finite number, or is given twice.
     """
-    found: list[float] = []
+    strengths: list[float] = []
     for part in text.split(",") if text is not None else ():
         try:
             value = float(part)
@@ -56,10 +56,10 @@ def parse_strengths(text: str | None) -> list[float]:
             raise InputError(
                 f"`strength` {text}: expected numbers such as -1,0,0.5,1, got {part!r}"
             )
-        if value in found:
+        if value in strengths:
             raise InputError(f"`strength` {text}: {part} is given twice")
-        found.append(value + 0.0)  # turns -0.0 into 0.0
-    return found
+        strengths.append(value + 0.0)  # turns -0.0 into 0.0
+    return strengths
 
 
 def worker_count(workers: int | None) -> int:

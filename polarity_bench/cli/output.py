@@ -110,7 +110,7 @@ def _progress_lines(task: ProgressTask) -> Iterator[None]:
     """Print a line every half minute, from a thread, because a single step may take longer."""
     ended = threading.Event()
 
-    def tell() -> None:
+    def report() -> None:
         while not ended.wait(LINE_SECONDS):
             pace = ""
             if rate := task.speed:  # excludes the first step, which may count earlier work
@@ -118,13 +118,13 @@ def _progress_lines(task: ProgressTask) -> Iterator[None]:
                 pace = f", {speed}, {duration(task.time_remaining or 0)} left"
             remark(f"{task.description}: {task.completed:,.0f} of {task.total:,.0f}{pace}")
 
-    teller = threading.Thread(target=tell, daemon=True)
-    teller.start()
+    thread = threading.Thread(target=report, daemon=True)
+    thread.start()
     try:
         yield
     finally:
         ended.set()
-        teller.join()
+        thread.join()
 
 
 def duration(seconds: float) -> str:
@@ -147,7 +147,7 @@ def warnings_as_remarks(category: type[Warning]) -> Iterator[None]:
     """Print each distinct warning of a category once, as a remark."""
     show = warnings.showwarning
 
-    def say(message: Warning | str, kind: type[Warning], *where: Any, **more: Any) -> None:
+    def show_remark(message: Warning | str, kind: type[Warning], *where: Any, **more: Any) -> None:
         if issubclass(kind, category):
             remark(f"warning: {message}")
         else:
@@ -155,7 +155,7 @@ def warnings_as_remarks(category: type[Warning]) -> Iterator[None]:
 
     with warnings.catch_warnings():
         warnings.simplefilter("default", category)
-        warnings.showwarning = say  # type: ignore[assignment]  # mypy expects named parameters
+        warnings.showwarning = show_remark  # type: ignore[assignment]  # mypy expects named parameters
         yield
 
 

@@ -46,21 +46,21 @@ def predict(
         )
     scores = classifier.scores(texts, with_proxies=proxies, bar=progress_bar)
     classes = list(classifier.classes)
-    found = [classes[row.argmax()] for row in scores]
+    labels = [classes[row.argmax()] for row in scores]
     if as_json:
         print_json(
             {
                 "classes": classes,
                 "rows": [
                     {"text": text, "label": label, "scores": dict(zip(classes, row, strict=True))}
-                    for text, label, row in zip(texts, found, scores.tolist(), strict=True)
+                    for text, label, row in zip(texts, labels, scores.tolist(), strict=True)
                 ],
             }
         )
         return
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(["label", *classes, column, *([pair] if pair else [])])
-    for text, label, row in zip(texts, found, scores, strict=True):
+    for text, label, row in zip(texts, labels, scores, strict=True):
         sides = [text] if isinstance(text, str) else list(text)
         writer.writerow([label, *(f"{score:.6f}" for score in row), *sides])
 
@@ -76,9 +76,9 @@ def _texts(file: Path, column: str, pair: str | None) -> list[str | tuple[str, s
         if pair:
             raise InputError(f"`pair` {pair}: {file} is a text file, which has no columns")
         return list(read_lines(file, form))
-    wanted, there = {"column": column, "pair": pair}, read_header(file, form)
-    for field, name in wanted.items():
-        if name is not None and name not in there:
-            raise InputError(f"`{field}`: {file} has no column {name!r}{nearest(name, there)}")
-    rows = read_rows(file, form, [name for name in wanted.values() if name is not None])
+    columns, header = {"column": column, "pair": pair}, read_header(file, form)
+    for field, name in columns.items():
+        if name is not None and name not in header:
+            raise InputError(f"`{field}`: {file} has no column {name!r}{nearest(name, header)}")
+    rows = read_rows(file, form, [name for name in columns.values() if name is not None])
     return [(row.values[0], row.values[1]) if pair else row.values[0] for row in rows]

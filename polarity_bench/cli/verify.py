@@ -55,14 +55,14 @@ def verify(
     n_workers = worker_count(workers)
     chosen = _choose(only)
     known = load_tasks()
-    wanted = {spec.name for spec in choose_tasks(known, names=split_names(tasks))}
+    allowed = {spec.name for spec in choose_tasks(known, names=split_names(tasks))}
     access = data.access()
     encoder = load_model(model, encoder_flags.options(offline=access.offline), remark)
-    found: list[ScoreCheck] = []
+    checks: list[ScoreCheck] = []
     with embedding.embedder(encoder) as embedder:
         contest = EvaluationPlan(encoder, None, embedder, n_workers, progress_bar)
         for publication in chosen:
-            names = [t for t in publication.tasks_for(encoder.id) if not wanted or t in wanted]
+            names = [t for t in publication.tasks_for(encoder.id) if not allowed or t in allowed]
             if not names:
                 continue
             specs, settings = choose_tasks(known, names=names), publication.settings(n_workers)
@@ -70,18 +70,18 @@ def verify(
             for task, message in report.failures.items():
                 remark(f"error: {task} failed: {message}")
             rows = compare(publication, encoder.id, [result for result, _ in report.results])
-            found += [row for row in rows if row.task in names]
-    if not found:
+            checks += [row for row in rows if row.task in names]
+    if not checks:
         published = {f"{row.encoder} on {row.task}" for each in chosen for row in each.rows}
         raise InputError(
             f"`model`: no published scores of {encoder.id.label} on these tasks; known: "
             f"{', '.join(sorted(published))}"
         )
     out.show(
-        lambda: [row.model_dump() | {"difference": row.difference} for row in found],
-        lambda: _rendered(found, chosen, out.width),
+        lambda: [row.model_dump() | {"difference": row.difference} for row in checks],
+        lambda: _rendered(checks, chosen, out.width),
     )
-    failed = any(row.verdict in {"differs", "not measured"} for row in found)
+    failed = any(row.verdict in {"differs", "not measured"} for row in checks)
     raise typer.Exit(1 if failed else 0)
 
 
@@ -106,12 +106,12 @@ def _with_data(specs: Iterable[TaskSpec], access: DataAccess, settings: Settings
             remark(f"error: {error}")
 
 
-def _rendered(found: list[ScoreCheck], chosen: list[Publication], width: int | None) -> str:
+def _rendered(checks: list[ScoreCheck], chosen: list[Publication], width: int | None) -> str:
     from polarity_bench.render.markdown import escape, percent, table
 
     sections = []
     for publication in chosen:
-        rows = [row for row in found if row.publication == publication.name]
+        rows = [row for row in checks if row.publication == publication.name]
         heads = [
             ("task", [row.task for row in rows]),
             ("score", [row.score for row in rows]),

@@ -1,10 +1,14 @@
-"""Can a sentence encoder tell polarity without forgetting meaning?
+"""Benchmark of sentence encoders: do they distinguish polarity without losing meaning?
 
-`evaluate("minilm", "sst2")` scores an encoder on a task of any type, `score` scores vectors of your
-own, `train(Job(...))` trains an encoder, `register()` adds the tasks to mteb, and
-`PolarityEvaluator` scores inside a trainer. Recipes and training examples are in
-`polarity_bench.training`. Names are listed in `__init__.pyi` and imported on first use, so that
-importing the package stays cheap.
+- `evaluate("minilm", "sst2")` scores an encoder on a task.
+- `score` scores your own vectors.
+- `train(Job(...))` trains an encoder. Recipes and training examples are in
+  `polarity_bench.training`.
+- `register()` adds the tasks to mteb.
+- `PolarityEvaluator` scores an encoder inside a trainer.
+
+The public names are listed in `__init__.pyi` and imported on first use, so importing the package is
+fast.
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ _MOVED = {
     "tasks.senteval.presets": ("choose_preset",),
     "tasks.types.base": ("Task",),
 }
-"""Names that moved out of this module, by the module that holds them now."""
+"""Names that moved to other modules, keyed by their new module."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Entry point of `python -m polarity_bench`, for when the command is not on the path."""
+"""Entry point of `python -m polarity_bench`, for environments without the command on the path."""
 
 from polarity_bench.cli.app import main
 

@@ -8,36 +8,46 @@ from importlib.util import find_spec
 
 
 class InputWarning(UserWarning):
-    """Warning that the user's input is usable but means less than it seems to."""
+    """Warning about usable input whose results may mislead the user."""
 
 
 class InputError(ValueError):
-    """Unusable input from the user. The command line prints the message and exits with 2."""
+    """Error in the user's input. The command line prints the message and exits with code 2."""
 
 
 class MissingDataError(InputError):
-    """Data that is neither on this machine nor available for download."""
+    """Error for data that is neither on this machine nor available for download."""
 
 
 class MissingValuesError(InputError):
-    """Values per query that are missing, damaged, or do not belong to their result."""
+    """Error for values per query that are missing, damaged or from another result."""
 
 
 def how_to_install(extra: str) -> str:
-    """Return how to install an extra; no release is on the package index yet."""
+    """Return the instruction that installs an extra from a clone, for the end of a message."""
     return f"in the clone of polarity-bench: pip install -e '.[{extra}]'"
 
 
 def check_installed(what: str, *packages: str, extra: str = "report") -> None:
-    """Raise InputError if a package of an extra that something needs is not installed."""
+    """Check that the packages of an extra are installed.
+
+    Args:
+        what: Feature that needs the packages, for the message.
+        packages: Names of the packages, as they are imported.
+        extra: Extra of polarity-bench that installs the packages.
+
+    Raises:
+        InputError: If a package is not installed.
+    """
     if lacking := [name for name in packages if find_spec(name) is None]:
         raise InputError(f"{what} needs {', '.join(lacking)}; {how_to_install(extra)}")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return a suggestion of similar known names for the end of a message: '; did you mean …?'.
+    """Return a suggestion for the end of an error message: '; did you mean 'sst2'?'.
 
-    Without a similar name, it lists the known names.
+    If no known name is similar, the suggestion lists the known names. If there are no known names,
+    it is empty.
     """
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)

@@ -1,4 +1,4 @@
-"""Files: the user's cache folder, names that are safe as paths, JSON, and atomic writes."""
+"""Files: the cache folder, safe file names, searches, JSON and atomic writes."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from polarity_bench.errors import InputError
 
 _LONGEST = 120
 _NO_ORGANISATION = "local"
-"""Organisation in mteb names, which require one, for encoders without an organisation."""
+"""Organisation for encoders without an organisation, because mteb requires one in a name."""
 
 
 def cache_folder() -> Path:
-    """Return the folder for downloads and embeddings: $POLARITY_BENCH_CACHE or the user's cache."""
+    """Return the folder for downloads and embeddings: $POLARITY_BENCH_CACHE or a user default."""
     named = os.environ.get("POLARITY_BENCH_CACHE")
     return Path(named) if named else platformdirs.user_cache_path("polarity-bench")
 
 
 def folder_name(name: str) -> str:
-    """Return a folder name that is safe on disk; a slash becomes two underscores.
+    """Return a name that is safe as a folder name. A slash becomes two underscores.
 
-    A name of more than 120 characters is cut and ends with a digest of the full name, so that two
-    long names never share a folder.
+    A name of more than 120 characters is cut and gets a digest of the full name at its end, so two
+    long names do not share a folder.
     """
     safe = re.sub(r"[^\w.=+-]", "_", name.replace("/", "__"), flags=re.ASCII).lstrip(".")
     if len(safe) > _LONGEST:
@@ -42,7 +42,7 @@ def folder_name(name: str) -> str:
 
 
 def mteb_name(name: str) -> str:
-    """Return a name that mteb accepts for an encoder: it has an organisation.
+    """Return the name of an encoder in mteb's form, ORGANISATION/NAME.
 
     Example:
         >>> mteb_name("org/a"), mteb_name("my encoder")
@@ -55,28 +55,33 @@ def mteb_name(name: str) -> str:
 
 
 def find_files(folder: Path, suffix: str | tuple[str, ...]) -> list[Path]:
-    """Return the files below a folder whose names end with a suffix, or one of several, by path.
+    """Return the files below a folder whose names end with a suffix, sorted by path.
 
-    Symbolic links to folders are followed. A folder that is reached twice is searched once.
+    Symbolic links to folders are followed. If links lead to the same folder twice, it is searched
+    only once.
+
+    Args:
+        folder: The folder to search.
+        suffix: End of the file names, or several alternatives.
     """
-    found: list[Path] = []
-    known: set[str] = set()
+    files: list[Path] = []
+    visited: set[str] = set()
     for place, folders, names in os.walk(folder, followlinks=True):
-        if (real := os.path.realpath(place)) in known:
+        if (real := os.path.realpath(place)) in visited:
             folders.clear()
             continue
-        known.add(real)
+        visited.add(real)
         folders.sort(key=lambda name: (Path(place, name).is_symlink(), name))
-        found += [Path(place, name) for name in names if name.endswith(suffix)]
-    return sorted(found)
+        files += [Path(place, name) for name in names if name.endswith(suffix)]
+    return sorted(files)
 
 
 def check_writable(output: Path, field: str = "output") -> None:
     """Create the output folder and check that it is writable.
 
     Args:
-        output: The folder.
-        field: Name of the setting, for the error message.
+        output: Path of the folder.
+        field: Name of the option, for the error message.
 
     Raises:
         InputError: If the folder cannot be created or written to.
@@ -89,7 +94,7 @@ def check_writable(output: Path, field: str = "output") -> None:
 
 @contextmanager
 def input_errors(what: str) -> Iterator[None]:
-    """Convert an error of the operating system to an InputError that begins with a text."""
+    """Convert an OSError inside the context to an InputError with the message `what`: reason."""
     try:
         yield
     except OSError as error:
@@ -107,7 +112,7 @@ def remove(path: Path) -> None:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file atomically: write a temporary file in the same folder, sync and rename it.
+    """Write a file atomically, by syncing and renaming a temporary file in the same folder.
 
     The folder is created if it does not exist.
 
@@ -132,7 +137,11 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def json_bytes(value: Any) -> bytes:
-    """Return a value as JSON for a file; nan and infinity raise `ValueError`."""
+    """Return a value as indented JSON in UTF-8, with a line break at the end.
+
+    Raises:
+        ValueError: If the value contains NaN or infinity.
+    """
     return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False).encode() + b"\n"
 
 
@@ -147,4 +156,4 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(content)
     except ValueError as error:
-        raise InputError(f"{path}: damaged, not JSON: {error}") from error
+        raise InputError(f"{path}: damaged, not valid JSON: {error}") from error

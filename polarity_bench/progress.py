@@ -1,4 +1,4 @@
-"""Progress bars: a bar is opened with a title and a total, and advanced by counts."""
+"""Types of progress bars, and a bar that shows nothing."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 Progress = Callable[[int], None]
-"""Called with the number of texts just encoded."""
+"""Function that advances a bar; its argument is the number of steps done since the last call."""
 
 Bar = Callable[[str, int], AbstractContextManager[Progress]]
-"""Opens a progress bar with a title and a total; the context manager yields the callback."""
+"""Function that opens a bar with a title and a total; its context yields a `Progress`."""
 
 
 def no_bar(title: str, total: int) -> AbstractContextManager[Progress]:  # noqa: ARG001

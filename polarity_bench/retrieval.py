@@ -1,19 +1,19 @@
 """Exact top-k retrieval by cosine similarity or inner product. All ranking happens in this module.
 
-Similarities are exact. Every vector is scaled to unit length and rounded to a multiple of 2^-26.
-Its values are then integers of at most 26 bits, whose products and partial sums stay below 2^53, so
-a float64 product of two vectors involves no rounding. A similarity therefore does not depend on the
-machine, the BLAS, the number of threads or the block. Equal vectors tie exactly, and ties go to the
-earlier source. The rounding changes a cosine by about 1e-8, less than float32 does.
+Similarities are exact. Each vector is scaled to the length 2^26, and its values are rounded to
+integers of at most 26 bits. The products and partial sums of two such vectors stay below 2^53, so
+float64 computes them without rounding. A similarity therefore does not depend on the machine, the
+BLAS, the number of threads or the block. Equal vectors tie exactly, and the earlier source of a tie
+ranks first. The rounding of the values changes a cosine by about 1e-8, less than float32 does.
 
-For encoders that are compared by inner product, sources keep their relative lengths: they are
-divided by the length of the longest, so that none exceeds unit length. A query is divided by its
-own length, which does not change its ranking.
+For encoders that are compared by inner product, the sources keep their relative lengths: all are
+divided by the length of the longest source. Each query is divided by its own length, which does not
+change its ranking.
 
-Few products need to be exact. A float32 matrix product with a known error bound screens the sources
-first. Only the sources that may be among the k nearest are scored exactly and compared.
+Only a few products need to be exact. A float32 matrix product with a known error bound first
+excludes most sources. Only the sources that may be among the k nearest are scored exactly.
 
-Shapes: n sources, b sources of a block, q queries, d dimensions, k ranks, m candidates.
+Shapes: n sources, b sources in a block, q queries, d dimensions, k ranks, m candidates.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from polarity_bench.embedding.arrays import Embeddings
 from polarity_bench.values import FloatArray, IntArray
 
 _SCALE = float(2**26)
-_BLOCK = 16_384  # sources
-_QUERY_BLOCK = 1024
+_BLOCK = 16_384  # sources processed at once
+_QUERY_BLOCK = 1024  # queries processed at once
 _EXACT_ROWS = 128  # queries whose products with a block are computed in float64 at once
-_PAIRS = 256  # query-source pairs scored at once; they should fit in the CPU cache
-_CROWDED = 1 / 32  # share of a block above which one exact matrix product beats single pairs
-_GROUP = 16  # sources per group; only the nearest of a group counts for the threshold
+_PAIRS = 256  # query-source pairs scored at once; their vectors should fit in the CPU cache
+_CROWDED = 1 / 32  # share of candidates above which scoring the whole block at once is faster
+_GROUP = 16  # sources per group; only the nearest source of a group affects the threshold
 
 
 def top_k(
@@ -44,18 +44,18 @@ def top_k(
 ) -> Retrieval:
     """Retrieve the k most similar sources of each query, by the encoder's similarity function.
 
-    Beyond the embeddings and the result, memory is bounded by the block size and does not grow with
-    the number of sources and queries: 0.2 GB at 384 dimensions, 0.4 GB at 1,000.
+    Apart from the embeddings and the result, the memory does not grow with the numbers of sources
+    and queries: 0.2 GB at 384 dimensions, 0.4 GB at 1,000.
 
     Args:
         query: Embeddings of the queries, (q, d).
         source: Embeddings of the sources, (n, d).
         k: Number of sources to retrieve, at least 1.
-        excluded: For each query, the positions of the sources that it must not retrieve; () if
-            every query may retrieve all.
+        excluded: For each query, the positions of the sources that it must not retrieve; ()
+            excludes no source.
 
     Returns:
-        The retrieval, nearest first, ties in order of position.
+        The retrieved sources, nearest first, with ties in order of position.
 
     Raises:
         ValueError: If k is below 1, or a query has fewer than k sources to retrieve from.
@@ -64,9 +64,11 @@ def top_k(
     if k < 1:
         raise ValueError(f"k must be at least 1, got {k}")
     if len(source) - n_excluded < k:
-        raise ValueError(f"k = {k} needs as many sources, there are {len(source) - n_excluded}")
+        raise ValueError(
+            f"k must be at most the {len(source) - n_excluded} sources of a query, got {k}"
+        )
     index = np.zeros((len(query), k), dtype=np.int64)
-    product = np.full((len(query), k), -np.inf)  # placeholders, all replaced
+    product = np.full((len(query), k), -np.inf)  # every -inf is replaced below
     barred = _pairs(excluded)
     longest = _longest(source)
     for start in range(0, len(source), _BLOCK):
@@ -83,7 +85,7 @@ def top_k(
 
 
 def similarity_at(query: Embeddings, source: Embeddings, index: IntArray) -> FloatArray:
-    """Return the similarity of each query to the sources at these positions, (q, k).
+    """Return the similarity of each query to the sources at the positions `index`, (q, k).
 
     The values equal those of `top_k` to the last bit.
     """
@@ -92,9 +94,9 @@ def similarity_at(query: Embeddings, source: Embeddings, index: IntArray) -> Flo
 
 
 def cosine_at(query: Embeddings, source: Embeddings, index: IntArray) -> FloatArray:
-    """Return the cosine of each query and the sources at these positions, (q, k).
+    """Return the cosine of each query and the sources at the positions `index`, (q, k).
 
-    It is the cosine even if the encoder is compared by inner product.
+    This function also returns cosines for encoders that are compared by inner product.
     """
     return _cosine(_products_at(query, source, index, None))
 
@@ -102,7 +104,7 @@ def cosine_at(query: Embeddings, source: Embeddings, index: IntArray) -> FloatAr
 def mean_cosine(query: Embeddings, source: Embeddings) -> FloatArray:
     """Return the mean cosine similarity of each query to all sources, (q,).
 
-    This is the expected score of random retrieval.
+    The mean is the expected similarity under random retrieval.
     """
     total = np.zeros(source.vectors.shape[1])
     for rows in _blocks(len(source), _BLOCK):
@@ -128,7 +130,7 @@ def _products_at(
 
 
 def _longest(source: Embeddings) -> float | None:
-    """Return the length of the longest source; None if the encoder is compared by cosine."""
+    """Return the length of the longest source, or None if the encoder is compared by cosine."""
     if source.similarity == "cosine":
         return None
     blocks = _blocks(len(source), _BLOCK)
@@ -136,11 +138,14 @@ def _longest(source: Embeddings) -> float | None:
 
 
 def _units(vectors: FloatArray, length: float | None = None) -> FloatArray:
-    """Scale rows to length 2^26 and round them to integers, as float64; their products are exact.
+    """Return rows scaled to length 2^26 and rounded to integers, (n, d) float64.
+
+    The float64 products of such rows are exact.
 
     Args:
-        vectors: Rows to scale.
-        length: Length that becomes 2^26, at least that of each row; None uses each row's own.
+        vectors: Rows to scale, (n, d).
+        length: Length that is scaled to 2^26; no row may be longer. None scales each row by its own
+            length.
     """
     units: FloatArray = np.array(vectors, dtype=np.float64)
     lengths = _lengths(units) if length is None else np.array([length])
@@ -149,10 +154,10 @@ def _units(vectors: FloatArray, length: float | None = None) -> FloatArray:
 
 
 def _lengths(vectors: FloatArray) -> FloatArray:
-    """Return the length of each row, (n,), to the same bits however many rows there are.
+    """Return the length of each row, (n,). It is bit-identical for any number of other rows.
 
-    numpy buffers 8,192 numbers. It sums a longer row in a different order if the row is alone, so
-    the sums are taken over blocks of columns.
+    numpy buffers 8,192 numbers. It sums a longer row in a different order if the array has only one
+    row. Blocks of at most 8,192 columns avoid this difference.
     """
     squared: FloatArray = np.zeros(len(vectors))
     for columns in _blocks(vectors.shape[1], 8192):
@@ -162,12 +167,23 @@ def _lengths(vectors: FloatArray) -> FloatArray:
 
 
 def _cosine(product: FloatArray) -> FloatArray:
-    cosine: FloatArray = np.clip(product / _SCALE**2, -1.0, 1.0)  # a unit may be 1e-7 too long
+    cosine: FloatArray = np.clip(
+        product / _SCALE**2, -1.0, 1.0
+    )  # rounded vectors may be 1e-7 too long
     return cosine
 
 
 def _similarity(product: FloatArray, query: Embeddings, longest: float | None) -> FloatArray:
-    """Undo the scaling of products; return cosines, or inner products if `longest` is given."""
+    """Undo the scaling of products, (q, k).
+
+    Args:
+        product: Products of scaled queries and sources, (q, k).
+        query: The queries, before scaling.
+        longest: Length of the longest source.
+
+    Returns:
+        Inner products, or cosines if `longest` is None.
+    """
     cosine = _cosine(product)
     if longest is None:
         return cosine
@@ -181,7 +197,7 @@ def _blocks(n: int, size: int) -> Iterator[slice]:
 
 
 def _pairs(excluded: Sequence[Sequence[int] | IntArray]) -> tuple[IntArray, IntArray]:
-    """Flatten a list of positions per query into row numbers, ascending, and positions."""
+    """Flatten lists of positions, one per query, into ascending query numbers and positions."""
     lengths = [len(positions) for positions in excluded]
     columns = [np.asarray(positions, dtype=np.int64) for positions in excluded]
     rows = np.repeat(np.arange(len(lengths)), lengths)
@@ -198,15 +214,16 @@ def _candidates(
 ) -> tuple[IntArray, IntArray, FloatArray]:
     """Find the sources of a block that may be among the k nearest, and score them exactly.
 
-    Rough products differ from the exact ones by less than `error`. Hence at least k sources have a
-    product above t = (k-th greatest rough product) - error, and so has each of the k nearest. Each
-    of them also exceeds the k-th best of earlier blocks, because it would lose a tie. Its rough
-    product therefore exceeds the greater of these two bounds minus the error.
+    Float32 products differ from the exact products by less than `error`. Hence the exact products
+    of at least k sources, and of each of the k nearest, exceed t = (k-th greatest float32 product)
+    - error. The k nearest also exceed the k-th greatest product of earlier blocks, because earlier
+    sources win ties. Their float32 products therefore exceed the greater of these two bounds minus
+    `error`.
 
     Args:
         query: Scaled queries, see `_units`, (q, d).
         source: Scaled sources, (b, d).
-        rough_source: The scaled sources in float32.
+        rough_source: The scaled sources in float32, (b, d).
         barred: Rows and columns of the excluded pairs.
         least: The k-th greatest product of each query in earlier blocks, (q,).
         k: Number of sources to retrieve.
@@ -214,12 +231,12 @@ def _candidates(
     Returns:
         Rows, columns and products of the candidates, each (m,).
     """
-    with np.errstate(invalid="ignore"):  # OpenBLAS was seen to raise the flag on finite numbers
+    with np.errstate(invalid="ignore"):  # OpenBLAS may set the flag for finite numbers
         rough = np.matmul(query.astype(np.float32), rough_source.T)
     rough[barred] = -np.inf
     error = _error(query.shape[1])
     near = _nearly_kth(rough, k)
-    broken = np.isnan(near)  # such rows are scored exactly
+    broken = np.isnan(near)  # rows with NaN are scored exactly
     threshold = np.maximum(least, np.where(broken, -np.inf, near) - error) - error
     passed = rough > threshold.astype(np.float32)[:, None]
     crowded = broken | (np.count_nonzero(passed, axis=1) > _CROWDED * len(source))
@@ -241,15 +258,18 @@ def _candidates(
 
 
 def _error(d: int) -> float:
-    """Return a bound on the error of a float32 product of two integer vectors of length 2^26.
+    """Return a bound on the error of the float32 product of two scaled vectors u and s.
 
-    Let e = 2^-24. Rounding an integer to float32 changes it by at most e times its value, and so
-    changes the product of the vectors by at most 2e + e^2 times the sum of |u_i s_i|, which is at
-    most |u| |s|. The d products and d - 1 sums, in any order, fused or not, add at most
-    de / (1 - de) times the same sum (Higham, Accuracy and Stability of Numerical Algorithms,
-    section 3.1). Integers do not underflow. |u| is at most 2^26 + sqrt(d) / 2. The factor 1.01
-    covers this excess and the terms in e^2 up to d = 100,000. Two further e cover the rounding of
-    the threshold to float32.
+    Let e = 2^-24. Rounding an integer to float32 changes it by at most e times its value. This
+    changes the product of the vectors by at most 2e + e^2 times the sum of |u_i s_i|, and this sum
+    is at most |u| |s|. The d products and d - 1 sums, in any order, fused or not, add an error of
+    at most de / (1 - de) times the same sum (Higham 2002, Accuracy and Stability of Numerical
+    Algorithms, section 3.1). Integers do not underflow. |u| is at most 2^26 + sqrt(d) / 2. The
+    factor 1.01 covers this excess and the terms in e^2 up to d = 100,000. Another 2e cover the
+    rounding of the threshold to float32.
+
+    Args:
+        d: Number of dimensions.
     """
     return 1.01 * (d + 4) * 2.0**-24 * _SCALE**2
 
@@ -257,14 +277,15 @@ def _error(d: int) -> float:
 def _nearly_kth(rough: FloatArray, k: int) -> FloatArray:
     """Return a lower bound of the k-th greatest value of each row, (q,).
 
-    It is the k-th greatest of the maxima of groups of columns, and nan if the row contains a nan.
+    The bound is the k-th greatest of the maxima of groups of columns. It is NaN if the row contains
+    NaN.
     """
     n_queries, width = rough.shape
     group = max(1, min(_GROUP, width // (4 * k)))
     grouped = width // group * group
-    # Columns of a group lie width // group apart, so that the maximum reads memory in order.
+    # The columns of a group are width // group apart, so the maximum reads memory in order.
     maxima = rough[:, :grouped].reshape(n_queries, group, -1).max(axis=1)
-    maxima = np.concatenate([maxima, rough[:, grouped:]], axis=1)  # the rest, one column each
+    maxima = np.concatenate([maxima, rough[:, grouped:]], axis=1)  # each other column is a group
     broken = np.isnan(maxima).any(axis=1)
     kth = np.full(n_queries, -np.inf)
     if width >= k:
@@ -275,7 +296,11 @@ def _nearly_kth(rough: FloatArray, k: int) -> FloatArray:
 
 
 def _first_k(exact: FloatArray, least: FloatArray, k: int) -> tuple[IntArray, IntArray]:
-    """Find the k greatest values of each row above `least`; ties go to the earlier column."""
+    """Find the k greatest values above `least` in each row; earlier columns win ties.
+
+    Returns:
+        Rows and columns of the values, each (m,).
+    """
     k = min(k, exact.shape[1])
     kth = np.partition(exact, -k, axis=1)[:, -k]
     above = exact > np.maximum(kth, least)[:, None]
@@ -289,7 +314,17 @@ def _first_k(exact: FloatArray, least: FloatArray, k: int) -> tuple[IntArray, In
 def _merge(
     index: IntArray, product: FloatArray, row: IntArray, position: IntArray, exact: FloatArray
 ) -> None:
-    """Merge the candidates of a block into the k nearest so far, in place; ties by position."""
+    """Merge the candidates of a block into the k nearest so far, in place.
+
+    Earlier sources win ties.
+
+    Args:
+        index: Positions of the k nearest sources so far, (q, k).
+        product: Products of the k nearest sources so far, (q, k).
+        row: Query of each candidate, (m,).
+        position: Position of each candidate, (m,).
+        exact: Product of each candidate, (m,).
+    """
     n_queries, k = index.shape
     rows = np.concatenate([np.repeat(np.arange(n_queries), k), row])
     positions = np.concatenate([index.ravel(), position])
@@ -302,11 +337,11 @@ def _merge(
 
 @dataclass(frozen=True)
 class Retrieval:
-    """The k nearest sources of each query, nearest first, ties by position in the source.
+    """The k nearest sources of each query, nearest first, with ties in order of position.
 
     Attributes:
-        index: Positions in the source, (q, k) int64.
-        similarity: Cosine similarities, or inner products if the encoder is compared by them,
+        index: Positions of the sources, (q, k) int64.
+        similarity: Cosines, or inner products if the encoder is compared by inner product,
             (q, k) float64.
     """
 
@@ -319,7 +354,13 @@ class Retrieval:
         return int(self.index.shape[1])
 
     def at(self, k: int) -> Retrieval:
-        """Return the first k ranks."""
+        """Return the retrieval cut to the first k ranks.
+
+        Raises:
+            ValueError: If k is below 1 or above the number of retrieved ranks.
+        """
         if not 1 <= k <= self.k:
-            raise ValueError(f"k must be between 1 and {self.k}, the ranks retrieved, got {k}")
+            raise ValueError(
+                f"k must be from 1 to {self.k}, the number of retrieved ranks, got {k}"
+            )
         return Retrieval(self.index[:, :k], self.similarity[:, :k])

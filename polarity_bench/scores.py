@@ -1,4 +1,4 @@
-"""Scores, and the keys that name them."""
+"""Scores and their keys."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Literal, get_args
 from polarity_bench.errors import InputError
 
 Weighting = Literal["linear", "uniform"]
-"""How ranks are weighted: `linear` as in the papers' equation, `uniform` as in their code."""
+"""Weights of the ranks: `linear` as in the papers' equation, or `uniform` as in their code."""
 
 WEIGHTINGS: tuple[Weighting, ...] = get_args(Weighting)
 
@@ -21,18 +21,18 @@ _RANKED = re.compile(r"(?P<name>.+?)(?P<uniform>_uniform)?_at_(?P<k>\d+)")
 
 @dataclass(frozen=True)
 class ScoreKey:
-    """Name of a score: its metric, k, weighting of the ranks and part of the data.
+    """Key of a score: its metric, k, weighting of the ranks and part of the data.
 
-    Its text is the score's name in results and in mteb. `parse` turns the text into the key.
+    `str(key)` is the name of the score in results and in mteb, and `parse` converts the name back.
 
     Attributes:
         metric: Name of the metric.
         k: Number of retrieved sources; None for metrics that do not rank.
-        weighting: Weighting of the ranks. The text leaves out the default, `linear`.
-        part: Value of the breakdown, a class, or a subset; None is the whole task.
+        weighting: Weighting of the ranks. The name omits the default, `linear`.
+        part: Value of the task's breakdown, a class or a subset; None for the whole task.
 
     Raises:
-        InputError: If the text would parse as a different key.
+        InputError: If the name would be parsed as a different key.
 
     Example:
         >>> str(ScoreKey("polarity", 16, "uniform", "negation"))
@@ -63,7 +63,7 @@ class ScoreKey:
 
     @classmethod
     def parse(cls, text: str) -> ScoreKey:
-        """Return the key whose text this is."""
+        """Return the key of a score's name."""
         return cls(*_fields_of(text))
 
 
@@ -81,14 +81,16 @@ def _fields_of(text: str) -> tuple[str, int | None, Weighting, str | None]:
 
 @dataclass(frozen=True)
 class Score:
-    """A metric on a task: its mean over the queries where it is defined, and its spread.
+    """Value of a metric on a task, with its spread.
+
+    Most scores are means over the queries whose value is defined.
 
     Attributes:
-        mean: The score; nan if no query has a defined value.
+        mean: The score; NaN if no query has a defined value.
         std: Population standard deviation over the queries, as in the papers.
         ci95: Bootstrap 95 % interval of the mean.
-        n: Number of defined values; None if a stored result does not contain it.
-        n_undefined: Number of nan values.
+        n: Number of defined values; None if a stored result lacks this number.
+        n_undefined: Number of NaN values.
     """
 
     mean: float
@@ -101,5 +103,5 @@ class Score:
     def single(
         cls, value: float, n: int, ci95: tuple[float, float] = (math.nan, math.nan)
     ) -> Score:
-        """Return a score that is not a mean of values and has no standard deviation."""
+        """Return a score that is not a mean of values, so its standard deviation is NaN."""
         return cls(value, math.nan, ci95, n, int(math.isnan(value)))

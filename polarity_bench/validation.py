@@ -1,4 +1,4 @@
-"""Validation of values from files by pydantic, with the first problem as an InputError."""
+"""Validation of values from files with pydantic; the first problem raises InputError."""
 
 from __future__ import annotations
 
@@ -32,24 +32,27 @@ _WORDS = {
     "finite_number": "finite",
     **dict.fromkeys(("string_too_short", "too_short"), "non-empty"),
 }
-"""What a value must be, by pydantic's type of error; other errors keep pydantic's message."""
+"""Expected values, keyed by pydantic's error type. Other errors keep pydantic's message."""
 
 _BOUNDS = ("greater_than", "greater_than_equal", "less_than", "less_than_equal", "finite_number")
 _UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
 
 
 class Strict(BaseModel):
-    """Base of tables that refuse unknown keys; the docstring of a field is its help in the docs.
+    """Base class of models that reject unknown keys. Docstrings of fields are shown in the docs.
 
-    The conditions of validators are repeated in `json_schema_extra`, as far as a JSON schema can
-    express them.
+    Subclasses repeat the conditions of their validators in `json_schema_extra`, if a JSON schema
+    can express the condition.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 def one_of(choices: Iterable[str]) -> AfterValidator:
-    """Return a check that a text is one of these choices; its error suggests similar choices."""
+    """Return a pydantic validator that accepts only these choices.
+
+    For other values, the error message suggests similar choices.
+    """
     known = list(choices)
 
     def check(value: str) -> str:
@@ -61,13 +64,17 @@ def one_of(choices: Iterable[str]) -> AfterValidator:
 
 
 def validated(model: type[T], values: Any) -> T:
-    """Return values as a model or another type.
+    """Return values converted to a model or another type.
+
+    Args:
+        model: The type, such as a subclass of `Strict`.
+        values: The values, for example a dictionary from a TOML file.
 
     Raises:
-        InputError: If they are invalid. The message names the first wrong key and its value, and
+        InputError: If a value is invalid. The message names the first wrong key and its value, and
             suggests similar keys and choices.
     """
-    adapted: Any = model  # as hashable as any class, which mypy does not know
+    adapted: Any = model  # mypy does not know that a class is hashable
     try:
         checked: T = _adapter(adapted).validate_python(values)
     except ValidationError as error:
@@ -81,22 +88,22 @@ def _adapter(model: Any) -> TypeAdapter[Any]:
 
 
 def validated_field(allowed: Any, name: str, value: Any, choices: Iterable[str] = ()) -> Any:
-    """Return a value as one of the allowed types.
+    """Return a value converted to an allowed type.
 
     Args:
         allowed: A type, or a union of types.
         name: Name of the field.
         value: The value.
-        choices: Names to suggest, for types that are chosen by name.
+        choices: Names to suggest if the value is the name of a type.
 
     Raises:
-        InputError: If the value has none of these types; names the field in backticks.
+        InputError: If the value has none of the types. The message names the field in backticks.
     """
     try:
         return _adapter(allowed).validate_python(value)
     except ValidationError as error:
         problems = error.errors(include_url=False)
-        # A number out of bounds also fails to match the words in the union; report only the bounds.
+        # A number out of bounds also fails the other types of a union. Report only the bounds.
         bounds = [each for each in problems if each["type"] in _BOUNDS]
         raise InputError(_describe(bounds or problems, f"`{name}`", choices)) from error
 
@@ -104,7 +111,7 @@ def validated_field(allowed: Any, name: str, value: Any, choices: Iterable[str] 
 def _first_problem(error: ValidationError, model: Any) -> str:
     problems = error.errors(include_url=False)
     unknown = (problem for problem in problems if problem["type"] in _UNKNOWN)
-    # A misspelt key is reported as unknown and as missing; the first report is more helpful.
+    # pydantic reports a misspelt key as unknown and as missing. "Unknown" is more helpful.
     first = next(unknown, problems[0])
     where = ".".join(str(part) for part in first["loc"])
     if first["type"] in _UNKNOWN:
@@ -116,7 +123,13 @@ def _first_problem(error: ValidationError, model: Any) -> str:
 
 
 def _describe(problems: Sequence[ErrorDetails], where: str, named: Iterable[str] = ()) -> str:
-    """Describe what is wrong with a value; each member of a union has a problem of its own."""
+    """Return an error message about one value.
+
+    Args:
+        problems: Problems of the value, one for each member if its type is a union.
+        where: Place of the value, for the start of the message.
+        named: Names to suggest.
+    """
     value = problems[0]["input"]
     shown = repr(value) if len(repr(value)) <= 80 else repr(value)[:79] + "…"
     choices, expected = list(named), []
@@ -138,19 +151,19 @@ def _describe(problems: Sequence[ErrorDetails], where: str, named: Iterable[str]
 
 
 def _keys_at(location: Sequence[int | str], model: Any) -> list[str]:
-    """Return the keys that the table at this location may have."""
+    """Return the allowed keys of the table at a location in a model or dataclass."""
     if is_dataclass(model):
         return [each.name for each in fields(model)]
     table = _table_in(model)
     for part in location:
         inner = table.model_fields.get(str(part)) if table else None
-        if inner is not None:  # else a key of a mapping whose table is already in `table`
+        if inner is not None:  # otherwise a key of a mapping, whose values have the type `table`
             table = _table_in(inner.annotation) or table
     return sorted({f.alias or n for n, f in table.model_fields.items()} - {"file"}) if table else []
 
 
 def _table_in(annotation: Any) -> type[BaseModel] | None:
-    """Return the model that a type holds, directly or as the values of a mapping."""
+    """Return the pydantic model in a type annotation, such as `Model` or `dict[str, Model]`."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next((table for table in map(_table_in, get_args(annotation)) if table), None)

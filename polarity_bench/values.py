@@ -1,4 +1,4 @@
-"""Array types and small helpers: digests, shortest numbers and text that is safe to print."""
+"""Array types, and helpers for digests, short numbers and text that is safe to print."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ BoolArray = NDArray[np.bool_]
 
 
 def digest_of(value: Any) -> str:
-    """Hash a JSON value to 16 hexadecimal digits; the order of its keys does not matter."""
+    """Return the digest of a JSON value, 16 hexadecimal digits. The order of keys is ignored."""
     canonical = json.dumps(value, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
 
 def shortest(value: float) -> str:
-    """Format a number with the fewest digits that identify it.
+    """Format a float with the fewest digits that parse to the same float.
 
     Example:
         >>> shortest(-1.0), shortest(0.1), shortest(0.10000001)
@@ -37,7 +37,8 @@ _BIDI_CONTROLS = frozenset({"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FS
 def printable(text: str) -> str:
     r"""Escape control characters and characters that change the direction of text.
 
-    A terminal would execute the former; the latter can make one name look like another.
+    A terminal would execute control characters. A change of direction can make one name look like
+    another.
 
     Example:
         >>> printable("e5\x1b[2K \u202egte")

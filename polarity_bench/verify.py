@@ -1,9 +1,9 @@
 """Verification: comparison of measured scores with published scores.
 
-The TOML files in `expected/` hold the published scores, each file with its source. A measured
-score is *reproduced* if it is within the file's `tolerance` (the rounding of the printed number),
-*close* if it is within the file's `close`, and otherwise *differs*. The file says why a score may
-differ.
+Each TOML file in `expected/` contains the scores of one publication and names their source. The
+verdict depends on the absolute difference from the published score, in percentage points:
+*reproduced* up to the file's `tolerance` (the rounding of the printed number), *close* up to the
+file's `close`, and otherwise *differs*. The file's `note` explains possible differences.
 """
 
 from __future__ import annotations
@@ -35,7 +35,18 @@ class PublishedScores(Strict):
 
 
 class Publication(Strict):
-    """A published table, or some rows of it."""
+    """Published table, or some rows of it.
+
+    Attributes:
+        name: Name of the file in `expected/`, without its suffix.
+        title: Heading of the comparison.
+        source: Reference to the publication.
+        note: Settings of the published scores, and reasons for differences.
+        preset: Preset of the transfer protocol; None for the default protocol.
+        tolerance: Largest difference of a reproduced score, in percentage points.
+        close: Largest difference of a close score, in percentage points.
+        rows: The published scores.
+    """
 
     name: str
     title: str
@@ -47,19 +58,23 @@ class Publication(Strict):
     rows: tuple[PublishedScores, ...]
 
     def settings(self, workers: int) -> Settings:
-        """Return the settings that measure these scores."""
+        """Return the task settings that reproduce the published measurement.
+
+        Args:
+            workers: Number of processes that fit classifiers.
+        """
         return Settings(of_types=(choose_preset(preset=self.preset),), workers=workers)
 
     def tasks_for(self, encoder: EncoderId) -> list[str]:
-        """Return the tasks with published scores of this encoder.
+        """Return the names of the tasks with published scores of this encoder.
 
-        Encoders are matched by the last part of their name.
+        Encoders match by the last part of their name. An encoder with a prompt never matches.
         """
         return [row.task for row in self.rows if _same(row.encoder, encoder)]
 
 
 class ScoreCheck(Strict):
-    """A published score and the measured one, as fractions.
+    """Comparison of a published score with the measured score, both as fractions.
 
     The measured score is None if it is missing or undefined.
     """
@@ -73,12 +88,12 @@ class ScoreCheck(Strict):
 
     @property
     def difference(self) -> float | None:
-        """The measured score minus the published one; None if there is no measured score."""
+        """The measured minus the published score; None if the measured score is None."""
         return None if self.measured is None else self.measured - self.published
 
 
 def publications() -> list[Publication]:
-    """Read all publications from the files in `expected/`."""
+    """Return the publications in `expected/`, sorted by file name."""
     files = sorted((Path(__file__).parent / "expected").glob("*.toml"))
     return [
         Publication.model_validate({"name": file.stem, **tomllib.loads(file.read_text("utf-8"))})
@@ -89,26 +104,35 @@ def publications() -> list[Publication]:
 def compare(
     publication: Publication, encoder: EncoderId, results: Sequence[Result]
 ) -> Iterator[ScoreCheck]:
-    """Compare the published scores of an encoder with the measured ones."""
+    """Compare the published scores of an encoder with its results.
+
+    Args:
+        publication: The published scores.
+        encoder: The measured encoder.
+        results: Results of the encoder; tasks without a result are *not measured*.
+
+    Yields:
+        A comparison for each published score of the encoder.
+    """
     measured = {result.task: result.scores for result in results}
     for row in publication.rows:
         if not _same(row.encoder, encoder):
             continue
         for score, published in row.scores.items():
             value = measured.get(row.task, {}).get(ScoreKey.parse(score))
-            found = None if value is None or math.isnan(value.mean) else value.mean
+            mean = None if value is None or math.isnan(value.mean) else value.mean
             yield ScoreCheck(
                 publication=publication.name,
                 task=row.task,
                 score=score,
                 published=published / 100,
-                measured=found,
-                verdict=_verdict(publication, published, found),
+                measured=mean,
+                verdict=_verdict(publication, published, mean),
             )
 
 
 def _verdict(publication: Publication, published: float, measured: float | None) -> Verdict:
-    """Compare a measured fraction with the published percentage."""
+    """Return the verdict on a measured fraction, compared with a published percentage."""
     if measured is None:
         return "not measured"
     gap = abs(100 * measured - published)

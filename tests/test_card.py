@@ -380,9 +380,9 @@ def test_json_says_what_was_written(carded: Callable[..., Done]) -> None:
         ("--results none", "--results none: no such folder"),
         ("--results tasks", "--results tasks: no results of run"),
         ("--results other", "or has changed since"),
-        ("--prompt x", "results of these weights with other options (run, up to 16 tokens)"),
+        ("--prompt x", "results of the same weights with other options (run, up to 16 tokens)"),
         ("--strength 1", "has no axis; train an encoder"),
-        ("--board ftp://x", "--board: expected an address, https://..., got 'ftp://x'"),
+        ("--board ftp://x", "--board: expected a URL, https://..., got 'ftp://x'"),
     ],
 )
 def test_bad_input_is_named_and_nothing_written(
@@ -428,7 +428,11 @@ def test_results_of_a_quick_look_are_refused(
     [
         ("README.md", b"---\na: [\n---\n", "run/README.md: the YAML header is invalid"),
         ("README.md", b"---\xff", "run/README.md: not UTF-8"),
-        (".eval_results/polarity-bench.yaml", b"- 1\n", "not written by polarity-bench; rename it"),
+        (
+            ".eval_results/polarity-bench.yaml",
+            b"- 1\n",
+            "not written by polarity-bench; rename the",
+        ),
     ],
 )
 def test_a_file_that_cannot_be_updated_stays(

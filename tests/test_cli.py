@@ -156,7 +156,7 @@ def test_version_and_no_arguments(bench: Bench) -> None:
         ("--batch-tokens 0", "--batch-tokens must be at least 1, got 0"),
         ("--max-tokens 0", "--max-tokens must be at least 1, got 0"),
         ("--prompt a --prompt-name b", "give --prompt or --prompt-name, not both"),
-        ("--device warp", "--device warp: not usable here"),
+        ("--device warp", "--device warp: not usable on this machine"),
         ("--data-dir none", "the data folder none does not exist"),
         ("--task-dir none", "the task folder none does not exist"),
         ("--output TASKS/mini.toml", "the folder cannot be written to"),
@@ -239,7 +239,7 @@ def test_every_command_can_print_json(command: tuple[str, ...]) -> None:
         ("data status --tasks none", "unknown task 'none'"),
         ("data fetch --tasks sst2 --offline", "sst2: polarity/sst2/train.csv"),
         ("leaderboard none", "none: no such folder of results; run `polarity-bench run` first"),
-        ("leaderboard shwo", "shwo: not a command, a file or a folder; did you mean 'show'?"),
+        ("leaderboard shwo", "shwo: no such command, file or folder; did you mean 'show'?"),
         ("leaderboard .", ".: contains no complete results"),
     ],
 )
@@ -427,7 +427,7 @@ def test_a_table_goes_to_stdout_and_the_next_command_to_stderr(
     assert "next: polarity-bench leaderboard results" in done.err
     again = run_mini(bench, task_dir)
     assert again.out == done.out
-    assert "reused, because stored and current (--overwrite computes again): mini" in again.err
+    assert "reused stored results (to recompute them, use --overwrite): mini" in again.err
 
 
 @pytest.mark.parametrize("change", ["data", "task", "encoder", "k", "limit", "reference", "none"])
@@ -485,7 +485,7 @@ def test_the_encoder_as_its_own_reference_is_no_other_question(
     bench: Bench, task_dir: Path
 ) -> None:
     run_mini(bench, task_dir)
-    assert "reused, because stored" in run_mini(bench, task_dir, "--reference", "random").err
+    assert "reused stored results" in run_mini(bench, task_dir, "--reference", "random").err
 
 
 def stand_in(monkeypatch: pytest.MonkeyPatch, encoder: Encoder) -> None:
@@ -523,7 +523,7 @@ def test_if_every_task_fails_for_its_input_the_exit_code_is_2(
 
 def test_the_hint_after_a_quick_look_leads_somewhere(bench: Bench, task_dir: Path) -> None:
     done = run_mini(bench, task_dir, "--limit", "6")
-    assert "next: the same command without --limit" in done.err
+    assert "next: run the same command without --limit" in done.err
     assert "leaderboard" not in done.err
     refused = bench("leaderboard")
     assert refused.code == 2
@@ -542,7 +542,7 @@ def test_what_was_retrieved_is_written_as_text(bench: Bench, task_dir: Path) -> 
     done = run_mini(bench, task_dir, "--log-samples")  # of a stored result as of a new one
     (file,) = Path("results").rglob("*.jsonl")
     assert file.name == "MiniPolarityRetrieval.samples.jsonl"
-    assert f"what mini retrieved: {file}" in done.err
+    assert f"retrieved texts of mini: {file}" in done.err
     lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     labels = {"0": "bad", "1": "good"}
     assert [(line["text"], line["label"]) for line in lines] == [
@@ -600,7 +600,7 @@ def test_a_suite_goes_on_without_missing_data_when_told_so(bench: Bench, task_di
     assert (refused.code, refused.out) == (2, "")
     assert "sst2: polarity/sst2/train.csv is not on this machine" in refused.err
     assert "cr: " in refused.err
-    assert "--skip-missing continues with the other tasks: mini" in refused.err
+    assert "to run only the other tasks, use --skip-missing: mini" in refused.err
     done = bench(*words, "sst2,mini,cr", "--skip-missing", "--json")
     assert done.code == 0
     said = json.loads(done.out)
@@ -691,7 +691,10 @@ def test_a_draw_of_the_sources_is_told_of(bench: Bench, tmp_path: Path) -> None:
     run = ("run", "-m", "random", "-t", "mini", "--task-dir", tmp_path)
     assert "sources" not in bench(*run).err
     file.write_text(file.read_text().replace("sources_per_query = 0", "sources_per_query = 2"))
-    assert "mini: 16 of 24 sources sampled (sources_per_query in its file)\n" in bench(*run).err
+    assert (
+        "mini: 16 of 24 sources sampled (see sources_per_query in the task file)\n"
+        in bench(*run).err
+    )
     told = json.loads(bench(*run, "--json").out)["results"][0]["counts"]
     assert told == {"sources": 16, "queries": 8, "overlap": 0, "drawn from": 24}
 

@@ -497,12 +497,12 @@ def test_without_the_data_numbers_of_queries_are_shown_and_said(
         file.write("One more warm walk.,1\n")
     done = ran(bench, task_dir)
     assert (done.code, done.err.count("\n")) == (0, 1)
-    assert "mini.toml or its data has changed since the results" in done.err
+    assert "mini.toml or its data has changed since the results were stored" in done.err
     assert re.search(r"\| query +\| P of A", done.out)
     (task_dir / "mini-query.csv").unlink()
     done = ran(bench, task_dir)
     assert done.code == 0
-    assert "the data of mini is not on this machine; name its folder by --data-dir" in done.err
+    assert "the data of mini is not on this machine; name its folder with --data-dir" in done.err
 
 
 def test_a_quick_look_is_said(bench: Bench, task_dir: Path, tmp_path: Path) -> None:
@@ -511,7 +511,7 @@ def test_a_quick_look_is_said(bench: Bench, task_dir: Path, tmp_path: Path) -> N
     for name in ("ash", "maple"):
         put(task, name, tmp_path / "results")
     done = ran(bench, task_dir)
-    assert done.err == "mini: the results are of 6 queries or rows only\n"
+    assert done.err == "mini: the results cover only 6 queries or rows\n"
     assert "over 6 queries" in done.out
     assert "good" in done.out
 

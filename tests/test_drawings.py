@@ -226,14 +226,14 @@ def test_run_draws_beside_its_table(
     done = small_run(tmp_path, monkeypatch, capsys, *words, "one.svg")
     assert done.code == 0, done.err
     assert "| mini " in done.out
-    assert "the reference random is not in the plot: results has no result of it;" in done.err
+    assert "the plot lacks the reference random, because results has no result of it;" in done.err
     assert "wrote one.svg" in done.err
     assert (
         call(monkeypatch, capsys, "run", "-t", "mini", "--task-dir", tmp_path, "-m", "random").code
         == 0
     )
     done = small_run(tmp_path, monkeypatch, capsys, *words, "two.svg")
-    assert "is not in the plot" not in done.err
+    assert "the plot lacks" not in done.err
     shown = {
         name: {e.text for e in ET.parse(f"{name}.svg").iter() if e.tag.endswith("text")}
         for name in ("one", "two")

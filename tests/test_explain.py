@@ -206,7 +206,7 @@ def test_the_command_makes_results_once_and_prints_what_changed(
     reused = bench(
         "run", "-m", "ash", "-t", "mini", "--task-dir", task_dir, "-o", "made", "--no-store"
     )
-    assert "reused, because stored and current (--overwrite computes again): mini" in reused.err
+    assert "reused stored results (to recompute them, use --overwrite): mini" in reused.err
 
 
 def test_a_name_is_never_answered_by_a_result_of_other_settings(
@@ -272,9 +272,9 @@ def test_an_axis_is_explained_at_two_strengths(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("-m tfidf --against tfidf", "--model and --against are both 'tfidf'; name two encoders"),
+        ("-m tfidf --against tfidf", "--model and --against are both 'tfidf'; name two different"),
         ("-m tfidf --against random -t contras", "unknown task 'contras'; did you mean 'contrast'"),
-        ("-m tfidf --against random -t cr", "--task cr: expected a polarity task, got one of"),
+        ("-m tfidf --against random -t cr", "--task cr: expected a polarity task, got a task"),
         ("-m tfidf --against random --html a.htm", "--html a.htm: the file name must end in .htm"),
         ("-m tfidf --against random --html no/a.html", "--html no/a.html: the folder no does not"),
         (

@@ -205,7 +205,7 @@ def test_a_fall_ends_with_1_after_all_is_stored_and_said(
     difference = f"{100 * (new - 1):+.2f}"
     assert cells[:5] == ["mini", "polarity_at_4", "100.00", f"{100 * new:.2f}", difference]
     assert cells[-1] == "falls"
-    assert "gate: the baseline lacks other, not compared\n" in done.err
+    assert "gate: not compared, the baseline has no results of other\n" in done.err
     assert "\n**gate: fell below baseline: mini; S not compared: mini**\n" in done.out
     digests = [read_result(path).key.encoder.digest for path in made.values()]
     assert digests[0] in text, "two encoders may have one name"
@@ -259,7 +259,7 @@ def test_what_joint_is_made_of_stands_beside_it(bench: Bench, task_dir: Path, ta
         assert held[metric] == pytest.approx(stored)
     shown = ran(bench, task_dir, *words).out
     assert f"{100 * held['retention'][0]:.2f} to {100 * held['retention'][1]:.2f}" in shown
-    assert "Joint may hold while an encoder forgets meaning" in shown
+    assert "Joint can stay the same although an encoder loses meaning" in shown
 
 
 def test_a_baseline_in_the_output_folder_is_read_before_it_is_replaced(
@@ -330,7 +330,7 @@ def refused(bench: Bench, task_dir: Path, *words: str | Path, tasks: str = "mini
             "the baseline is complete, but the run is cut to 6 queries; use the same",
         ),
         ("baseline --k 2", "mini", "the baseline has no polarity_at_2; use the same --k"),
-        ("baseline -m tfidf", "mini", "compares one encoder with a baseline: give one --model"),
+        ("baseline -m tfidf", "mini", "compares one encoder with a baseline; give only one"),
         ("baseline --strength 0,1", "mini", "give one --model, and at most one --strength"),
     ],
 )

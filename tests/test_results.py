@@ -404,8 +404,8 @@ def test_a_folder_in_place_of_a_file_is_an_error_of_one_line(
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("MiniPolarityRetrieval.json", "{", "damaged, not JSON"),
-        ("MiniPolarityRetrieval.provenance.json", "{", "damaged, not JSON"),
+        ("MiniPolarityRetrieval.json", "{", "damaged, not valid JSON"),
+        ("MiniPolarityRetrieval.provenance.json", "{", "damaged, not valid JSON"),
         ("MiniPolarityRetrieval.provenance.json", "{}", "not a result of polarity-bench"),
         ("MiniPolarityRetrieval.provenance.json", '{"format": 0}', "in format 5, got format 0"),
         ("MiniPolarityRetrieval.provenance.json", None, "cannot be read: No such file"),

@@ -322,9 +322,9 @@ def test_k_below_one_is_refused(k: int) -> None:
 
 
 def test_k_above_the_sources_is_refused() -> None:
-    with pytest.raises(ValueError, match="k = 4 needs as many sources, there are 3"):
+    with pytest.raises(ValueError, match="k must be at most the 3 sources of a query, got 4"):
         top_k(embeddings(random(1, 2)), embeddings(random(3, 2)), 4)
-    with pytest.raises(ValueError, match="k = 3 needs as many sources, there are 2"):
+    with pytest.raises(ValueError, match="k must be at most the 2 sources of a query, got 3"):
         top_k(embeddings(random(1, 2)), embeddings(random(3, 2)), 3, excluded=[[0]])
 
 
@@ -332,7 +332,7 @@ def test_k_above_the_sources_is_refused() -> None:
 def test_a_cut_outside_the_ranks_is_refused(k: int) -> None:
     found = top_k(embeddings(random(2, 2)), embeddings(random(5, 2)), 3)
     assert found.at(2).index.tolist() == found.index[:, :2].tolist()
-    with pytest.raises(ValueError, match=f"between 1 and 3, the ranks retrieved, got {k}"):
+    with pytest.raises(ValueError, match=f"from 1 to 3, the number of retrieved ranks, got {k}"):
         found.at(k)
 
 

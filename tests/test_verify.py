@@ -299,7 +299,7 @@ def test_publications_and_tasks_can_be_chosen(command: Verify, spearman: float) 
         (["--tasks", "little-st"], "unknown task 'little-st'; did you mean 'little-sts'"),
         (
             ["--tasks", "little-sst2"],
-            "no published scores of hub/Small-Encoder on these tasks; known: ",
+            "--model: no published scores of hub/Small-Encoder on these tasks; known: ",
         ),
     ],
 )

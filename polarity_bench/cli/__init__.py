@@ -1,1 +1,1 @@
-"""The command line."""
+"""Command line: a module for each command, and modules for options, inputs and output."""

@@ -1,9 +1,11 @@
 """The command line. Results go to stdout, progress and remarks to stderr.
 
-Exit code 0 means success, 1 that a task failed but others did not, and 2 unusable input. The error
-message is on stderr; with `--json`, stdout has it too, as `{"error": ...}`. Commands import heavy
-packages only when they run, so that `--help` is fast. Only the command line knows flags: errors of
-other rooms name fields in backticks, which `output.in_flags` replaces by flags.
+The exit code is 0 for success, 1 if a task failed or a check did not pass, and 2 for unusable
+input. Error messages go to stderr; with `--json`, they are also printed on stdout as
+`{"error": ...}`. Commands import heavy packages only when they run, so `--help` is fast.
+
+Only the command line uses flags. Other packages name fields in backticks in their error messages,
+and `output.in_flags` replaces the fields by flags.
 """
 
 from __future__ import annotations
@@ -47,11 +49,11 @@ from polarity_bench.training.recipes import RECIPES
 
 _INTERRUPTED = 130
 _COLLECT_AFTER = 100_000
-"""Objects between two garbage collections; importing torch creates millions, but no garbage."""
+"""New objects between two garbage collections. Importing torch creates millions, but no garbage."""
 
 app = Commands(
     name="polarity-bench",
-    help="Can a sentence encoder tell polarity without forgetting meaning?",
+    help="Measure whether sentence encoders distinguish polarity without losing meaning.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # Rich would read [default: ...] as markup
@@ -87,14 +89,14 @@ for name, group in groups.items():
 
 
 def main() -> None:
-    """Run the command line; unusable input ends with one message and exit code 2."""
+    """Run the command line. For unusable input, print one message and exit with code 2."""
     as_json = "--json" in sys.argv[1:]
     gc.set_threshold(_COLLECT_AFTER)
     code: int | None
     try:
         with warnings_as_remarks(InputWarning):
             code = app(standalone_mode=False)
-    except (KeyboardInterrupt, typer.Abort):  # depends on the release of Typer
+    except (KeyboardInterrupt, typer.Abort):  # the type depends on the version of Typer
         code = _INTERRUPTED
     except InputError as error:
         _refuse(in_flags(str(error)), as_json)
@@ -103,7 +105,7 @@ def main() -> None:
         code = 1
     except Exception as error:
         refused: Any = error
-        if not hasattr(refused, "format_message"):  # which all errors of the parser have
+        if not hasattr(refused, "format_message"):  # only errors of the parser have this method
             raise
         if as_json:
             _refuse(refused.format_message(), as_json)
@@ -123,7 +125,7 @@ def _refuse(message: str, as_json: bool) -> NoReturn:
 
 @app.callback(invoke_without_command=True)
 def _root(
-    version: Annotated[bool, "Print the version."] = False,
+    version: Annotated[bool, "Print the version and exit."] = False,
 ) -> None:
     if version:
         print(__version__)

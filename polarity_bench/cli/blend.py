@@ -1,4 +1,4 @@
-"""`polarity-bench blend`: encoders between a base and an encoder that was tuned from it."""
+"""`polarity-bench blend`: weighted averages of a base encoder and its fine-tuned version."""
 
 from __future__ import annotations
 
@@ -34,23 +34,36 @@ def blend(
     *,
     base: Annotated[
         str,
-        typer.Argument(metavar="BASE", help="Encoder of weight 0, which measures S."),
+        typer.Argument(
+            metavar="BASE", help="Encoder at weight 0, and the reference encoder for S."
+        ),
     ],
     tuned: Annotated[
-        str, typer.Argument(metavar="TUNED", help="Encoder of weight 1, tuned from it.")
+        str, typer.Argument(metavar="TUNED", help="Encoder at weight 1, fine-tuned from BASE.")
     ],
-    output: Annotated[Path, "Folder for the blends, named w-0.25 and so on.", "-o"],
-    weights: Annotated[str, "Weights of TUNED, from 0 to 1."] = "0,0.25,0.5,0.75,1",
-    task: Annotated[str | None, "Evaluate on these tasks, separated by commas.", "-t"] = None,
-    results: Annotated[Path, "Folder for the results."] = Path("results"),
+    output: Annotated[Path, "Folder for the averaged encoders: w-0, w-0.25 and so on.", "-o"],
+    weights: Annotated[
+        str, "Weights of TUNED, from 0 to 1, separated by commas."
+    ] = "0,0.25,0.5,0.75,1",
+    task: Annotated[
+        str | None, "Evaluate the averaged encoders on these tasks, separated by commas.", "-t"
+    ] = None,
+    results: Annotated[Path, "Folder to store the results in."] = Path("results"),
     weighting: Weight = "linear",
     encoder: Annotated[EncoderFlags, (*TEXT_OPTIONS, "device", *TRUST_OPTIONS)],
-    revision: Annotated[str | None, "Branch, tag or commit of BASE on the hub."] = None,
+    revision: Annotated[
+        str | None, "Branch, tag or commit of BASE on the Hugging Face hub."
+    ] = None,
     data: DataFlags,
     embedding: StoreFlags,
     out: OutputFlags,
 ) -> None:
-    """Average the weights of two encoders: one folder per weight, and the curve of P and S."""
+    """Average the parameters of two encoders.
+
+    For each weight w, the command writes an encoder whose parameters are (1 - w) times those of
+    BASE plus w times those of TUNED. With --task, it also evaluates these encoders and prints P and
+    S at each weight.
+    """
     from polarity_bench.evaluation.many_encoders import EvaluationRequest, evaluate_models
     from polarity_bench.tasks.types.base import Settings
     from polarity_bench.training.blend_weights import blend as write_blends
@@ -66,7 +79,7 @@ def blend(
     blends = write_blends(base, tuned, shares, output, options, bar=progress_bar)
     for each in blends:
         if each.reused:
-            remark(f"reused, because it exists: {each.folder}")
+            remark(f"reused, because the folder exists: {each.folder}")
     plain = replace(options, revision=None, prompt=None, prompt_name=None, max_tokens=None)
     request = EvaluationRequest(
         [str(each.folder) for each in blends] if tasks else [],

@@ -14,13 +14,15 @@ from polarity_bench.errors import InputError
 if TYPE_CHECKING:
     from polarity_bench.embedding.store import StoredEncoder
 
-cache_app = Commands(help="Show or prune the store of embeddings.", invoke_without_command=True)
-_MAX_DAYS = 100_000.0  # earlier dates cannot be represented
+cache_app = Commands(
+    help="Show or prune the store of embeddings on disk.", invoke_without_command=True
+)
+_MAX_DAYS = 100_000.0  # datetime cannot represent dates much further back
 
 
 @cache_app.callback()
 def show_cache(context: typer.Context, out: OutputFlags) -> None:
-    """Show the contents of the store of embeddings."""
+    """Show how many texts of each encoder are stored, and the size on disk."""
     if context.invoked_subcommand:
         return
     from polarity_bench.embedding.store import EmbeddingStore
@@ -42,12 +44,19 @@ def show_cache(context: typer.Context, out: OutputFlags) -> None:
 
 @cache_app.command("prune")
 def prune_cache(
-    older_than: Annotated[float | None, "Remove vectors unused for this many days."] = None,
-    encoder: Annotated[str | None, "Remove the encoder whose digest starts with this."] = None,
-    everything: Annotated[bool, "Remove everything.", "--all"] = False,
+    older_than: Annotated[
+        float | None, "Remove the embeddings of encoders not used for this many days."
+    ] = None,
+    encoder: Annotated[
+        str | None, "Remove the embeddings of the encoder whose digest starts with this text."
+    ] = None,
+    everything: Annotated[bool, "Remove all embeddings.", "--all"] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Remove embeddings; they are computed again when they are needed."""
+    """Remove embeddings from the store. They are computed again when needed.
+
+    Give exactly one of --older-than, --encoder and --all.
+    """
     if [older_than is not None, encoder is not None, everything].count(True) != 1:
         raise InputError("give exactly one of --older-than DAYS, --encoder DIGEST and --all")
     if older_than is not None and not 0 <= older_than <= _MAX_DAYS:
@@ -71,14 +80,14 @@ def prune_cache(
 
 
 def _beginning_with(digest: str, stored: tuple[StoredEncoder, ...]) -> tuple[StoredEncoder, ...]:
-    found = tuple(item for item in stored if item.digest.startswith(digest))
-    if not digest or len(found) != 1:  # an unset shell variable must not empty the store
-        there = ", ".join(item.digest for item in stored) or "none"
+    matching = tuple(item for item in stored if item.digest.startswith(digest))
+    if not digest or len(matching) != 1:  # an empty digest, from an unset variable, matches all
+        digests = ", ".join(item.digest for item in stored) or "none"
         raise InputError(
-            f"--encoder {digest}: expected the start of one digest, got that of {len(found)}; "
-            f"stored digests: {there}"
+            f"--encoder {digest}: expected the start of one digest, got that of {len(matching)}; "
+            f"choose one of {digests}"
         )
-    return found
+    return matching
 
 
 def _describe_stored(item: StoredEncoder) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`polarity-bench card`: write an encoder's results to its model card, in the hub's format."""
+"""`polarity-bench card`: results in an encoder's model card, in the format of the hub."""
 
 from __future__ import annotations
 
@@ -33,18 +33,23 @@ def card(
     *,
     run: Annotated[Path, typer.Argument(help="Folder of the encoder.")],
     results: Annotated[Path, "Folder with the results of this encoder."] = Path("results"),
-    board: Annotated[str | None, "Link to the results' source [default: the project]."] = None,
+    board: Annotated[
+        str | None, "URL to name as the source of the results [default: the project]."
+    ] = None,
     weighting: Weight = "linear",
     encoder_flags: Annotated[EncoderFlags, (*TEXT_OPTIONS, "dtype", *TRUST_OPTIONS)],
-    strength: Annotated[float | None, "Strength of the axis in the results [default: own]."] = None,
+    strength: Annotated[
+        float | None, "Weight of the polarity axis in the results [default: the encoder's own]."
+    ] = None,
     task_dir: TaskDir = None,
-    dry_run: Annotated[bool, "Print the card, but write nothing."] = False,
+    dry_run: Annotated[bool, "Print the new card, but do not write any file."] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write or update the results in an encoder's model card, in percent. Nothing else changes.
+    """Write an encoder's results to its model card.
 
-    Results go into the `model-index` of README.md and into .eval_results/polarity-bench.yaml. Give
-    the same prompt, token limit and dtype as to `run`.
+    Scores are written in percent to the `model-index` of README.md and to the file
+    .eval_results/polarity-bench.yaml. The rest of the card does not change. Give the same prompt,
+    token limit and dtype as to `run`.
     """
     from polarity_bench.encoders.load import load_encoder
     from polarity_bench.encoders.reference_encoder import base_of
@@ -58,12 +63,12 @@ def card(
         raise InputError(f"{run}: no such folder; name the folder of an encoder")
     url = hub_card.HOMEPAGE if board is None else board
     if not url.startswith(("https://", "http://")) or any(c.isspace() for c in url):
-        raise InputError(f"`board`: expected an address, https://..., got {url!r}")
+        raise InputError(f"`board`: expected a URL, https://..., got {url!r}")
     before, name = _read(run / _CARD), run.resolve().name
     held = _read(run / _FILE)
     if held is not None and not hub_card.is_own_file(held):
-        raise InputError(f"{run / _FILE}: not written by polarity-bench; rename it")
-    base_of(str(run))  # raises InputError if the run has not finished
+        raise InputError(f"{run / _FILE}: not written by polarity-bench; rename the file")
+    base_of(str(run))  # raises InputError if the training run has not finished
     options = replace(encoder_flags, device="cpu").options(offline=False)
     encoder = load_encoder(str(run), options)
     encoder = encoder if strength is None else at_strength(encoder, strength)
@@ -75,7 +80,7 @@ def card(
     except InputError as error:
         raise InputError(f"`results` {results}: {name}: {error}") from error
     if n_cut := sum(result.limit is not None for _, result in own):
-        remark(f"left out: {n_cut} of {len(own)} results, because they used a `limit`")
+        remark(f"left out: {n_cut} of {len(own)} results, which were made with a `limit`")
     entries = hub_card.model_index(found, url)
     tasks = {each.result.task for each in found}
     is_st = (run / "modules.json").is_file()
@@ -100,7 +105,7 @@ def card(
 
 
 def _read(path: Path) -> str | None:
-    """Read a file with its line ends; None if it does not exist."""
+    """Read a text file without changing its line ends; return None if the file does not exist."""
     from polarity_bench.files import input_errors
 
     if not path.exists():
@@ -113,7 +118,12 @@ def _read(path: Path) -> str | None:
 
 
 def _results_of(encoder: EncoderId, folder: Path) -> Sequence[Stored]:
-    """Return the results of an encoder; if there are none, the error names similar encoders."""
+    """Return the stored results of an encoder.
+
+    Raises:
+        InputError: If the folder does not exist or has no results of the encoder. The message names
+            results of the same weights or of the same name.
+    """
     from polarity_bench.results.result_files import read_results
 
     if not folder.is_dir():
@@ -128,12 +138,16 @@ def _results_of(encoder: EncoderId, folder: Path) -> Sequence[Stored]:
     why = f"the folder has results of {len(others)} other encoders"
     if alike:
         fed = "; ".join(f"{each.label}, up to {each.max_tokens} tokens" for each in alike)
-        why = f"it has results of these weights with other options ({fed}); give the same options"
+        why = (
+            f"the folder has results of the same weights with other options ({fed}); give the same "
+            "options as to `polarity-bench run`"
+        )
     elif named:
         digests = ", ".join(each.digest for each in named)
         why = (
-            f"the results of {encoder.name} have another digest ({digests}): it was loaded with "
-            "another `dtype`, or has changed since; give the same `dtype`, or run it again"
+            f"the results of {encoder.name} have another digest ({digests}): the encoder was "
+            "loaded with another `dtype`, or has changed since; give the same `dtype`, or evaluate "
+            "it again"
         )
     raise InputError(f"`results` {folder}: no results of {encoder.label} ({encoder.digest}): {why}")
 

@@ -1,4 +1,4 @@
-"""`polarity-bench compare`: is one encoder really better than another?"""
+"""`polarity-bench compare`: a paired test of two encoders on one task."""
 
 from __future__ import annotations
 
@@ -28,26 +28,31 @@ def compare(
     a: Annotated[
         str,
         typer.Argument(
-            metavar="A", help="Name or digest of an encoder with results, or a result's file."
+            metavar="A", help="Encoder A: its name or digest in the results, or a result file."
         ),
     ],
-    b: Annotated[str, typer.Argument(metavar="B", help="The encoder that is compared with A.")],
-    task: Annotated[str, "Task on which both have results.", "-t"],
-    results: Annotated[Path, "Folder of results."] = Path("results"),
+    b: Annotated[str, typer.Argument(metavar="B", help="Encoder B, which is compared with A.")],
+    task: Annotated[str, "Task on which both encoders have results.", "-t"],
+    results: Annotated[Path, "Folder with the results."] = Path("results"),
     measure: Annotated[
-        str | None, "P, S, joint, accuracy, ... [default: the task's main score]."
+        str | None, "Score to compare: P, S, joint, accuracy, ... [default: the task's main score]."
     ] = None,
     weighting: Weight = "linear",
-    n_changed: Annotated[int, "Number of most changed queries to show.", "--changed"] = 10,
-    fail_if_worse: Annotated[bool, "Test only for a fall; exit with 1 if B is worse."] = False,
+    n_changed: Annotated[
+        int, "Number of queries to show, those with the largest changes first.", "--changed"
+    ] = 10,
+    fail_if_worse: Annotated[
+        bool, "Use a one-sided test, and exit with code 1 if B is significantly worse than A."
+    ] = False,
     data: Annotated[DataFlags, ("data_dir", "task_dir")],
     out: OutputFlags,
 ) -> None:
-    """Test whether encoder B scores above encoder A, and show the queries that changed most.
+    """Test whether two encoders differ on a task.
 
-    The command reads the values per query that `run` stores with its results. Means are tested by
-    permutation; joint, retention, front and correlations by a paired bootstrap. Texts are shown if
-    the data of the task is on this machine.
+    The command reads the values per query that `run` stores with its results. It prints the
+    difference of the scores, a paired test and the queries that changed most. Means are tested by
+    permutation; joint, retention, front and correlations by a paired bootstrap. The texts of the
+    queries are shown only if the task's data is on this machine.
     """
     from polarity_bench.compare.gate import check_decidable
     from polarity_bench.compare.paired_comparison import compare as compare_two
@@ -59,7 +64,7 @@ def compare(
     if instead and fail_if_worse:
         raise InputError(
             f"`fail_if_worse`: {instead}; evaluate both with the same `reference`, or compare only "
-            "P by `measure` P, which does not notice an encoder that forgot meaning"
+            "P with `measure` P, which does not detect a loss of meaning"
         )
     if fail_if_worse:
         check_decidable(aligned)
@@ -68,7 +73,7 @@ def compare(
     found = compare_two(aligned, n_changed, alternative="less" if fail_if_worse else "two-sided")
     result = aligned.stored[0][1]
     if result.limit is not None:
-        remark(f"{result.task}: the results are of {result.limit} queries or rows only")
+        remark(f"{result.task}: the results cover only {result.limit} queries or rows")
     items = _items(result, data) if found.changed else ()
     out.show(lambda: _as_json(found, items), lambda: _text(found, items, out.width))
     if fail_if_worse and found.falls:
@@ -76,7 +81,7 @@ def compare(
 
 
 def _items(result: Result, data: DataFlags) -> Items:
-    """Load the texts of a result's queries; report why if they are not available."""
+    """Load the texts of a result's queries. If they are not available, report the reason."""
     from polarity_bench.tasks.types.base import Settings
 
     access = replace(data, offline=True).access()
@@ -85,11 +90,11 @@ def _items(result: Result, data: DataFlags) -> Items:
         loaded = spec.load(access, Settings(ks=result.ks, limit=result.limit))
         if (spec.digest, loaded.digest) == (result.key.task, result.key.data):
             return loaded.items
-        why = f"{spec.file} or its data has changed since the results"
+        why = f"{spec.file} or its data has changed since the results were stored"
     except MissingDataError:
         why = (
-            f"the data of {result.task} is not on this machine; name its folder by `data_dir`, or "
-            "run `polarity-bench data fetch` first"
+            f"the data of {result.task} is not on this machine; name its folder with `data_dir`, "
+            "or run `polarity-bench data fetch` first"
         )
     except InputError as error:
         why = str(error)
@@ -147,7 +152,7 @@ def _text(found: Comparison, items: Items, width: int | None) -> str:
 def _changed(
     changed: Sequence[ChangedQuery], items: Items, shown: Callable[[float, int], str]
 ) -> list[tuple[str, list[str]]]:
-    """Lay out queries: number from 1, text and other columns, values under both encoders."""
+    """Return table columns of queries: number from 1, text, other fields, values of A and B."""
     known = [dict(items[each.query]) if items else {} for each in changed]
     columns = [("query", [str(each.query + 1) for each in changed])]
     columns += [(title, [item[title] for item in known]) for title in known[0]]
@@ -163,18 +168,18 @@ def _score(found: Comparison, i: int) -> Score:
 
 
 def interval_text(ends: tuple[float, float], sign: Literal["", "+"] = "") -> str:
-    """Return an interval in percent."""
+    """Return an interval of fractions as text in percent, such as `3.1 to 5.2`."""
     from polarity_bench.render.markdown import MISSING, percent
 
     return MISSING if math.isnan(ends[0]) else " to ".join(percent(end, sign=sign) for end in ends)
 
 
 def comparison_json(found: Comparison, names: tuple[str, str]) -> dict[str, Any]:
-    """Return a comparison as JSON values.
+    """Return a comparison as a JSON object.
 
     Args:
         found: The comparison.
-        names: Keys of the first and the second result.
+        names: JSON keys of the first and the second encoder.
     """
     aligned, test = found.aligned, found.test
     sides = {

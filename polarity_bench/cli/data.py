@@ -1,4 +1,4 @@
-"""`polarity-bench data`: show where the data of tasks is, or download it."""
+"""`polarity-bench data`: location and download of the tasks' data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-data_app = Commands(help="Show where the data of the tasks is, or download it.")
+data_app = Commands(help="Show where data is stored, or download it.")
 
 
 @data_app.command("status")
@@ -24,7 +24,7 @@ def data_status(
     data: Annotated[DataFlags, ("data_dir", "task_dir")],
     out: OutputFlags,
 ) -> None:
-    """Show where each file is stored, or where it can be downloaded from."""
+    """Show where each data file is stored, or where it can be downloaded from."""
     from polarity_bench.data.sources import file_status
     from polarity_bench.render.markdown import table
 
@@ -42,7 +42,10 @@ def data_fetch(
     data: DataFlags,
     as_json: AsJson = False,
 ) -> None:
-    """Download the data of tasks, and check all counts."""
+    """Download the data of tasks and check the numbers of rows.
+
+    By default, this downloads the data of all tasks. The exit code is 2 if a task fails.
+    """
     from polarity_bench.tasks.types.base import Settings
 
     access = data.access()

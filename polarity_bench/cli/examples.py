@@ -1,4 +1,4 @@
-"""`polarity-bench examples`: training examples of a task, as a data set."""
+"""`polarity-bench examples`: training examples of a task, as a parquet file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from polarity_bench.cli.options import (
     Model,
     Seed,
     StoreFlags,
-    TrainingTask,
 )
 from polarity_bench.cli.output import print_json, progress_bar, remark
 from polarity_bench.training.examples import ExampleKind
@@ -25,15 +24,15 @@ _FAMILY = {ExampleSpec.name: ExampleSpec}
 
 def examples(
     *,
-    output: Annotated[Path, "Folder to write to.", "-o"],
-    task: TrainingTask = "sst2",
-    kind: Annotated[ExampleKind, "Kind of examples, as the loss takes them."] = "triplets",
+    output: Annotated[Path, "Folder to write the examples to.", "-o"],
+    task: Annotated[str, "Polarity task that provides the training rows.", "-t"] = "sst2",
+    kind: Annotated[ExampleKind, "Kind of examples; it must fit the loss."] = "triplets",
     model: Model = "minilm",
     seed: Seed = 0,
-    epoch: Annotated[int, "Epoch whose examples are drawn, from 0."] = 0,
+    epoch: Annotated[int, "Number of the epoch, from 0; each epoch draws other examples."] = 0,
     held_out: Annotated[
         int | None,
-        "Training rows to hold out, as in train [default: 500; a tenth of small data].",
+        "Training rows to hold out, as in `train` [default: 500, or a tenth of a small data set].",
     ] = None,
     encoder_flags: Annotated[EncoderFlags, ("prompt", "device")],
     data: DataFlags,
@@ -41,7 +40,11 @@ def examples(
     as_json: AsJson = False,
     parameters: Annotated[dict[str, Any], _FAMILY],
 ) -> None:
-    """Make pairs, labelled pairs or triplets from training rows, as parquet with a card."""
+    """Write training examples of a task to a file.
+
+    The examples are pairs, labelled pairs or triplets of training texts that are neighbours under
+    an encoder. The folder gets a parquet file, and a card that describes the examples.
+    """
     from polarity_bench.evaluation.many_encoders import load_model
     from polarity_bench.training.examples.source import (
         check_examples_folder,
@@ -73,4 +76,4 @@ def examples(
         print_json({"file": str(file), "examples": len(dataset), "columns": dataset.column_names})
         return
     print(dataset.info.description.partition("\n\n")[2].strip())
-    remark(f"the examples are in {file}, with a card in the same folder")
+    remark(f"wrote the examples to {file}, and a card to the same folder")

@@ -1,4 +1,4 @@
-"""`polarity-bench explain`: compare the sources that two encoders retrieve for each query."""
+"""`polarity-bench explain`: the sources that two encoders retrieve for each query."""
 
 from __future__ import annotations
 
@@ -38,33 +38,50 @@ if TYPE_CHECKING:
 
 def explain(
     *,
-    model: Annotated[str, "A: an encoder, as in `run`, or the digest of one with results.", "-m"],
-    against: Annotated[str, "B: the encoder that is compared with A."],
+    model: Annotated[
+        str,
+        "Encoder A: any name that `run` accepts, or the digest of an encoder with results.",
+        "-m",
+    ],
+    against: Annotated[str, "Encoder B, which is compared with A."],
     task: Annotated[str, "Polarity task whose queries are compared.", "-t"] = "contrast",
-    html: Annotated[Path | None, "Write an interactive page to this .html file."] = None,
+    html: Annotated[
+        Path | None, "Write an interactive page to this .html file instead of printing tables."
+    ] = None,
     k: Annotated[
-        int | None, typer.Option("-k", help="Number of sources [default: the task's own].")
+        int | None,
+        typer.Option(
+            "-k", help="Number of sources to retrieve for each query [default: the task's own]."
+        ),
     ] = None,
     weighting: Weight = "linear",
-    limit: Annotated[int | None, "Use only so many queries, for a quick look."] = None,
-    n_changed: Annotated[int, "Number of most changed queries to print.", "--changed"] = 10,
-    strength: Annotated[float | None, "Weight of the axis in queries of A."] = None,
-    against_strength: Annotated[float | None, "Weight of the axis in queries of B."] = None,
-    prompt: Annotated[str | None, "Prompt before each text of A."] = None,
-    against_prompt: Annotated[str | None, "Prompt before each text of B."] = None,
+    limit: Annotated[int | None, "Use only this many queries, for a quick test."] = None,
+    n_changed: Annotated[
+        int, "Number of queries to print, those with the largest changes first.", "--changed"
+    ] = 10,
+    strength: Annotated[
+        float | None, "Weight of the polarity axis in queries, if A has an axis."
+    ] = None,
+    against_strength: Annotated[
+        float | None, "Weight of the polarity axis in queries, if B has an axis."
+    ] = None,
+    prompt: Annotated[str | None, "Prompt to put before each text for A."] = None,
+    against_prompt: Annotated[str | None, "Prompt to put before each text for B."] = None,
     results: Annotated[
-        Path, "Folder of results; missing results are computed and stored.", "-o"
+        Path, "Folder with results; missing results are computed and stored there.", "-o"
     ] = Path("results"),
     encoder: LoadingFlags,
     data: DataFlags,
     embedding: StoreFlags,
     out: OutputFlags,
 ) -> None:
-    """Compare the sources that two encoders retrieve, and list the queries that B fixes or breaks.
+    """Show which queries encoder B fixes or breaks.
 
-    A query is right if the weighted vote of its k nearest sources is its label. Stored results are
-    reused if they are current; others are computed as by `run`. The command prints the queries
-    that changed most, or writes a page.
+    A query is right if the weighted vote of its k nearest sources gives its label. Compared with
+    encoder A, B fixes the queries that are right only for B, and breaks the queries that are right
+    only for A. The command
+    prints the queries that changed most, with their nearest sources, or writes a page. It reuses
+    stored results that are current, and computes the others.
     """
     from polarity_bench.explain.explanation import as_json as laid_out
     from polarity_bench.explain.explanation import explain as explain_two
@@ -81,7 +98,7 @@ def explain(
         Side(against, against_prompt, _finite("against_strength", against_strength)),
     ]
     if sides[0] == sides[1]:
-        raise InputError(f"`model` and `against` are both {model!r}; name two encoders")
+        raise InputError(f"`model` and `against` are both {model!r}; name two different encoders")
     spec = data.polarity_task(task)
     access = data.access()
     options = encoder.options(offline=access.offline)
@@ -99,7 +116,7 @@ def explain(
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two encoders, as the user named it."""
+    """One of the two encoders, with the name and options that the user gave."""
 
     name: str
     prompt: str | None
@@ -111,7 +128,7 @@ def _finite(field: str, strength: float | None) -> float | None:
 
     if strength is not None and not isfinite(strength):
         raise InputError(f"`{field}` must be a finite number, got {strength}")
-    return None if strength is None else strength + 0.0  # -0 is 0
+    return None if strength is None else strength + 0.0  # turns -0.0 into 0.0
 
 
 def _results(
@@ -121,10 +138,10 @@ def _results(
     folder: Path,
     embedding: EmbeddingFlags,
 ) -> list[Stored]:
-    """Return the result of each encoder, stored or computed now.
+    """Return the result of each encoder, either stored or newly computed.
 
     Raises:
-        InputError: If an encoder cannot be loaded or evaluated, or both are the same encoder.
+        InputError: If an encoder cannot be loaded or evaluated, or if both are the same encoder.
     """
     from dataclasses import replace
 
@@ -193,7 +210,7 @@ def _text(found: Explanation, n_changed: int, width: int | None) -> str:
 
 
 def _rows(found: Explanation, changed: Sequence[Answer]) -> list[tuple[str, list[str]]]:
-    """Return the columns of the table of queries: text, label, P, outcome and nearest sources."""
+    """Return table columns of queries: number, text, label, P, outcome and nearest sources."""
     from polarity_bench.render.markdown import percent
 
     query, source = found.task.query, found.task.source

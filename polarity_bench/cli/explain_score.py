@@ -1,4 +1,4 @@
-"""`polarity-bench explain-score`: the meaning of a column or a score."""
+"""`polarity-bench explain-score`: one-line definitions of columns and scores."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from polarity_bench.cli.output import print_json
 def explain_score(
     name: Annotated[
         list[str] | None,
-        typer.Argument(help="Title of a column or a score's name [default: all]."),
+        typer.Argument(help="Title of a column, or name of a score [default: all]."),
     ] = None,
     task_dir: TaskDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Explain a column of a table or a score of a result in one line."""
+    """Explain P, S and all other columns and scores."""
     from polarity_bench.results.score_names import WORDS, explain, titles
     from polarity_bench.tasks.catalogue import load_tasks
     from polarity_bench.tasks.types.polarity.task import PolaritySpec

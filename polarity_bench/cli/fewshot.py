@@ -1,4 +1,4 @@
-"""`polarity-bench fewshot`: cross-validate classifiers on few rows, with tests."""
+"""`polarity-bench fewshot`: cross-validation of classifiers that learn from few rows."""
 
 from __future__ import annotations
 
@@ -24,32 +24,55 @@ if TYPE_CHECKING:
 def fewshot(
     *,
     tasks: Annotated[
-        str, "Transfer or polarity tasks, separated by commas.", "--task", "-t"
+        str, "Names of transfer or polarity tasks, separated by commas.", "--task", "-t"
     ] = "mr",
     losses: Annotated[
-        str, f"Losses, separated by commas, or all: {', '.join(KNOWN)}.", "--loss"
+        str,
+        f"Training losses or other methods, separated by commas, or all: {', '.join(KNOWN)}.",
+        "--loss",
     ] = "cce",
     model: Model = "minilm",
-    protocol: Annotated[str, "Source of defaults: few-shot or triple-entropy."] = "few-shot",
-    rows: Annotated[str | None, "Training rows in each fold, or all."] = None,
-    folds: Annotated[int | None, "Number of folds."] = None,
-    sample: Annotated[str | None, "Rows to draw from the data first, or all."] = None,
-    seeds: Annotated[str | None, "Seeds of the divisions into folds, separated by commas."] = None,
+    protocol: Annotated[
+        str,
+        "Protocol of a paper that sets the defaults of the next four options: few-shot or "
+        "triple-entropy.",
+    ] = "few-shot",
+    rows: Annotated[
+        str | None, "Number of training rows per fold, or all [default: 20; triple-entropy: all]."
+    ] = None,
+    folds: Annotated[int | None, "Number of folds [default: 40; triple-entropy: 5]."] = None,
+    sample: Annotated[
+        str | None,
+        "Number of rows to sample from the data set before it is divided into folds, or all "
+        "[default: all; triple-entropy: 1000].",
+    ] = None,
+    seeds: Annotated[
+        str | None,
+        "Random seeds, separated by commas; each divides the rows into other folds "
+        "[default: 0; triple-entropy: 2,16,128,2048].",
+    ] = None,
     measure: Annotated[
         str | None,
-        "macro_f1 or accuracy, in tables and tests "
-        "[default: macro_f1 for few rows, accuracy for all].",
+        "Score in tables and tests: macro_f1 or accuracy [default: macro_f1 with few rows, "
+        "accuracy with all rows].",
     ] = None,
-    report: Annotated[bool, "Only print the board of the folder."] = False,
-    published: Annotated[Path | None, "CSV file with published scores to show."] = None,
-    output: Annotated[Path, "Folder for the results.", "-o"] = Path("results/fewshot"),
+    report: Annotated[bool, "Only print the stored results of the output folder."] = False,
+    published: Annotated[
+        Path | None, "CSV file with published scores to add to the tables."
+    ] = None,
+    output: Annotated[Path, "Folder to store the results in.", "-o"] = Path("results/fewshot"),
     encoder: InputFlags,
     workers: Workers = None,
     data: DataFlags,
     as_json: AsJson = False,
     parameters: Annotated[dict[str, Any], {"classifier": FineTuning}, ("loss",)],
 ) -> None:
-    """Cross-validate classifiers on few rows. The same command resumes an interrupted run."""
+    """Cross-validate classifiers that are trained on few rows.
+
+    For each fold and method, the command trains a classifier on a few rows and tests it on the
+    fold. It prints the mean scores and paired tests against cross-entropy alone. The same command
+    resumes an interrupted run.
+    """
     from polarity_bench.boards.fewshot_tables import fewshot_board, read_board
     from polarity_bench.cross_validation.experiment import (
         Experiment,
@@ -66,12 +89,12 @@ def fewshot(
     if published is not None and not published.is_file():
         raise InputError(f"`published` {published}: no such file")
     numbers = {"rows": rows, "sample": sample}
-    given: dict[str, Any] = {
+    overrides: dict[str, Any] = {
         field: int(text) if text.isdecimal() else text for field, text in numbers.items() if text
     }
-    given |= {"folds": folds} if folds is not None else {}
-    given |= {"seeds": parse_integers("seeds", seeds)} if seeds else {}
-    wanted = protocol_of(protocol, given)
+    overrides |= {"folds": folds} if folds is not None else {}
+    overrides |= {"seeds": parse_integers("seeds", seeds)} if seeds else {}
+    chosen_protocol = protocol_of(protocol, overrides)
     printed = published_folds(published) if published else []
     if report:
         if as_json:
@@ -81,20 +104,24 @@ def fewshot(
         return
     chosen = list(KNOWN) if losses == "all" else list(dict.fromkeys(split_names(losses)))
     if not chosen:
-        raise InputError(f"`losses`: no loss is named, got {losses!r}")
+        raise InputError(f"`losses`: expected names separated by commas, got {losses!r}")
     methods = make_methods(chosen, parameters)
     access = data.access()
     options = encoder.options(offline=access.offline)
     names = list(dict.fromkeys(split_names(tasks)))
     if not names:
-        raise InputError(f"`tasks`: no task is named, got {tasks!r}")
+        raise InputError(f"`tasks`: expected names separated by commas, got {tasks!r}")
     labelled = [LabelledTexts.of(name, access, data.task_dir) for name in names]
     for each in labelled:
-        list(wanted.splits(each.labels))  # raises InputError before any long work
+        list(
+            chosen_protocol.splits(each.labels)
+        )  # raises InputError now, before the training starts
     check_at_least(1, workers=workers)
     n_workers = worker_count(workers) if encoder.device in (None, "cpu") else 1
     experiments = [
-        Experiment(method, each, wanted, model, options) for each in labelled for method in methods
+        Experiment(method, each, chosen_protocol, model, options)
+        for each in labelled
+        for method in methods
     ]
     outcomes = run_experiments(experiments, output, workers=n_workers, bar=announced_bar)
     if as_json:

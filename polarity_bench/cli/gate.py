@@ -1,4 +1,4 @@
-"""The gate of `run --fail-under`: checks before the run, and its outcome as text and JSON."""
+"""Quality gate of `run --fail-under`: checks before the run, and the outcome as text and JSON."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 @dataclass
 class RunGate:
-    """The gate of one run. Its baseline is known before the run starts.
+    """Quality gate of one run.
 
     Attributes:
-        named: The baseline, as the user named it.
+        named: Name of the baseline, as the user typed it.
         stored: Results of the baseline on the tasks of the run.
         p_alone: Whether only P is compared.
-        found: Baseline of each task; empty until `expect`.
+        found: Baseline result of each task, keyed by task; empty until `expect` is called.
     """
 
     named: str
@@ -48,10 +48,10 @@ class RunGate:
         encoder: Encoder,
         reference: Encoder | None,
     ) -> None:
-        """Check that the baseline can be compared with the run, and report tasks that it lacks.
+        """Check before the run that the baseline is comparable, and report tasks without baseline.
 
         Raises:
-            InputError: If it cannot be compared; see `gate.baselines`.
+            InputError: If the baseline cannot be compared with the run; see `gate.baselines`.
         """
         other = other_reference(encoder, reference)
         ids = encoder.id, other.id if other else None
@@ -59,27 +59,28 @@ class RunGate:
             self.found = gate.baselines(self.stored, tasks, *ids, weighting, p_alone=self.p_alone)
         except gate.NoCommonReferenceError:
             if not out.as_json:
-                print("gate: S not compared")  # for the summary of a job, which reads stdout
+                print("gate: S not compared")  # CI job summaries contain only stdout
             raise
         if not self.found:
             raise InputError(
-                f"`fail_under` {self.named}: has none of the tasks whose data is available"
+                f"`fail_under` {self.named}: the data of all tasks of the baseline is missing; run "
+                "`polarity-bench data fetch` first"
             )
         if lacking := [task.spec.name for task in tasks if task.spec.name not in self.found]:
-            remark(f"gate: the baseline lacks {', '.join(lacking)}, not compared")
+            remark(f"gate: not compared, the baseline has no results of {', '.join(lacking)}")
         baseline = self.stored[0][1].key.encoder
         if baseline.digest == encoder.id.digest:
             remark(f"gate: {encoder.id.label} is the baseline itself")
 
     def judge(self, reports: Sequence[EncoderReport]) -> gate.Gate:
-        """Compare the results of the run with the baseline; skipped tasks do not pass."""
+        """Compare the results of the run with the baseline. A skipped task fails the gate."""
         results = [(path, result) for report in reports for result, path in report.results]
         skipped = {result.task for _, result in self.stored} - set(self.found)
         return gate.judge(self.found, results, self.named, skipped)
 
 
 def gate_text(judged: gate.Gate, width: int | None) -> str:
-    """Return the outcome of a gate as markdown."""
+    """Return the outcome of a gate as markdown, with tables of at most `width` characters."""
     compared = judged.comparisons
     if not compared:
         return f"\n{escape(judged.verdict)}\n"
@@ -101,9 +102,9 @@ def gate_text(judged: gate.Gate, width: int | None) -> str:
     n = len(compared)
     many = f", corrected for {n} tasks by Holm's method" if n > 1 else ""
     legend = (
-        f"p: p-value of a one-sided test for a fall{many}. Below {LEVEL:g} the score falls; this "
-        "happens by chance in 5 % of runs without a true fall. detectable: minimum detectable "
-        "fall (80 % power). Scores times 100."
+        f"p: p-value of a one-sided test for a fall{many}. If p is below {LEVEL:g}, the score "
+        "falls. This happens by chance in 5 % of runs without a true fall. detectable: minimum "
+        "detectable fall (80 % power). Scores times 100."
     )
     parts_of_joint = [_parts(pair) for pair in pairs]
     if any(parts_of_joint):
@@ -112,8 +113,8 @@ def gate_text(judged: gate.Gate, width: int | None) -> str:
             for title, metric in (("P", "polarity"), ("retention", "retention"))
         ]
         legend += (
-            " Joint may hold while an encoder forgets meaning, if P rises as much: look at "
-            "retention, which is shown for the baseline and for the new encoder."
+            " Joint can stay the same although an encoder loses meaning, if P rises. Therefore "
+            "retention is also shown, for the baseline and for the new encoder."
         )
     old, new = (escape(f"{encoder.label} {encoder.digest}") for encoder in ids)
     files = dict.fromkeys(str(pair.stored[0][0].parent) for pair in pairs)
@@ -131,7 +132,7 @@ def gate_text(judged: gate.Gate, width: int | None) -> str:
 
 
 def gate_json(judged: gate.Gate) -> dict[str, Any]:
-    """Return the outcome of a gate as JSON values."""
+    """Return the outcome of a gate as a JSON object."""
     return {
         "baseline": judged.named,
         "passed": judged.is_open,
@@ -149,7 +150,7 @@ def gate_json(judged: gate.Gate) -> dict[str, Any]:
 
 
 def _parts(pair: Alignment) -> dict[str, tuple[float, float]]:
-    """Return P and retention of the baseline and the new result, if joint is compared."""
+    """Return P and retention of the baseline and of the new result; {} if joint is not compared."""
     if pair.key.metric != "joint":
         return {}
     old, new = (result.scores for _, result in pair.stored)

@@ -1,4 +1,4 @@
-"""Parse and check the values of options, and load tasks."""
+"""Parsing and checks of option values, and loading of tasks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,16 @@ if TYPE_CHECKING:
 
 
 def tasks_of(names: str | None, suite: str | None, task_dir: Path | None) -> list[TaskSpec]:
-    """Return the tasks with these names or of this suite; by default all tasks."""
+    """Return the tasks of a suite and the named tasks.
+
+    Args:
+        names: Names of tasks, separated by commas.
+        suite: Name of a suite. If neither names nor a suite is given, all tasks are returned.
+        task_dir: Folder with the user's own task files, or one task file.
+
+    Raises:
+        InputError: If a name is unknown, or `names` contains none.
+    """
     from polarity_bench.tasks.catalogue import choose_tasks, load_tasks
 
     known = load_tasks(task_dir)
@@ -27,28 +36,34 @@ def tasks_of(names: str | None, suite: str | None, task_dir: Path | None) -> lis
         return list(known.values())
     chosen = split_names(names)
     if names is not None and not chosen:
-        raise InputError(f"`tasks`: no task is named, got {names!r}")
+        raise InputError(f"`tasks`: expected names separated by commas, got {names!r}")
     return choose_tasks(known, names=chosen, suite=suite)
 
 
 def parse_strengths(text: str | None) -> list[float]:
-    """Return the strengths that an option lists; [] if the option is not given."""
-    found: list[float] = []
+    """Parse strengths separated by commas; return [] for None.
+
+    Raises:
+        InputError: If a strength is not a finite number, or is given twice.
+    """
+    strengths: list[float] = []
     for part in text.split(",") if text is not None else ():
         try:
             value = float(part)
         except ValueError:
             value = math.nan
         if not math.isfinite(value):
-            raise InputError(f"`strength` {text}: {part!r} is not a number; give e.g. -1,0,0.5,1")
-        if value in found:
+            raise InputError(
+                f"`strength` {text}: expected numbers such as -1,0,0.5,1, got {part!r}"
+            )
+        if value in strengths:
             raise InputError(f"`strength` {text}: {part} is given twice")
-        found.append(value + 0.0)  # -0 is 0
-    return found
+        strengths.append(value + 0.0)  # turns -0.0 into 0.0
+    return strengths
 
 
 def worker_count(workers: int | None) -> int:
-    """Return the number of processes that fit classifiers; by default one per core."""
+    """Return the number of processes that fit classifiers; None means one per core."""
     from polarity_bench.training.processes import usable_cores
 
     return usable_cores() if workers is None else workers
@@ -64,17 +79,21 @@ def check_device(device: str | None) -> None:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         raise InputError(
-            f"`device` {device}: not usable here: {str(error).splitlines()[0]}"
+            f"`device` {device}: not usable on this machine: {str(error).splitlines()[0]}"
         ) from error
 
 
 def split_names(names: str | None) -> list[str]:
-    """Split names at commas."""
+    """Split names at commas, and drop spaces and empty names."""
     return [name.strip() for name in (names or "").split(",") if name.strip()]
 
 
 def parse_integers(field: str, text: str | None) -> tuple[int, ...]:
-    """Parse integers separated by commas."""
+    """Parse integers separated by commas.
+
+    Raises:
+        InputError: If a part is not an integer; the message names the option `field`.
+    """
     try:
         return tuple(int(part) for part in split_names(text))
     except ValueError as error:
@@ -82,7 +101,11 @@ def parse_integers(field: str, text: str | None) -> tuple[int, ...]:
 
 
 def parse_decimals(field: str, text: str) -> tuple[float, ...]:
-    """Parse numbers separated by commas."""
+    """Parse numbers separated by commas.
+
+    Raises:
+        InputError: If a part is not a number; the message names the option `field`.
+    """
     try:
         return tuple(float(part) for part in split_names(text))
     except ValueError as error:
@@ -90,7 +113,7 @@ def parse_decimals(field: str, text: str) -> tuple[float, ...]:
 
 
 def check_at_least(least: int, **values: int | None) -> None:
-    """Raise InputError if a number is below the minimum; None stands for an option not given."""
+    """Raise InputError if an option's value is below the minimum; None is not checked."""
     for field, value in values.items():
         if value is not None and value < least:
             raise InputError(f"`{field}` must be at least {least}, got {value}")
@@ -99,7 +122,17 @@ def check_at_least(least: int, **values: int | None) -> None:
 def check_file(
     field: str, file: Path | None, ends: Sequence[str] = (), *, make_folder: bool = False
 ) -> None:
-    """Raise InputError if a file cannot be written; its folder is created if `make_folder`."""
+    """Check that the output file of an option can be written.
+
+    Args:
+        field: Name of the option, for error messages.
+        file: The file; None is not checked.
+        ends: Allowed suffixes; () allows all.
+        make_folder: Whether to create the file's folder if it does not exist.
+
+    Raises:
+        InputError: If the suffix is wrong, or the file cannot be written.
+    """
     if file is None:
         return
     if ends and file.suffix not in ends:
@@ -115,13 +148,20 @@ def check_file(
 def load_data(
     specs: Sequence[TaskSpec], access: DataAccess, settings: Settings, skip_missing: bool
 ) -> tuple[list[Task], dict[str, str]]:
-    """Load tasks; with `skip_missing`, leave out tasks whose data is missing and say so.
+    """Load tasks with their data.
+
+    Args:
+        specs: The tasks to load.
+        access: Permitted sources of the data.
+        settings: Settings of the tasks.
+        skip_missing: Whether to skip tasks whose data is missing. The skipped tasks are reported.
 
     Returns:
-        The loaded tasks, and an error message for each task that was left out.
+        The loaded tasks, and an error message for each skipped task, keyed by its name.
 
     Raises:
-        InputError: If the data of a task is missing, unless it may be skipped and others remain.
+        InputError: If the data of a task is missing and `skip_missing` is not set, or if the data
+            of all tasks is missing.
     """
     loaded, missing = [], {}
     for spec in specs:
@@ -135,7 +175,7 @@ def load_data(
             message += "\nerror: the data of every task is missing"
         elif loaded:
             there = ", ".join(task.spec.name for task in loaded)
-            message += f"\nerror: `skip_missing` continues with the other tasks: {there}"
+            message += f"\nerror: to run only the other tasks, use `skip_missing`: {there}"
         raise InputError(message)
     for why in missing.values():
         remark(f"skipped: {why}")

@@ -1,4 +1,4 @@
-"""`polarity-bench leaderboard`: show stored results side by side, and publish boards."""
+"""`polarity-bench leaderboard`: tables of stored results, and published boards."""
 
 from __future__ import annotations
 
@@ -28,32 +28,42 @@ if TYPE_CHECKING:
 
 leaderboard_app = Commands(
     cls=by_default("show"),
-    help="Show results and publish boards: `leaderboard RESULTS` means `leaderboard show RESULTS`.",
+    help="Show results as tables, and publish boards. `leaderboard RESULTS` means "
+    "`leaderboard show RESULTS`.",
 )
 
 
 @leaderboard_app.command("show")
 def show_board(
     *,
-    results: Annotated[
-        Path, typer.Argument(help="Folder of results, of a board or of a sweep.")
-    ] = Path("results"),
-    output: Annotated[Path | None, "Write to this file instead of stdout.", "-o"] = None,
-    figure: Annotated[Path | None, "Also plot P against S to this SVG file."] = None,
-    weighting: Annotated[
-        Weighting | None, "Weighting of the ranks [default: from board.toml, or linear]."
+    results: Annotated[Path, typer.Argument(help="Folder of results, a board or a sweep.")] = Path(
+        "results"
+    ),
+    output: Annotated[
+        Path | None, "Write the leaderboard to this file instead of stdout.", "-o"
     ] = None,
-    title: Annotated[str | None, "Heading of the board."] = None,
-    tasks: Annotated[str | None, "Only these tasks, separated by commas.", "-t"] = None,
-    models: Annotated[str | None, "Only encoders with these names or digests."] = None,
+    figure: Annotated[Path | None, "Also plot P against S in this .svg file."] = None,
+    weighting: Annotated[
+        Weighting | None,
+        "Weights of the retrieved sources: linear (the nearest counts most) or uniform (all count "
+        "the same) [default: from board.toml, or linear].",
+    ] = None,
+    title: Annotated[str | None, "Heading of the leaderboard."] = None,
+    tasks: Annotated[str | None, "Show only these tasks, separated by commas.", "-t"] = None,
+    models: Annotated[
+        str | None, "Show only encoders with these names or digests, separated by commas."
+    ] = None,
     where: Annotated[
         list[str] | None,
-        "For a sweep: only runs with this setting, e.g. examples=500. Repeat the option for "
+        "For a sweep: show only runs with this setting, e.g. examples=500. Repeat the option for "
         "further settings, or for other values of one setting.",
     ] = None,
     out: OutputFlags,
 ) -> None:
-    """Render stored results as a markdown leaderboard, or a sweep as the tables of the paper."""
+    """Print stored results as a leaderboard in Markdown.
+
+    For the folder of a sweep, the command prints the tables of the paper instead.
+    """
     from polarity_bench.boards.board import board as lay_out
     from polarity_bench.boards.board import find_board
     from polarity_bench.boards.run_report import board_as_json
@@ -73,7 +83,7 @@ def show_board(
     else:
         if where:
             raise InputError(
-                f"`where` {where[0]}: {results} is not the folder of a sweep, which has a {FILE}"
+                f"`where` {where[0]}: {results} is not the folder of a sweep, it has no {FILE}"
             )
         chosen = {"tasks": split_names(tasks), "models": split_names(models)}
         selected = find_board(results, weighting, title=title, **chosen)
@@ -92,12 +102,12 @@ def show_board(
 
 
 def _refuse_of_sweep(folder: Path, options: Mapping[str, object]) -> None:
-    """Raise InputError for options that only boards of results have."""
+    """Raise InputError if an option is set that applies only to boards of results."""
     for field, value in options.items():
         if value is not None:
             raise InputError(
-                f"`{field}` {value}: not available for sweeps; select by `where`, or name "
-                f"{folder / 'results'}, which is a board of results"
+                f"`{field}` {value}: not available for sweeps; select runs with `where`, or give "
+                f"the folder of results, {folder / 'results'}"
             )
 
 
@@ -112,9 +122,10 @@ _LEADERBOARDS = Path("leaderboards")
 def build_boards(
     boards: Boards = None, root: Root = _LEADERBOARDS, as_json: AsJson = False
 ) -> None:
-    """Render boards: README.md, index.html, table.csv, table.tex, figures and the front page.
+    """Render the files of boards from their results.
 
-    Pages and figures need the packages of the extra `report`.
+    Each board gets README.md, index.html, table.csv, table.tex and figures. If no board is named,
+    the front page is also rendered. Pages and figures need the packages of the extra `report`.
     """
     from polarity_bench.boards.board_folder import board_folders, open_board
     from polarity_bench.boards.build import build, write_changed
@@ -138,7 +149,11 @@ def build_boards(
 def check_boards(
     boards: Boards = None, root: Root = _LEADERBOARDS, as_json: AsJson = False
 ) -> None:
-    """Render boards again and compare them with their files; exit with 1 if a file differs."""
+    """Check that the files of boards are up to date.
+
+    The command renders the boards again and compares the output with the files. The exit code is 1
+    if a file differs.
+    """
     from polarity_bench.boards.board_folder import board_folders, open_board
     from polarity_bench.boards.build import check, differences
 
@@ -164,13 +179,16 @@ def check_boards(
 def add_results(
     results: Annotated[
         list[Path],
-        typer.Argument(metavar="RESULT...", help="Files or folders of results."),
+        typer.Argument(metavar="RESULT...", help="Result files, or folders with results."),
     ],
     board: Annotated[str, "Folder or name of the board.", "-b"],
     root: Root = _LEADERBOARDS,
     as_json: AsJson = False,
 ) -> None:
-    """Add results to a board and build it; nothing is added if a result cannot be compared."""
+    """Add results to a board and render its files.
+
+    If a result cannot be compared with the board's results, nothing is added.
+    """
     from polarity_bench.boards.add_results import add, find_curves, find_results
     from polarity_bench.boards.board_folder import board_folders, open_board
     from polarity_bench.boards.build import build
@@ -193,21 +211,26 @@ def add_results(
 def diff_boards(
     a: Annotated[
         str,
-        typer.Argument(metavar="A", help="Folder of a board or results, or name of a board."),
+        typer.Argument(metavar="A", help="Folder of a board or of results, or name of a board."),
     ],
-    b: Annotated[str, typer.Argument(metavar="B", help="The board that is compared with A.")],
+    b: Annotated[
+        str, typer.Argument(metavar="B", help="Folder or name of the board to compare with A.")
+    ],
     root: Root = _LEADERBOARDS,
     *,
     out: OutputFlags,
 ) -> None:
-    """Show the cells that differ between two boards, or that only one of them has."""
+    """Show the table cells that differ between two boards.
+
+    Cells that exist on only one board are also shown.
+    """
     from polarity_bench.boards.board_folder import open_board
     from polarity_bench.boards.diff import changes
 
     folders = [_folder(name, root) for name in (a, b)]
     first, second = map(open_board, folders)
     if first.weighting and second.weighting not in (None, first.weighting):
-        remark(f"{b}: shown with {first.weighting} weighting, as {a}")
+        remark(f"{b}: shown with {first.weighting} weights, like {a}")
         second = open_board(folders[1], first.weighting)
     found = changes(first.board, second.board)
     out.show(
@@ -220,22 +243,24 @@ def export_board(
     board: Annotated[str, typer.Argument(metavar="BOARD", help="Folder or name of a board.")],
     form: Annotated[
         Literal["markdown", "csv", "latex", "json", "mteb"],
-        "mteb writes a folder in its layout of results.",
+        "Output format; mteb writes a folder that mteb can read as its result cache.",
         "--format",
         "-f",
     ] = "markdown",
-    output: Annotated[Path | None, "File or folder [default: stdout].", "-o"] = None,
+    output: Annotated[
+        Path | None, "File to write, or folder for the format mteb [default: stdout].", "-o"
+    ] = None,
     root: Root = _LEADERBOARDS,
     as_json: AsJson = False,
 ) -> None:
-    """Print or write a board in another format, or write its results in the layout of mteb."""
+    """Convert a board to another format, or export its results for mteb."""
     form = "json" if as_json and form == "markdown" else form
     folder = _folder(board, root)
     if form == "mteb":
         from polarity_bench.integrations.mteb_results import export_mteb
 
         if output is None:
-            raise InputError("`output`: name the folder for the layout of mteb")
+            raise InputError("`output`: the format mteb needs an output folder; name one")
         written = export_mteb(folder, output)
         remark(f"wrote {len(written)} results to {output}")
     else:
@@ -268,14 +293,14 @@ def _count(of: Sized, what: str) -> str:
 
 
 def _folder(name: str, root: Path) -> Path:
-    """Return the folder with this path, or the folder of the board with this name."""
+    """Return the folder with this path, or else the folder of the board with this name."""
     from polarity_bench.boards.board_folder import board_folders
 
     return Path(name) if Path(name).is_dir() else board_folders([name], root)[0]
 
 
 def _front(root: Path, opened: list[OpenBoard]) -> dict[str, bytes]:
-    """Render the front page, if the folder of boards has one."""
+    """Return the front page as a file name and its content; {} if the root has no front.toml."""
     from polarity_bench.boards.build import README
     from polarity_bench.boards.index_page import FILE, front_page
 
@@ -287,7 +312,7 @@ def _can_report() -> bool:
 
     if found := can_report():
         return found
-    remark(f"pages and figures are left out: packages are missing; {how_to_install('report')}")
+    remark(f"pages and figures are skipped: packages are missing; {how_to_install('report')}")
     return False
 
 

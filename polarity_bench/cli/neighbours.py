@@ -1,4 +1,4 @@
-"""`polarity-bench neighbours`: the sources of a task that are nearest to a text."""
+"""`polarity-bench neighbours`: the sources of a task that an encoder retrieves for a text."""
 
 from __future__ import annotations
 
@@ -28,13 +28,15 @@ if TYPE_CHECKING:
     from polarity_bench.tasks.types.polarity.task import PolarityTask
 
 Retrieved = list[dict[str, Any]]
-"""Sources, nearest first: text, label, further columns of the task, similarity."""
+"""Retrieved sources, nearest first: text, label, other columns of the task and similarity."""
 
 
 def neighbours(
     *,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="The query.")],
-    task: Annotated[str, "Polarity task whose sources are searched.", "-t"] = "contrast",
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="Text of the query.")],
+    task: Annotated[
+        str, "Polarity task that provides the sources, the texts to search.", "-t"
+    ] = "contrast",
     model: Model = "minilm",
     k: Annotated[int, typer.Option("-k", help="Number of sources to show.")] = 5,
     strength: Strength = None,
@@ -43,17 +45,17 @@ def neighbours(
     embedding: StoreFlags,
     out: OutputFlags,
 ) -> None:
-    """Show the sources that an encoder retrieves for a text, with their labels.
+    """Show the texts nearest to a query, with their labels.
 
-    Sources equal to the text are left out.
+    The command searches the sources of a polarity task. Sources equal to the query are left out.
     """
     from polarity_bench.encoders.steered import at_strength
     from polarity_bench.evaluation.many_encoders import load_model, with_memory
     from polarity_bench.tasks.types.base import Settings
 
     if not text.strip() or "\x00" in text:
-        wrong = "holds a NUL byte" if text.strip() else "is empty"
-        raise InputError(f"{text!r}: the text {wrong}")
+        wrong = "contains a NUL byte" if text.strip() else "is empty"
+        raise InputError(f"{text!r}: the text {wrong}; give another text")
     check_at_least(1, k=k)
     strengths = parse_strengths(strength)
     spec = data.polarity_task(task)
@@ -80,7 +82,7 @@ def neighbours(
 
 
 def _retrieve(task: PolarityTask, encoder: Encoder, embedder: Embedder) -> Retrieved:
-    """Retrieve sources for the only query of a task."""
+    """Return the sources that an encoder retrieves for the only query of a task."""
     from polarity_bench.tasks.types.polarity.scoring import rank
 
     nearest = rank(task, embedder.embed(encoder, task.texts)).retrieval
@@ -91,7 +93,7 @@ def _retrieve(task: PolarityTask, encoder: Encoder, embedder: Embedder) -> Retri
 
 
 def _table(found: Mapping[float | None, Retrieved], width: int | None) -> str:
-    """Lay out the sources at each strength side by side, with a row for each rank."""
+    """Return a table with a row for each rank, and the sources of all strengths side by side."""
     from polarity_bench.render.markdown import decimal, table
     from polarity_bench.values import shortest
 

@@ -1,11 +1,14 @@
-"""Options that several commands share, and how commands declare options.
+"""Shared command-line options, and the declaration of options by annotations.
 
-`Annotated[str, "Help text.", "-m"]` declares an option. Its flag is made from the parameter's name,
-unless a flag with two hyphens is given. Options that belong together are one group: a dataclass
-with a field for each option. A command takes a group as one parameter. The annotation
-`Annotated[EncoderFlags, ("device", "prompt")]` declares only these options of a group; the others
-keep their defaults. `Annotated[dict[str, Any], RECIPES]` declares the parameters of a family: the
-command gets those that were given.
+`Annotated[str, "Help text.", "-m"]` declares an option. Its flag is derived from the parameter's
+name, unless the annotation contains a flag with two hyphens.
+
+Related options form a group: a dataclass with a field for each option. A command takes a group as
+one parameter. The annotation `Annotated[EncoderFlags, ("device", "prompt")]` declares only two
+options of the group; the other fields keep their defaults.
+
+`Annotated[dict[str, Any], RECIPES]` declares the parameters of all recipes as options. The command
+gets a dictionary of the options that the user set.
 """
 
 from __future__ import annotations
@@ -40,49 +43,75 @@ if TYPE_CHECKING:
     from polarity_bench.tasks.types.polarity.task import PolaritySpec
 
 Model = Annotated[
-    str, "Encoder: hub name, folder, `minilm`, `glove:FILE`, random, constant or tfidf.", "-m"
+    str,
+    "Encoder: a hub name, a folder, `minilm`, `glove:FILE`, or a baseline (random, constant or "
+    "tfidf).",
+    "-m",
 ]
 Models = Annotated[
     list[str] | None,
-    "Encoder: hub name, folder, `minilm`, `glove:FILE`, random, constant or tfidf; "
-    "repeat the option to evaluate several [default: minilm].",
+    "Encoder: a hub name, a folder, `minilm`, `glove:FILE`, or a baseline (random, constant or "
+    "tfidf). Repeat the option to evaluate several encoders [default: minilm].",
     "-m",
 ]
 Strength = Annotated[
     str | None,
-    "Weight of the axis in queries, for an encoder that has an axis, e.g. -1,0,0.5,1. Each "
-    "strength gets a row; texts are encoded once [default: as published].",
+    "Weight of the polarity axis in queries, for an encoder trained with the recipe axis. Give one "
+    "strength or several, e.g. -1,0,0.5,1; texts are encoded only once [default: the encoder's "
+    "own].",
 ]
-TaskDir = Annotated[Path | None, "Folder with your own task files (TOML), or one such file."]
-DataDir = Annotated[Path | None, "Folder with data sets; or set POLARITY_BENCH_DATA."]
-Tasks = Annotated[str | None, "Tasks, separated by commas; see `polarity-bench tasks`.", "-t"]
-Suite = Annotated[str | None, "Suite: demo, polarity, unseen, transfer, sts or full.", "-s"]
-Offline = Annotated[bool, "Do not use the network; HF_HUB_OFFLINE=1 does the same."]
-AsJson = Annotated[bool, "Print JSON, also for errors.", "--json"]
+TaskDir = Annotated[Path | None, "Folder with your own task files (TOML), or one task file."]
+DataDir = Annotated[
+    Path | None, "Folder with data sets [default: the environment variable POLARITY_BENCH_DATA]."
+]
+Tasks = Annotated[
+    str | None, "Names of tasks, separated by commas; `polarity-bench tasks` lists them.", "-t"
+]
+Suite = Annotated[
+    str | None, "Suite of tasks: demo, polarity, unseen, transfer, sts or full.", "-s"
+]
+Offline = Annotated[bool, "Do not use the network; HF_HUB_OFFLINE=1 has the same effect."]
+AsJson = Annotated[bool, "Print the output, or an error, as JSON.", "--json"]
 Wide = Annotated[bool, "Do not fit tables to the width of the terminal."]
-Output = Annotated[Path, "Folder for the results.", "-o"]
-Weight = Annotated[Weighting, "Weighting of the ranks in the main columns."]
+Output = Annotated[Path, "Folder to store the results in.", "-o"]
+Weight = Annotated[
+    Weighting,
+    "Weights of the retrieved sources: linear (the nearest counts most) or uniform (all count the "
+    "same).",
+]
 Workers = Annotated[int | None, "Number of processes that fit classifiers [default: one per core]."]
-TrainingTask = Annotated[str, "Polarity task to train on and to evaluate on.", "-t"]
-Seed = Annotated[int, "Random seed; the same seed gives the same bytes."]
-ReplaceRun = Annotated[bool, "Replace a different run in the folder."]
+TrainingTask = Annotated[str, "Polarity task to train and evaluate on.", "-t"]
+Seed = Annotated[int, "Random seed; the same seed gives byte-identical output."]
+ReplaceRun = Annotated[bool, "Replace the run in the output folder if it is a different run."]
 
 
 @dataclass(frozen=True)
 class EncoderFlags:
-    """How encoders are loaded, and how they read texts."""
+    """Options for loading encoders and encoding texts."""
 
-    prompt: Annotated[str | None, "Prompt before each text, e.g. 'query: ' for E5."] = None
-    prompt_name: Annotated[str | None, "Name of a prompt that the model declares."] = None
-    max_tokens: Annotated[int | None, "Tokens kept of a text [default: the model's limit]."] = None
-    revision: Annotated[str | None, "Branch, tag or commit on the hub."] = None
-    device: Annotated[str | None, "Torch device [default: the best available]."] = None
-    dtype: Annotated[Dtype, "Precision of the weights."] = "float32"
-    trust_remote_code: Annotated[bool, "Run code from the model's repository."] = False
-    allow_pickle: Annotated[bool, "Load weights that are not safetensors."] = False
+    prompt: Annotated[str | None, "Prompt to put before each text, e.g. 'query: ' for E5."] = None
+    prompt_name: Annotated[str | None, "Name of a prompt in the model's configuration."] = None
+    max_tokens: Annotated[
+        int | None, "Maximum tokens per text; longer texts are cut [default: the model's limit]."
+    ] = None
+    revision: Annotated[
+        str | None, "Branch, tag or commit of the encoder on the Hugging Face hub."
+    ] = None
+    device: Annotated[
+        str | None, "Torch device, e.g. cpu or cuda [default: the best available]."
+    ] = None
+    dtype: Annotated[Dtype, "Floating-point precision of the weights."] = "float32"
+    trust_remote_code: Annotated[bool, "Allow code from the model's repository to run."] = False
+    allow_pickle: Annotated[
+        bool, "Also load weights in pickle files; such a file can run arbitrary code."
+    ] = False
 
     def options(self, *, offline: bool) -> EncoderOptions:
-        """Return the options of the loader, or raise InputError if torch cannot use the device."""
+        """Return the options of the loader.
+
+        Raises:
+            InputError: If torch cannot use the device.
+        """
         check_device(self.device)
         return EncoderOptions(**vars(self), offline=offline)
 
@@ -95,66 +124,73 @@ LoadingFlags = Annotated[EncoderFlags, ("device", *TRUST_OPTIONS)]
 
 @dataclass(frozen=True)
 class DataFlags:
-    """Where tasks and their data come from."""
+    """Options for locating tasks and their data."""
 
     data_dir: DataDir = None
     task_dir: TaskDir = None
     offline: Offline = False
 
     def access(self) -> DataAccess:
-        """Return where data may come from."""
+        """Return the permitted sources of data; without network access, set HF_HUB_OFFLINE."""
         from polarity_bench.data.sources import DataAccess
 
         access = DataAccess.from_environment(self.data_dir, self.offline)
-        if access.offline:  # datasets and huggingface_hub read it when they are imported, later
+        if access.offline:  # datasets and huggingface_hub, imported later, read the variable
             os.environ["HF_HUB_OFFLINE"] = "1"
         return access
 
     def task(self, name: str) -> TaskSpec:
-        """Return a task by its name."""
+        """Return the task with this name."""
         from polarity_bench.tasks.catalogue import choose_tasks, load_tasks
 
         (spec,) = choose_tasks(load_tasks(self.task_dir), names=[name])
         return spec
 
     def polarity_task(self, name: str) -> PolaritySpec:
-        """Return a polarity task by its name; raise InputError for a task of another kind."""
+        """Return the polarity task with this name.
+
+        Raises:
+            InputError: If the task is unknown or of another kind.
+        """
         from polarity_bench.tasks.types.polarity.task import PolaritySpec
 
         spec = self.task(name)
         if not isinstance(spec, PolaritySpec):
             raise InputError(
-                f"`task` {name}: expected a polarity task, got one of kind {spec.kind}"
+                f"`task` {name}: expected a polarity task, got a task of kind {spec.kind}"
             )
         return spec
 
 
 @dataclass(frozen=True)
 class TaskFlags:
-    """Which tasks to use; by default all."""
+    """Options for choosing tasks; by default, all tasks or a default suite."""
 
     tasks: Tasks = None
     suite: Suite = None
 
     def choose(self, task_dir: Path | None, default: str | None = None) -> list[TaskSpec]:
-        """Return the tasks that the user chose, or those of the default suite."""
+        """Return the tasks that the user chose.
+
+        Without a choice, return the tasks of the default suite, or all tasks if `default` is None.
+        """
         is_chosen = self.suite or self.tasks is not None
         return tasks_of(self.tasks, self.suite if is_chosen else default, task_dir)
 
 
 @dataclass(frozen=True)
 class EmbeddingFlags:
-    """How texts are embedded."""
+    """Options for encoding texts in batches and for storing their embeddings."""
 
-    batch_size: Annotated[int | None, "Maximum texts in a batch [default: 512]."] = None
+    batch_size: Annotated[int | None, "Maximum number of texts per batch [default: 512]."] = None
     batch_tokens: Annotated[
-        int | None, "Maximum tokens in a batch [default: 2048; GPU: 32768]."
+        int | None, "Maximum number of tokens per batch [default: 2048; on a GPU: 32768]."
     ] = None
-    no_store: Annotated[bool, "Do not keep embeddings on disk."] = False
+    no_store: Annotated[bool, "Do not use the store of embeddings on disk."] = False
 
     @contextmanager
     def embedder(self, encoder: Encoder) -> Iterator[Embedder]:
-        """Open the store and yield an embedder; the device sets the default size of batches."""
+        """Open the store and yield an embedder. The default batch size depends on the device."""
         from polarity_bench.embedding.embedder import Embedder
 
         sizes: dict[str, Any] = {"batch_tokens": self.batch_tokens, "batch_size": self.batch_size}
@@ -163,7 +199,7 @@ class EmbeddingFlags:
             yield replace(usual, **{name: n for name, n in sizes.items() if n is not None})
 
     def store(self) -> AbstractContextManager[EmbeddingStore | None]:
-        """Open the store of embeddings, if it is used."""
+        """Open the store of embeddings, or return a context of None with `--no-store`."""
         from polarity_bench.embedding.store import EmbeddingStore
 
         return nullcontext() if self.no_store else EmbeddingStore()
@@ -174,18 +210,23 @@ StoreFlags = Annotated[EmbeddingFlags, ("no_store",)]
 
 @dataclass(frozen=True)
 class OutputFlags:
-    """How results are printed."""
+    """Options for printing results."""
 
     wide: Wide = False
     as_json: AsJson = False
 
     @property
     def width(self) -> int | None:
-        """Maximum width of tables; None for any width."""
+        """Maximum width of tables in characters; None if unlimited."""
         return terminal_width(self.wide)
 
     def show(self, value: Callable[[], Any], text: Callable[[], str]) -> None:
-        """Print a value as JSON if the user asked for JSON, and a text otherwise."""
+        """Print the value as JSON with `--json`, and the text otherwise.
+
+        Args:
+            value: Function that returns the value; only called with `--json`.
+            text: Function that returns the text; only called without `--json`.
+        """
         if self.as_json:
             print_json(value())
         else:
@@ -193,7 +234,7 @@ class OutputFlags:
 
 
 def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the command with its option groups expanded into the separate options of Typer."""
+    """Return the command with its option groups expanded into separate options for Typer."""
     groups: dict[str, tuple[Callable[..., Any], list[str]]] = {}
     options: list[inspect.Parameter] = []
     for parameter in inspect.signature(command, eval_str=True).parameters.values():
@@ -223,7 +264,10 @@ def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _option(parameter: inspect.Parameter) -> inspect.Parameter:
-    """Declare a parameter that has a help text as an option; its name gives the flag."""
+    """Return a parameter as a Typer option if its annotation contains a help text.
+
+    The flag is derived from the parameter's name, unless the annotation contains a long flag.
+    """
     kind, *texts = get_args(parameter.annotation) or (None, None)
     if get_origin(parameter.annotation) is not Annotated or not isinstance(texts[0], str):
         return parameter
@@ -235,9 +279,9 @@ def _option(parameter: inspect.Parameter) -> inspect.Parameter:
 
 
 def _flag(option: inspect.Parameter) -> str:
-    """Return the first flag of an option; for other parameters, the name."""
+    """Return the first flag of an option, or the name of a parameter without flags."""
     for declared in get_args(option.annotation)[1:]:
-        # In an annotation, Typer keeps the first flag where it keeps a default elsewhere.
+        # In an annotation, Typer stores the first flag in the attribute `default`.
         for flag in (declared.default, *(declared.param_decls or ())):
             if str(flag).startswith("-"):
                 return str(flag)
@@ -245,7 +289,7 @@ def _flag(option: inspect.Parameter) -> str:
 
 
 def _group_options(group: Any, names: Sequence[str] | None = None) -> list[inspect.Parameter]:
-    """Declare the fields of a group, or those of these names, as options."""
+    """Return the fields of a group, or only the named fields, as options."""
     hints = get_type_hints(group, include_extras=True)
     keyword = inspect.Parameter.KEYWORD_ONLY
     return [
@@ -257,7 +301,7 @@ def _group_options(group: Any, names: Sequence[str] | None = None) -> list[inspe
 def _parameter_options(
     family: Mapping[str, type[Parameters]], without: Collection[str] = ()
 ) -> Iterator[inspect.Parameter]:
-    """Declare each parameter of a family as an option, except those in `without`."""
+    """Yield the parameters of a family as options, except those in `without`."""
     known = {name: flattened(member) for name, member in family.items()}
     for key in dict.fromkeys(key for own in known.values() for key in own if key not in without):
         by_name = {name: own[key] for name, own in known.items() if key in own}
@@ -279,15 +323,15 @@ def _given(**values: Any) -> dict[str, Any]:
 
 
 class Commands(typer.Typer):
-    """A Typer application whose commands take groups of options."""
+    """Typer application whose commands may declare option groups, see `with_options`."""
 
     def command(self, name: str | None = None, **settings: Any) -> Callable[..., Any]:
-        """Register a function as a command, with its groups of options."""
+        """Return a decorator that registers a function with option groups as a command."""
         register = super().command(name, **settings)
         return lambda function: register(with_options(function))
 
     def callback(self, **settings: Any) -> Callable[..., Any]:
-        """Register the function of a group of commands, with its groups of options."""
+        """Return a decorator that registers a function with option groups as the callback."""
         register = super().callback(**settings)
         return lambda function: register(with_options(function))
 
@@ -295,10 +339,15 @@ class Commands(typer.Typer):
 def by_member(
     family: Mapping[str, type[Parameters]], option: str, default: str
 ) -> type[TyperCommand]:
-    """Return a command that takes a member of a family as its first argument.
+    """Return a command class that accepts a member of a family as its first argument.
 
-    `command MEMBER` means `command --OPTION MEMBER`. Its help shows only the parameters of this
-    member, or of the default member if none is given.
+    `command MEMBER` means `command --OPTION MEMBER`. The help shows only the parameters of this
+    member, or of the default member if no member is named.
+
+    Args:
+        family: Classes of parameters, keyed by name, such as the recipes.
+        option: Name of the option that chooses the member, such as `recipe`.
+        default: Name of the default member.
     """
     parameters = {name: flattened(member) for name, member in family.items()}
     all_keys = {key for own in parameters.values() for key in own}
@@ -348,7 +397,11 @@ def _help(several: list[ParameterInfo]) -> str:
 
 
 def by_default(command: str) -> type[TyperGroup]:
-    """Return a group in which `group ARGUMENT` means `group COMMAND ARGUMENT`."""
+    """Return a class of command groups in which `group ARGUMENT` means `group COMMAND ARGUMENT`.
+
+    Args:
+        command: Name of the default command.
+    """
 
     class WithDefault(TyperGroup):
         def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -361,7 +414,7 @@ def by_default(command: str) -> type[TyperGroup]:
             if args and not args[0].startswith("-") and not Path(args[0]).exists():
                 for near in get_close_matches(args[0], self.commands, n=1, cutoff=0.7):
                     raise InputError(
-                        f"{args[0]}: not a command, a file or a folder; did you mean {near!r}?"
+                        f"{args[0]}: no such command, file or folder; did you mean {near!r}?"
                     )
 
     return WithDefault

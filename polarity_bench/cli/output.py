@@ -1,4 +1,4 @@
-"""What commands print: results on stdout, progress and remarks on stderr."""
+"""Output of commands: results on stdout, progress and remarks on stderr."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LINE_SECONDS = 30.0
 
 
 def in_flags(message: str) -> str:
-    """Replace the names of fields in a message by the flags of the running command."""
+    """Replace field names in backticks by the flags of the running command."""
     return re.sub(r"`(\w+)`", lambda named: _flags.get(named[1], named[0]), message)
 
 
@@ -51,15 +51,15 @@ _flags: dict[str, str] = {}
 
 
 def remark_draws(tasks: Iterable[Task]) -> None:
-    """Report the tasks that use only a sample of their sources."""
+    """Print a remark for each task that uses only a sample of its sources."""
     for task in tasks:
         if n_pool := task.counts.get("drawn from"):
             drawn = f"{task.counts['sources']:,} of {n_pool:,} sources sampled"
-            remark(f"{task.spec.name}: {drawn} (sources_per_query in its file)")
+            remark(f"{task.spec.name}: {drawn} (see sources_per_query in the task file)")
 
 
 def remark_unknown_ranks(folder: Path, standings: Standings | None) -> None:
-    """Name the first missing file of values per query, without which ranks are unknown."""
+    """Report that ranks are unknown, with the first file of values per query that is missing."""
     if standings is not None and standings.unknown:
         missing = list(dict.fromkeys(standings.unknown))
         more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
@@ -68,7 +68,14 @@ def remark_unknown_ranks(folder: Path, standings: Standings | None) -> None:
 
 @contextmanager
 def progress_bar(title: str, total: int) -> Iterator[Progress]:
-    """Show progress on stderr: a bar with the time left, or a line every half minute in a log."""
+    """Show progress on stderr while the context is open.
+
+    On a terminal, show a bar with the time left. Otherwise, print a line every half minute.
+
+    Args:
+        title: Title of the bar.
+        total: Total of the counts that advance the bar.
+    """
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as RichProgress
@@ -92,7 +99,7 @@ def progress_bar(title: str, total: int) -> Iterator[Progress]:
 
 
 def announced_bar(title: str, total: int) -> AbstractContextManager[Progress]:
-    """Open a `progress_bar` for long work: in a log, print its title at once."""
+    """Open a `progress_bar`. If stderr is not a terminal, print the title and total at once."""
     if not sys.stderr.isatty():
         remark(f"{title}: {total:,} in all")
     return progress_bar(title, total)
@@ -100,47 +107,47 @@ def announced_bar(title: str, total: int) -> AbstractContextManager[Progress]:
 
 @contextmanager
 def _progress_lines(task: ProgressTask) -> Iterator[None]:
-    """Print a line every half minute, from a thread, because one step may take longer."""
+    """Print a line every half minute, from a thread, because a single step may take longer."""
     ended = threading.Event()
 
-    def tell() -> None:
+    def report() -> None:
         while not ended.wait(LINE_SECONDS):
             pace = ""
-            if rate := task.speed:  # without the first step, which may have been done before
+            if rate := task.speed:  # excludes the first step, which may count earlier work
                 speed = f"{1 / rate:,.1f} seconds each" if rate < 1 else f"{rate:,.1f} a second"
                 pace = f", {speed}, {duration(task.time_remaining or 0)} left"
             remark(f"{task.description}: {task.completed:,.0f} of {task.total:,.0f}{pace}")
 
-    teller = threading.Thread(target=tell, daemon=True)
-    teller.start()
+    thread = threading.Thread(target=report, daemon=True)
+    thread.start()
     try:
         yield
     finally:
         ended.set()
-        teller.join()
+        thread.join()
 
 
 def duration(seconds: float) -> str:
-    """Format a duration in a suitable unit."""
+    """Format a duration in seconds, minutes or hours."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 2 * 3600 else f"{seconds / 3600:.1f} h"
 
 
 def remark(text: str) -> None:
-    """Print a remark on stderr, with options named by their flags.
+    """Print a remark on stderr, with field names replaced by flags.
 
-    Control characters, which names may contain, are escaped.
+    Control characters are escaped, because names from files may contain them.
     """
     print(printable(in_flags(text)), file=sys.stderr, flush=True)
 
 
 @contextmanager
 def warnings_as_remarks(category: type[Warning]) -> Iterator[None]:
-    """Print warnings of a category as remarks, each once."""
+    """Print each distinct warning of a category once, as a remark."""
     show = warnings.showwarning
 
-    def say(message: Warning | str, kind: type[Warning], *where: Any, **more: Any) -> None:
+    def show_remark(message: Warning | str, kind: type[Warning], *where: Any, **more: Any) -> None:
         if issubclass(kind, category):
             remark(f"warning: {message}")
         else:
@@ -148,22 +155,22 @@ def warnings_as_remarks(category: type[Warning]) -> Iterator[None]:
 
     with warnings.catch_warnings():
         warnings.simplefilter("default", category)
-        warnings.showwarning = say  # type: ignore[assignment]  # it passes all else on
+        warnings.showwarning = show_remark  # type: ignore[assignment]  # mypy expects named parameters
         yield
 
 
 def terminal_width(wide: bool) -> int | None:
-    """Return the width of the terminal for tables; None if there is none, or for any width."""
+    """Return the maximum width of tables; None if `wide` is set or stdout is not a terminal."""
     return None if wide or not sys.stdout.isatty() else shutil.get_terminal_size().columns
 
 
 def print_tables(text: str) -> None:
-    """Print tables; on a terminal, options in them are named by their flags."""
+    """Print tables. On a terminal, replace field names in them by flags."""
     print(in_flags(text) if sys.stdout.isatty() else text, flush=True)
 
 
 def json_text(value: Any) -> str:
-    """Return a value as indented JSON; NaN becomes null, and a path text."""
+    """Return a value as indented JSON. NaN becomes null, and a path becomes a string."""
     from pydantic_core import to_jsonable_python
 
     plain = to_jsonable_python(value, inf_nan_mode="null", fallback=dict)
@@ -171,7 +178,7 @@ def json_text(value: Any) -> str:
 
 
 def write_file(file: Path, content: bytes) -> None:
-    """Write a file that the user named, and report it."""
+    """Write a file that the user named, and print a remark."""
     from polarity_bench.files import write_atomically
 
     write_atomically(file, content)
@@ -189,13 +196,13 @@ def print_report(
     weighting: Weighting,
     columns: Sequence[str] = (),
 ) -> None:
-    """Print the tables of an encoder, its failures, and what was reused.
+    """Print the tables of an encoder, its failures and the names of reused results.
 
     Args:
         report: Results and failures of the encoder.
-        output: Whether and how wide to print the tables.
+        output: Output options. With `--json`, no tables are printed.
         weighting: Weighting of the ranks.
-        columns: Titles of the columns to print, or "all"; by default the main scores.
+        columns: Titles of the columns to print, or "all"; () prints the main scores.
     """
     from polarity_bench.boards.run_report import tables
     from polarity_bench.render.markdown import section
@@ -219,7 +226,7 @@ def print_report(
             remark(f"error: {task} failed: {message}")
     if reused := dict.fromkeys(name for suite in report.suites for name in suite.reused):
         names = ", ".join(reused)
-        remark(f"reused, because stored and current (--overwrite computes again): {names}")
+        remark(f"reused stored results (to recompute them, use --overwrite): {names}")
     for label, usage in [pair for suite in report.suites for pair in suite.usage.items()]:
         remark(
             f"{label}: {usage.n_texts:,} texts, {usage.n_distinct:,} distinct, "
@@ -229,7 +236,7 @@ def print_report(
 
 
 def _how_to_read(results: Sequence[Result], weighting: Weighting) -> str:
-    """Return the line below the tables."""
+    """Return the explanation below the tables."""
     from polarity_bench.tasks.catalogue import KINDS
 
     ranked = any(KINDS[result.kind].ranks for result in results)
@@ -246,15 +253,18 @@ def write_and_print_curves(
     output: OutputFlags,
     weighting: Weighting,
 ) -> list[Path]:
-    """Write and print the curve of every polarity task; return the files.
+    """Write and print the curve of every polarity task.
 
     Args:
         name: Name of the curve.
-        dial: What varies along the curve.
-        reports: Results, by the value of the dial.
+        dial: Variable of the curve: `strength` or `weight`.
+        reports: Results, keyed by the value of the variable.
         folder: Folder of the results.
-        output: Whether and how wide to print the tables.
+        output: Output options. With `--json`, no tables are printed.
         weighting: Weighting of the ranks in the tables.
+
+    Returns:
+        The files of the curves.
     """
     from polarity_bench.boards.run_report import curve_table
     from polarity_bench.render.markdown import section
@@ -268,7 +278,7 @@ def write_and_print_curves(
 
 
 def curves_as_json(files: Iterable[Path]) -> list[dict[str, object]]:
-    """Read curves as JSON values."""
+    """Read the files of curves as JSON objects, and add the path of each file."""
     from polarity_bench.files import read_json
 
     return [read_json(file) | {"file": file} for file in files]
@@ -277,7 +287,14 @@ def curves_as_json(files: Iterable[Path]) -> list[dict[str, object]]:
 def reports_as_json(
     reports: Iterable[EncoderReport], skipped: Mapping[str, str]
 ) -> dict[str, object]:
-    """Return results and failures as JSON values; a failure to load an encoder has no task."""
+    """Return results and failures as a JSON object.
+
+    If an encoder could not be loaded, its failure has the task None.
+
+    Args:
+        reports: Reports of the encoders.
+        skipped: Reasons why tasks were skipped, keyed by task.
+    """
     from polarity_bench.boards.run_report import as_json
     from polarity_bench.values import shortest
 
@@ -301,7 +318,7 @@ def reports_as_json(
 
 
 def exit_code(reports: Sequence[EncoderReport]) -> int:
-    """Return the exit code of all encoders: their common one, or 1 if they differ."""
+    """Return the exit code that all encoders share, or 1 if their exit codes differ."""
     suites = {suite.exit_code for report in reports for suite in report.suites}
     codes = suites | {2 for report in reports if report.error}
     return codes.pop() if len(codes) == 1 else 1

@@ -1,4 +1,4 @@
-"""`polarity-bench predict`: classify the texts of a file."""
+"""`polarity-bench predict`: classification of the texts of a file."""
 
 from __future__ import annotations
 
@@ -17,39 +17,50 @@ from polarity_bench.errors import InputError, nearest
 def predict(
     *,
     file: Annotated[
-        Path, typer.Argument(help="One text per line (.txt), or csv, tsv, jsonl, parquet; or .gz.")
+        Path,
+        typer.Argument(
+            help="File of texts: one per line (.txt), or in a column (.csv, .tsv, .jsonl or "
+            ".parquet). Text files may be compressed (.gz)."
+        ),
     ],
-    model: Annotated[Path, "Folder of a classifier.", "-m"],
-    column: Annotated[str, "Column of the texts."] = "text",
-    pair: Annotated[str | None, "Column of the second texts, for pairs."] = None,
-    proxies: Annotated[bool, "Include the proxies, if the classifier has some."] = False,
+    model: Annotated[Path, "Folder of a trained classifier, see `polarity-bench train`.", "-m"],
+    column: Annotated[str, "Column with the texts."] = "text",
+    pair: Annotated[str | None, "Column with the second texts, for a classifier of pairs."] = None,
+    proxies: Annotated[
+        bool, "Also use the proxies for the scores; fails if the classifier has none."
+    ] = False,
     encoder: Annotated[EncoderFlags, ("max_tokens", "device", "trust_remote_code", "allow_pickle")],
     as_json: AsJson = False,
 ) -> None:
-    """Print a CSV table with the class of each text, and the scores of all classes."""
+    """Classify the texts of a file, and print a CSV table.
+
+    The table contains the predicted class of each text and the scores of all classes.
+    """
     from polarity_bench.classifiers.classifier import Classifier
 
     texts = _texts(file, column, pair)
     classifier = Classifier.load(model, encoder.options(offline=True))
     if classifier.head.of_pairs and pair is None:
-        raise InputError("`pair`: this classifier reads pairs; name the column of the second texts")
+        raise InputError(
+            "`pair`: this classifier needs pairs; name the column with the second texts"
+        )
     scores = classifier.scores(texts, with_proxies=proxies, bar=progress_bar)
     classes = list(classifier.classes)
-    found = [classes[row.argmax()] for row in scores]
+    labels = [classes[row.argmax()] for row in scores]
     if as_json:
         print_json(
             {
                 "classes": classes,
                 "rows": [
                     {"text": text, "label": label, "scores": dict(zip(classes, row, strict=True))}
-                    for text, label, row in zip(texts, found, scores.tolist(), strict=True)
+                    for text, label, row in zip(texts, labels, scores.tolist(), strict=True)
                 ],
             }
         )
         return
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(["label", *classes, column, *([pair] if pair else [])])
-    for text, label, row in zip(texts, found, scores, strict=True):
+    for text, label, row in zip(texts, labels, scores, strict=True):
         sides = [text] if isinstance(text, str) else list(text)
         writer.writerow([label, *(f"{score:.6f}" for score in row), *sides])
 
@@ -63,11 +74,11 @@ def _texts(file: Path, column: str, pair: str | None) -> list[str | tuple[str, s
     form = FormatSpec()
     if type_of(file, form) == "lines":
         if pair:
-            raise InputError(f"`pair` {pair}: {file} is a text file without columns")
+            raise InputError(f"`pair` {pair}: {file} is a text file, which has no columns")
         return list(read_lines(file, form))
-    wanted, there = {"column": column, "pair": pair}, read_header(file, form)
-    for field, name in wanted.items():
-        if name is not None and name not in there:
-            raise InputError(f"`{field}`: {file} has no column {name!r}{nearest(name, there)}")
-    rows = read_rows(file, form, [name for name in wanted.values() if name is not None])
+    columns, header = {"column": column, "pair": pair}, read_header(file, form)
+    for field, name in columns.items():
+        if name is not None and name not in header:
+            raise InputError(f"`{field}`: {file} has no column {name!r}{nearest(name, header)}")
+    rows = read_rows(file, form, [name for name in columns.values() if name is not None])
     return [(row.values[0], row.values[1]) if pair else row.values[0] for row in rows]

@@ -1,4 +1,4 @@
-"""`polarity-bench run`: evaluate encoders, at one or more strengths of their axis."""
+"""`polarity-bench run`: evaluation of encoders, at one or more strengths of their axis."""
 
 from __future__ import annotations
 
@@ -56,22 +56,43 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ProtocolFlags:
-    """Settings of the protocols."""
+    """Options for the protocols of tasks."""
 
-    ks: Annotated[str | None, "Sources to retrieve, e.g. 4,16,64 [default: 16].", "--k"] = None
-    limit: Annotated[int | None, "Use only so many queries or rows, for a quick look."] = None
-    protocol: Annotated[
-        SentEvalProtocol | None, "Transfer protocol [default: senteval-sklearn]."
+    ks: Annotated[
+        str | None,
+        "Number of sources to retrieve per query, or several numbers, e.g. 4,16,64 [default: the "
+        "task's own, usually 16].",
+        "--k",
     ] = None
-    preset: Annotated[TorchPreset | None, "senteval-torch settings [default: literature]."] = None
-    kfold: Annotated[int | None, "Number of folds of the transfer protocol."] = None
+    limit: Annotated[
+        int | None, "Use only this many queries or rows per task, for a quick test."
+    ] = None
+    protocol: Annotated[
+        SentEvalProtocol | None,
+        "Classifier protocol of transfer tasks [default: senteval-sklearn; senteval-torch with "
+        "--preset or --classifier].",
+    ] = None
+    preset: Annotated[
+        TorchPreset | None,
+        "Published settings of the protocol senteval-torch [default: literature].",
+    ] = None
+    kfold: Annotated[
+        int | None,
+        "Number of folds for transfer tasks without a dev set [default: 10; preset papers: 3].",
+    ] = None
     classifier: Annotated[
-        str | None, "For senteval-torch: optim=adam,batch_size=64,tenacity=5,epoch_size=4,nhid=0."
+        str | None,
+        "Classifier settings of the protocol senteval-torch, e.g. "
+        "optim=adam,batch_size=64,tenacity=5,epoch_size=4,nhid=0.",
     ] = None
     workers: Workers = None
 
     def settings(self, device: str | None) -> Settings:
-        """Return the settings that tasks are loaded with."""
+        """Return the settings for loading tasks.
+
+        Args:
+            device: Torch device for the classifiers of senteval-torch; None uses the default.
+        """
         from polarity_bench.tasks.senteval.presets import choose_preset
         from polarity_bench.tasks.types.base import Settings
 
@@ -82,18 +103,20 @@ class ProtocolFlags:
 
 @dataclass(frozen=True)
 class GateFlags:
-    """The baseline that a run is compared with."""
+    """Options for comparing a run with a baseline."""
 
     fail_under: Annotated[
         str | None,
         typer.Option(
             "--fail-under",
             metavar="BASELINE",
-            help="Exit with 1 if the main score of a task is significantly below this baseline: a "
-            "folder of results, the file of a result, or an encoder with results in --output.",
+            help="Exit with code 1 if the main score of a task is significantly lower than in this "
+            "baseline: a folder of results, a result file, or an encoder with results in --output.",
         ),
     ] = None
-    p_alone: Annotated[bool, "With --fail-under: compare only P, so that S may fall."] = False
+    p_alone: Annotated[
+        bool, "With --fail-under: compare only P. A loss of meaning is then not detected."
+    ] = False
 
     def gate(
         self,
@@ -102,10 +125,16 @@ class GateFlags:
         models: Sequence[str],
         strengths: Sequence[float],
     ) -> RunGate | None:
-        """Return the gate of a run if a baseline is named, else None.
+        """Return the gate of a run, or None if the user named no baseline.
+
+        Args:
+            output: Folder of the results, which may contain the baseline.
+            tasks: The tasks of the run.
+            models: The encoders of the run.
+            strengths: The strengths of the run.
 
         Raises:
-            InputError: If the baseline is unknown or the run has several encoders.
+            InputError: If the baseline is unknown, or the run has several encoders or strengths.
         """
         from polarity_bench.cli.gate import RunGate
         from polarity_bench.compare.gate import find_baseline
@@ -116,8 +145,8 @@ class GateFlags:
             return None
         if len(models) > 1 or len(strengths) > 1:
             raise InputError(
-                "`fail_under` compares one encoder with a baseline: give one `model`, and at most "
-                "one `strength`"
+                "`fail_under` compares one encoder with a baseline; give only one `model`, and at "
+                "most one `strength`"
             )
         stored = find_baseline(self.fail_under, output, [spec.name for spec in tasks])
         return RunGate(self.fail_under, stored, self.p_alone)
@@ -125,14 +154,21 @@ class GateFlags:
 
 @dataclass(frozen=True)
 class FileFlags:
-    """Files that a run writes in addition to its results."""
+    """Options for files that a run writes in addition to its results."""
 
-    folds_out: Annotated[Path | None, "Write scores by fold to this CSV file."] = None
-    plot: Annotated[Path | None, "Plot P against S, or bars, to this .svg or .png file."] = None
-    log_samples: Annotated[bool, "Write the retrieved texts of each query to a file."] = False
+    folds_out: Annotated[
+        Path | None, "Also write the scores of transfer tasks in each fold to this CSV file."
+    ] = None
+    plot: Annotated[
+        Path | None,
+        "Also plot the scores to this .svg or .png file: P against S, or bars for other tasks.",
+    ] = None
+    log_samples: Annotated[
+        bool, "Also write the texts retrieved for each query to .samples.jsonl files."
+    ] = False
 
     def check(self) -> None:
-        """Raise InputError if a file cannot be written, before anything is evaluated."""
+        """Raise InputError if a file cannot be written. Called before anything is evaluated."""
         from polarity_bench.render.figures.files import FORMATS, check_can_draw
 
         check_file("folds_out", self.folds_out, make_folder=True)
@@ -141,7 +177,10 @@ class FileFlags:
             check_can_draw()
 
     def write_samples(self, report: EncoderReport, tasks: Sequence[Task]) -> None:
-        """Write what each query retrieved, next to the results of an encoder."""
+        """Write the sources retrieved for each query to files next to an encoder's results.
+
+        Without `--log-samples`, nothing is written.
+        """
         from polarity_bench.boards.run_report import samples_jsonl
         from polarity_bench.files import write_atomically
         from polarity_bench.results.result_files import SAMPLES
@@ -151,7 +190,7 @@ class FileFlags:
             if text := samples_jsonl(by_name[result.task], path):
                 file = path.with_suffix(SAMPLES)
                 write_atomically(file, text.encode())
-                remark(f"what {result.task} retrieved: {file}")
+                remark(f"retrieved texts of {result.task}: {file}")
 
     def write(
         self,
@@ -160,7 +199,7 @@ class FileFlags:
         folder: Path,
         weighting: Weighting,
     ) -> None:
-        """Write the scores by fold, and the plot."""
+        """Write the CSV file of scores per fold, and the plot, if the user asked for them."""
         from polarity_bench.boards.run_report import folds_csv
         from polarity_bench.files import write_atomically
 
@@ -177,7 +216,8 @@ def run(
     task: TaskFlags,
     reference: Annotated[
         str | None,
-        "Encoder that measures S [default: the base of a trained model, else the model].",
+        "Reference encoder, which measures S [default: the base that the model was trained from, "
+        "or the model itself].",
     ] = None,
     weighting: Weight = "linear",
     protocol: ProtocolFlags,
@@ -186,16 +226,23 @@ def run(
     embedding: EmbeddingFlags,
     data: DataFlags,
     output: Output = Path("results"),
-    overwrite: Annotated[bool, "Compute results again that are stored and current."] = False,
+    overwrite: Annotated[bool, "Recompute results that are already stored."] = False,
     skip_missing: Annotated[bool, "Skip tasks whose data is missing."] = False,
     columns: Annotated[
-        str | None, "Columns to print, separated by commas, or all [default: the main scores]."
+        str | None,
+        "Titles of the columns to print, separated by commas, or all [default: the main scores].",
     ] = None,
     files: FileFlags,
     baseline: GateFlags,
     out: OutputFlags,
 ) -> None:
-    """Evaluate an encoder and print a table; by default MiniLM on the demo suite."""
+    """Evaluate encoders on tasks and print their scores.
+
+    By default, the command evaluates MiniLM on the suite demo. In a polarity task, an encoder
+    retrieves the texts nearest to each query among the sources. P is the share of these texts that
+    have the query's label. S is their similarity to the query under a reference encoder.
+    `polarity-bench explain-score` explains all scores.
+    """
     from polarity_bench.cli.gate import gate_json, gate_text
     from polarity_bench.evaluation.many_encoders import EvaluationRequest, evaluate_models
 
@@ -249,17 +296,17 @@ def run(
 def _check_strengths(
     text: str | None, strengths: Sequence[float], specs: Sequence[TaskSpec]
 ) -> None:
-    """Raise InputError for a negative strength if a task has no queries and sources."""
+    """Raise InputError if a strength is negative and a task has no queries and sources."""
     unranked = [spec.name for spec in specs if not spec.ranks]
     if unranked and min(strengths, default=0) < 0:
         raise InputError(
-            f"`strength` {text}: a negative strength needs queries and sources, which "
-            f"{unranked[0]} lacks; name only polarity tasks, or strengths of at least 0"
+            f"`strength` {text}: a negative strength needs a task with queries and sources, got "
+            f"{unranked[0]}; give only polarity tasks, or strengths of at least 0"
         )
 
 
 def _column_titles(text: str | None, tasks: Sequence[Task]) -> list[str]:
-    """Return the titles that an option lists; a title may contain a comma: `P, negation`."""
+    """Return the column titles in an option's value. A title may contain a comma: `P, negation`."""
     from polarity_bench.boards.run_report import column_titles
 
     known = {"all", *column_titles(tasks)}
@@ -276,7 +323,11 @@ def _column_titles(text: str | None, tasks: Sequence[Task]) -> list[str]:
 
 
 def _with_hint(report: EncoderReport, *, alone: bool) -> EncoderReport:
-    """Report why an encoder could not be loaded; raise the error if it is the only encoder."""
+    """Return a report with a hint added to its error, and print the error.
+
+    Raises:
+        InputError: If `alone` is set, for a run of one encoder, and the encoder failed to load.
+    """
     if report.error is None:
         return report
     hint = "; to evaluate several encoders, repeat `model`" if "," in report.model else ""
@@ -298,13 +349,18 @@ def _count_seen(
     try:
         count_seen(report.model, stored, request.tasks, request.output, access, task_dir)
     except InputError as error:
-        remark(f"warning: {error}. Texts seen in training are not counted")
+        remark(f"warning: texts seen in training are not counted: {error}")
 
 
 def _remark_next(folder: Path, *, is_cut: bool) -> None:
-    """Suggest the next command."""
+    """Print the folder of the results and the suggested next commands.
+
+    Args:
+        folder: Folder of the results.
+        is_cut: Whether the run used a limit.
+    """
     board = f"next: polarity-bench leaderboard {shlex.quote(str(folder))}"
-    quick = "boards show only complete results; next: the same command without --limit"
+    quick = "boards show only complete results; next: run the same command without --limit"
     remark(f"results are in {folder}; {quick if is_cut else board}")
     remark("to explain a column: polarity-bench explain-score NAME")
 
@@ -316,13 +372,13 @@ def write_plot(
     folder: Path,
     weighting: Weighting,
 ) -> None:
-    """Plot the results of a run, with those of the reference encoders in its folder.
+    """Plot the results of a run, and the results of its reference encoders.
 
     Args:
-        file: The file of the plot; its suffix gives the format.
-        reports: Results of the encoders.
-        curves: Files of curves over these results.
-        folder: Folder of the results.
+        file: File of the plot; its suffix, .svg or .png, sets the format.
+        reports: Reports of the encoders, with their results.
+        curves: Files of curves through these results.
+        folder: Folder of the results, which may contain results of the reference encoders.
         weighting: Weighting of the ranks.
     """
     from polarity_bench.boards.run_charts import plotted, references_of
@@ -333,11 +389,11 @@ def write_plot(
     references, lacking = references_of(own, folder)
     for reference in lacking:
         remark(
-            f"the reference {reference.label} is not in the plot: {folder} has no result of it; "
-            "evaluate it first"
+            f"the plot lacks the reference {reference.label}, because {folder} has no result of "
+            "it; evaluate the reference first"
         )
     drawn = plotted([*own, *references], weighting, list(map(read_curve, curves)))
     if not drawn:
-        remark(f"nothing to plot: {file} is not written")
+        remark(f"{file}: not written, because there is nothing to plot")
         return
     write_file(file, drawn_together(drawn, "png" if file.suffix == ".png" else "svg"))

@@ -1,4 +1,4 @@
-"""`polarity-bench sweep`: train and evaluate everything in a grid; the same command resumes."""
+"""`polarity-bench sweep`: training and evaluation of all items of a grid."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ FOLDER = Path("sweeps")
 
 sweep_app = Commands(
     cls=by_default("make"),
-    help="Train and evaluate everything in a grid: `sweep GRID` means `sweep make GRID`.",
+    help="Train and evaluate all items of a grid. `sweep GRID` means `sweep make GRID`.",
     no_args_is_help=True,
 )
 
@@ -49,27 +49,38 @@ def make_sweep(
     grid: Annotated[
         str,
         typer.Argument(
-            help="Grid: a TOML file, or margins, margins-best, sample-size, scl, "
-            "triple-entropy, fewshot, axis or smoke."
+            help="A TOML file, or the name of a grid of this project: margins, margins-best, "
+            "sample-size, scl, triple-entropy, fewshot, axis or smoke."
         ),
     ],
     output: Annotated[Path | None, "Folder of the sweep [default: sweeps/GRID].", "-o"] = None,
-    dry_run: Annotated[bool, "Only show the remaining items, and how long they take."] = False,
-    retry_failed: Annotated[bool, "Also retry failed items."] = False,
-    engine: Annotated[Literal["local", "ray"], "local: processes here; ray: a cluster."] = "local",
-    address: Annotated[str | None, "ray: a running cluster [default: start one here]."] = None,
+    dry_run: Annotated[
+        bool, "Only show the remaining items and an estimate of their duration."
+    ] = False,
+    retry_failed: Annotated[bool, "Also run the items that failed before."] = False,
+    engine: Annotated[
+        Literal["local", "ray"],
+        "Run items in processes on this machine (local) or on a Ray cluster (ray).",
+    ] = "local",
+    address: Annotated[
+        str | None,
+        "With --engine ray: address of a running cluster [default: start one on this machine].",
+    ] = None,
     workers: Annotated[
         int | None,
-        "local: processes of one thread [default: one per GPU, or per core with enough memory].",
+        "With --engine local: number of processes, each with one thread [default: one per GPU, or "
+        "one per core if the memory suffices].",
     ] = None,
     encoder: LoadingFlags,
     data: DataFlags,
     embedding: StoreFlags,
     as_json: AsJson = False,
 ) -> None:
-    """Train and evaluate everything in a grid. The same command resumes an interrupted sweep.
+    """Train and evaluate all items of a grid.
 
-    Several commands may work on one folder at the same time; each item is made once.
+    A grid is a TOML file of training runs, evaluations and cross-validations. The same command
+    resumes an interrupted sweep. Several commands can work in one folder at the same time; each
+    item is run only once.
     """
     from polarity_bench.sweeps.grid import grid_file, read_grid
     from polarity_bench.sweeps.item_states import SweepState
@@ -101,7 +112,7 @@ def make_sweep(
                 run(sweep.left, setup, look=look)
     except KeyboardInterrupt:
         n_left = sum(state in ("running", "left") for state in watch.look().states)
-        remark(f"{n_left:,} items are left; next: {_typed(address)}")
+        remark(f"{n_left:,} items are left; to resume: {_typed(address)}")
         raise
     _report(watch, folder, as_json, again=_typed(address))
     if watch.look().counts["failed"]:
@@ -112,12 +123,19 @@ def make_sweep(
 def show_status(
     sweep: Annotated[
         str | None,
-        typer.Argument(help="Name of a grid, or folder of a sweep [default: all in sweeps/]."),
+        typer.Argument(
+            help="Name of a grid, or folder of a sweep [default: all sweeps in sweeps/]."
+        ),
     ] = None,
-    output: Annotated[Path | None, "Folder of the sweep, as given to `sweep make`.", "-o"] = None,
+    output: Annotated[
+        Path | None, "Folder that was given to `sweep make` with --output.", "-o"
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the progress of sweeps, and what failed, during a sweep or afterwards."""
+    """Show the progress of sweeps, and the items that failed.
+
+    The command can be used while a sweep is running, and afterwards.
+    """
     from polarity_bench.sweeps.item_states import SweepState
     from polarity_bench.sweeps.plan import FILE, read_plan
     from polarity_bench.sweeps.status import Watch
@@ -127,7 +145,9 @@ def show_status(
     elif sweep is None:
         folders = sorted(file.parent for file in FOLDER.glob(f"*/{FILE}"))
         if not folders:
-            raise InputError(f"`sweep`: no sweep in {FOLDER.absolute()}; name its folder")
+            raise InputError(
+                f"`sweep`: no sweeps in {FOLDER.absolute()}; name the folder of a sweep"
+            )
     else:
         places = [Path(sweep), FOLDER / sweep, FOLDER / Path(sweep).name.removesuffix(".toml")]
         folders = [next((each for each in places if (each / FILE).is_file()), Path(sweep))]
@@ -143,18 +163,20 @@ def show_status(
 
 
 def _check_grid(grid: str, folder: Path) -> None:
-    """Raise InputError if the sweep in a folder was started with a grid of another name."""
+    """Raise InputError if the sweep in a folder was started with another grid."""
     from polarity_bench.sweeps.plan import read_plan
 
     began = read_plan(folder).grid
     if began and Path(began).stem != Path(grid).stem and Path(grid).absolute() != folder.absolute():
-        raise InputError(f"`output` {folder}: holds a sweep of {began}, got {grid}; name one")
+        raise InputError(
+            f"`output` {folder}: contains a sweep of {began}, got {grid}; give only one"
+        )
 
 
 def _leave_out_address() -> None:
-    """Remove the address of a cluster from the command that is recorded.
+    """Remove the address of the cluster from `sys.argv`, the command that results record.
 
-    It does not affect the results, and it names a machine.
+    The address does not affect the results, and it would reveal the name of a machine.
     """
     pairs = pairwise(["", *sys.argv])
     sys.argv = [
@@ -165,13 +187,13 @@ def _leave_out_address() -> None:
 
 
 def _typed(address: str | None) -> str:
-    """Return the command that the user typed, with the address of the cluster."""
+    """Return the command line of the user, including the address of the cluster."""
     again = [] if address is None else ["--address", address]
     return shlex.join(["polarity-bench", *sys.argv[1:], *again])
 
 
 def _begun_by(watch: Watch) -> str:
-    """Return the command that resumes a sweep: the recorded command, or a guess."""
+    """Return the command that resumes a sweep: the recorded command, or else a plausible one."""
     if watch.plan.command:
         return shlex.join(["polarity-bench", *shlex.split(watch.plan.command)[1:]])
     grid = watch.plan.grid or "GRID"
@@ -181,18 +203,25 @@ def _begun_by(watch: Watch) -> str:
 def _engine(
     name: Literal["local", "ray"], address: str | None, workers: int | None, device: str | None
 ) -> Callable[..., None]:
-    """Return the function that makes items on an engine; raise InputError for a wrong option."""
+    """Return the function of an engine that runs the items of a sweep.
+
+    Raises:
+        InputError: If an option does not apply to the engine, or the engine is not installed.
+    """
     if name == "ray":
         from polarity_bench.training.recipes.base import check_packages
 
         check_packages("the engine 'ray'", {"ray": "the cluster"}, "ray")
         if workers is not None:
-            raise InputError(f"`workers` {workers}: Ray places tasks by its nodes' cores and GPUs")
+            raise InputError(
+                f"`workers` {workers}: only for the engine local; Ray uses all cores and GPUs of "
+                "the cluster"
+            )
         from polarity_bench.sweeps.engines.ray import run_on_ray
 
         return partial(run_on_ray, address=address)
     if address is not None:
-        raise InputError(f"`address` {address}: only the engine ray takes an address")
+        raise InputError(f"`address` {address}: only for the engine ray; add `engine` ray")
     check_at_least(1, workers=workers)
     from polarity_bench.sweeps.engines.local import run_local, usual_workers
 
@@ -200,17 +229,21 @@ def _engine(
 
 
 def _say_elsewhere(sweep: Sweep) -> None:
-    """Report how many items are done because their results exist, and why others are not."""
+    """Report the existing results that this sweep has not made.
+
+    Items whose results all exist are not run again. For other results, the remark gives the reason
+    why they do not count.
+    """
     if made := sweep.elsewhere.made:
         remark(f"{len(made):,} items were made elsewhere: all their results exist")
     for why, n in Counter(sweep.others).items():
         remark(f"{n:,} of the remaining items have results that do not count, {why}")
     if unnamed := sweep.unnamed:
-        remark(f"{len(unnamed):,} of the results belong to no item, for instance {unnamed[0]}")
+        remark(f"{len(unnamed):,} folders of results belong to no item, e.g. {unnamed[0]}")
 
 
 def _print_dry(sweep: Sweep, workers: int | None, as_json: bool) -> None:
-    """Print the items that are left, and an estimate of the time they take."""
+    """Print the numbers of remaining items, and an estimate of their duration."""
     from polarity_bench.sweeps.cost import estimate, probe
     from polarity_bench.sweeps.engines.local import usual_workers
 
@@ -232,11 +265,11 @@ def _print_dry(sweep: Sweep, workers: int | None, as_json: bool) -> None:
         rows = f", {known.rows[task]:,} training rows" if task in known.rows else ""
         print(f"\n{task}: {n_texts:,} texts{rows}", end="")
     processes = "1 process" if n_workers == 1 else f"{n_workers} processes"
-    print(f"\n\nabout {duration(seconds)} in {processes}, estimated with each base")
+    print(f"\n\nabout {duration(seconds)} in {processes}, estimated from a short test of each base")
 
 
 def _counts_table(counts: Mapping[str, Mapping[str, int]]) -> str:
-    """Lay out the number of items of each kind in each state."""
+    """Return a table of the number of items of each kind in each state."""
     from polarity_bench.render.markdown import table
 
     titles = next(iter(counts.values()), {})
@@ -269,7 +302,14 @@ def _as_json(watch: Watch) -> dict[str, Any]:
 
 
 def _report(watch: Watch, folder: Path, as_json: bool, *, again: str | None) -> None:
-    """Print the progress of a sweep and, given the command that resumes it, the next step."""
+    """Print the progress of a sweep and the next command.
+
+    Args:
+        watch: Progress of the sweep.
+        folder: Folder of the sweep.
+        as_json: Whether to print JSON, without the next command.
+        again: Command that resumes the sweep; None prints no next command.
+    """
     from polarity_bench.render.markdown import escape
     from polarity_bench.sweeps.status import STATES
 
@@ -305,7 +345,10 @@ _LOOK_SECONDS = 2.0
 
 @contextmanager
 def live(watch: Watch) -> Iterator[Callable[[], None]]:
-    """Show the progress of a sweep on stderr, whenever the returned function is called."""
+    """Yield a function that updates the progress of a sweep on stderr.
+
+    Without a terminal, the function prints a line at most every half minute.
+    """
     if not sys.stderr.isatty():
         title = watch.plan.title
         remark(f"{title}: {summary(watch.look())}")
@@ -318,7 +361,7 @@ def live(watch: Watch) -> Iterator[Callable[[], None]]:
 
 
 def _seldom(function: Callable[[], None], seconds: float) -> Callable[[], None]:
-    """Return a function that calls another at most once per interval."""
+    """Return a function that calls `function`, but at most once per interval of `seconds`."""
     last = time.monotonic()
 
     def call() -> None:
@@ -331,7 +374,7 @@ def _seldom(function: Callable[[], None], seconds: float) -> Callable[[], None]:
 
 
 def _running(watch: Watch) -> Text:
-    """Return the progress of a sweep, and the names of running items."""
+    """Return the progress of a sweep and the names of the running items as text for a terminal."""
     from rich.text import Text
 
     seen = watch.look()
@@ -340,7 +383,7 @@ def _running(watch: Watch) -> Text:
 
 
 def summary(seen: SweepProgress) -> str:
-    """Return the progress in one line."""
+    """Return the progress of a sweep in one line."""
     parts = [f"{n:,} {state}" for state, n in seen.counts.items() if n]
     if seen.seconds_left:
         parts.append(f"about {duration(seen.seconds_left)} left")

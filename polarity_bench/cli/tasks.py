@@ -1,4 +1,4 @@
-"""`polarity-bench tasks`: list tasks, show a task, or write a task file for your data."""
+"""`polarity-bench tasks`: lists of tasks, task files, and task files for your own data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from polarity_bench.tasks.types.base import TaskSpec
 
 tasks_app = Commands(
-    help="List tasks, show a task, or write a task file for your data.",
+    help="List tasks, show a task, or write a new task file.",
     invoke_without_command=True,
 )
 
@@ -26,11 +26,13 @@ def list_tasks(
     *,
     context: typer.Context,
     suite: Suite = None,
-    match: Annotated[str | None, "Only tasks whose name contains this.", "--filter", "-f"] = None,
+    match: Annotated[
+        str | None, "List only tasks whose name contains this text.", "--filter", "-f"
+    ] = None,
     task_dir: TaskDir = None,
     out: OutputFlags,
 ) -> None:
-    """List the tasks."""
+    """List the tasks: name, kind, labels, name in mteb and title."""
     if context.invoked_subcommand:
         context.obj = {"task_dir": task_dir, "as_json": out.as_json}
         return
@@ -55,8 +57,8 @@ def show_task(
     task_dir: TaskDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the file of a task."""
-    before: dict[str, Any] = context.obj or {}  # the options given before the subcommand
+    """Print the TOML file of a task."""
+    before: dict[str, Any] = context.obj or {}  # options before `show`, from `list_tasks`
     spec = DataFlags(task_dir=task_dir or before.get("task_dir")).task(name)
     if as_json or before.get("as_json"):
         print_json(_describe(spec) | {"spec": spec.model_dump(mode="json")})
@@ -69,18 +71,26 @@ def show_task(
 def make_task(
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="FILE...", help="Labelled texts; two files: sources, queries."),
+        typer.Argument(
+            metavar="FILE...", help="File of labelled texts, or two: the sources and the queries."
+        ),
     ],
     task_name: Annotated[
-        str | None, "Name of the task [default: that of the file or folder].", "--name"
+        str | None, "Name of the task [default: from the file or folder].", "--name"
     ] = None,
-    text_column: Annotated[str | None, "Column of the texts [default: detected].", "--text"] = None,
+    text_column: Annotated[
+        str | None, "Column with the texts [default: detected].", "--text"
+    ] = None,
     label_column: Annotated[
-        str | None, "Column of the labels [default: detected].", "--label"
+        str | None, "Column with the labels [default: detected].", "--label"
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a task file for your own data, in the folder of the data, and print it."""
+    """Write a task file for your own labelled texts, and print it.
+
+    The task file is written to the folder of the data. For each query, an encoder retrieves the
+    nearest sources. A single file without a column of splits is divided into both at random.
+    """
     from polarity_bench.tasks.catalogue import read_task
     from polarity_bench.tasks.scaffold import new_task
     from polarity_bench.tasks.types.base import Settings
@@ -99,8 +109,8 @@ def make_task(
 
 
 @tasks_app.command("schema")
-def show_schema(as_json: AsJson = True) -> None:  # noqa: ARG001  it always prints JSON
-    """Print the JSON schema of task files, for editors."""
+def show_schema(as_json: AsJson = True) -> None:  # noqa: ARG001  the output is always JSON
+    """Print the JSON schema of task files, which editors can use for checks and completion."""
     from polarity_bench.tasks.schema import task_schema
 
     print_json(task_schema())

@@ -1,4 +1,4 @@
-"""`polarity-bench train`: train by a recipe; its parameters are options."""
+"""`polarity-bench train`: training of an encoder, with the parameters of a recipe as options."""
 
 from __future__ import annotations
 
@@ -36,11 +36,17 @@ if TYPE_CHECKING:
 def train(
     *,
     context: typer.Context,
-    output: Annotated[Path | None, "Folder for the run.", "-o"] = None,
+    output: Annotated[
+        Path | None,
+        "Folder for the trained encoder and its scores; needed unless --job is given.",
+        "-o",
+    ] = None,
     model: Model = "minilm",
     task: TrainingTask = "sst2",
-    recipe: Annotated[str, f"Recipe: {', '.join(RECIPES)}."] = "margins",
-    job: Annotated[Path | None, "Run the job in this TOML file."] = None,
+    recipe: Annotated[str, f"Training method: {', '.join(RECIPES)}."] = "margins",
+    job: Annotated[
+        Path | None, "TOML file with all settings of a run, instead of the other options."
+    ] = None,
     encoder: InputFlags,
     data: DataFlags,
     overwrite: ReplaceRun = False,
@@ -48,10 +54,10 @@ def train(
     out: OutputFlags,
     parameters: Annotated[dict[str, Any], RECIPES],
 ) -> None:
-    """Train an encoder on a polarity task. The same command resumes an interrupted run.
+    """Train an encoder on a polarity task.
 
-    RECIPE is margins, axis, scl, triple-entropy or setfit. `train RECIPE --help` shows the options
-    of one recipe.
+    RECIPE is the training method: margins, axis, scl, triple-entropy or setfit. `train RECIPE
+    --help` shows the options of one recipe. The same command resumes an interrupted run.
     """
     from polarity_bench.training.job import Job
     from polarity_bench.training.train import train as run_training
@@ -64,12 +70,12 @@ def train(
         }
         if others := given - {"job", "overwrite", "wide", "as_json"}:
             raise InputError(
-                f"`job`: the file holds all settings; leave out `{min(others)}`, or write "
-                f"{min(others)} = ... into the file"
+                f"`job`: the file contains all settings, got also `{min(others)}`; leave out the "
+                f"option, or write {min(others)} = ... into the file"
             )
         job_to_run = Job.read(job)
     elif output is None:
-        raise InputError("`output`: name a folder for the run")
+        raise InputError("`output`: a training run needs an output folder; name one")
     else:
         options = encoder.options(offline=access.offline)
         chosen = from_flat(RECIPES, recipe, parameters)
@@ -100,14 +106,14 @@ def _print_run(done: TrainingRun, job: Job, out: OutputFlags) -> None:
         lambda: history_table(done.rows, out.width),
     )
     if done.reused:
-        remark(f"this run is already finished in {job.output}: nothing to do")
+        remark(f"{job.output}: this run is already finished; its results are shown again")
     if done.speed:
         remark(f"training speed: {done.speed:,.0f} texts per second")
     kept = next(row for row in done.rows if row["step"] == done.kept)
     if not done.kept:
-        print("warning: no epoch scored better than the base, which was kept", file=sys.stderr)
+        print("warning: no epoch scored better than the base; the base was kept", file=sys.stderr)
     elif (kept["joint"] or 0) <= (done.rows[0]["joint"] or 0):
-        print("warning: the joint score is not above that of the base", file=sys.stderr)
+        print("warning: the joint score is not higher than that of the base", file=sys.stderr)
     words = ["polarity-bench", "run", "--model", str(job.output), "--tasks", job.task]
     for flag, folder in (("--task-dir", job.task_dir), ("--data-dir", job.data_dir)):
         words += [flag, str(folder)] if folder else []

@@ -1,4 +1,4 @@
-"""`polarity-bench verify`: measure published scores again and compare them."""
+"""`polarity-bench verify`: new measurements of published scores."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 def verify(
     *,
     model: Model = "minilm",
-    only: Annotated[str | None, "Only these publications, separated by commas."] = None,
+    only: Annotated[
+        str | None, "Check only these publications, separated by commas, e.g. margins-table-1,stsb."
+    ] = None,
     tasks: Tasks = None,
     data: Annotated[DataFlags, ("data_dir", "offline")],
     output: Output = Path("results"),
@@ -41,9 +43,9 @@ def verify(
     workers: Workers = None,
     out: OutputFlags,
 ) -> None:
-    """Measure published scores again: published, measured, difference, verdict.
+    """Compare published scores with new measurements.
 
-    Exits with 1 if a score differs or could not be measured.
+    The exit code is 1 if a score differs or could not be measured.
     """
     from polarity_bench.evaluation.many_encoders import load_model
     from polarity_bench.evaluation.many_tasks import EvaluationPlan, run_suite
@@ -53,14 +55,14 @@ def verify(
     n_workers = worker_count(workers)
     chosen = _choose(only)
     known = load_tasks()
-    wanted = {spec.name for spec in choose_tasks(known, names=split_names(tasks))}
+    allowed = {spec.name for spec in choose_tasks(known, names=split_names(tasks))}
     access = data.access()
     encoder = load_model(model, encoder_flags.options(offline=access.offline), remark)
-    found: list[ScoreCheck] = []
+    checks: list[ScoreCheck] = []
     with embedding.embedder(encoder) as embedder:
         contest = EvaluationPlan(encoder, None, embedder, n_workers, progress_bar)
         for publication in chosen:
-            names = [t for t in publication.tasks_for(encoder.id) if not wanted or t in wanted]
+            names = [t for t in publication.tasks_for(encoder.id) if not allowed or t in allowed]
             if not names:
                 continue
             specs, settings = choose_tasks(known, names=names), publication.settings(n_workers)
@@ -68,18 +70,18 @@ def verify(
             for task, message in report.failures.items():
                 remark(f"error: {task} failed: {message}")
             rows = compare(publication, encoder.id, [result for result, _ in report.results])
-            found += [row for row in rows if row.task in names]
-    if not found:
+            checks += [row for row in rows if row.task in names]
+    if not checks:
         published = {f"{row.encoder} on {row.task}" for each in chosen for row in each.rows}
         raise InputError(
-            f"no published scores of {encoder.id.label} on these tasks; known: "
+            f"`model`: no published scores of {encoder.id.label} on these tasks; known: "
             f"{', '.join(sorted(published))}"
         )
     out.show(
-        lambda: [row.model_dump() | {"difference": row.difference} for row in found],
-        lambda: _rendered(found, chosen, out.width),
+        lambda: [row.model_dump() | {"difference": row.difference} for row in checks],
+        lambda: _rendered(checks, chosen, out.width),
     )
-    failed = any(row.verdict in {"differs", "not measured"} for row in found)
+    failed = any(row.verdict in {"differs", "not measured"} for row in checks)
     raise typer.Exit(1 if failed else 0)
 
 
@@ -96,7 +98,7 @@ def _choose(only: str | None) -> list[Publication]:
 
 
 def _with_data(specs: Iterable[TaskSpec], access: DataAccess, settings: Settings) -> Iterator[Task]:
-    """Load tasks; leave out tasks whose data is not available, and report why."""
+    """Yield loaded tasks. Skip tasks whose data is not available, and report the reasons."""
     for spec in specs:
         try:
             yield spec.load(access, settings)
@@ -104,12 +106,12 @@ def _with_data(specs: Iterable[TaskSpec], access: DataAccess, settings: Settings
             remark(f"error: {error}")
 
 
-def _rendered(found: list[ScoreCheck], chosen: list[Publication], width: int | None) -> str:
+def _rendered(checks: list[ScoreCheck], chosen: list[Publication], width: int | None) -> str:
     from polarity_bench.render.markdown import escape, percent, table
 
     sections = []
     for publication in chosen:
-        rows = [row for row in found if row.publication == publication.name]
+        rows = [row for row in checks if row.publication == publication.name]
         heads = [
             ("task", [row.task for row in rows]),
             ("score", [row.score for row in rows]),

@@ -238,7 +238,7 @@ def test_what_does_not_go_with_the_rest_is_not_added(bench: Bench, root: Path) -
         ("add nothing --board words", "nothing: no such file or folder"),
         ("add leaderboards/words/figures --board words", "contains no complete results"),
         ("diff none words", "none: no folder of this name contains a board.toml"),
-        ("export words --format mteb", "--output: name the folder for the layout of mteb"),
+        ("export words --format mteb", "--output: the format mteb needs an output folder"),
         ("export words --output no/where.csv", "the folder no does not exist"),
     ],
 )
@@ -317,7 +317,7 @@ def test_boards_are_compared_by_the_weights_of_the_first(bench: Bench, root: Pat
     elsewhere = shutil.copytree(root, "elsewhere")
     named = bench("leaderboard", "diff", "words", "same", "--root", elsewhere)
     assert named.out == "no cell differs\n", "diff takes the names that build and check take"
-    assert "same: shown with linear weighting, as " in done.err
+    assert "same: shown with linear weights, like " in done.err
 
 
 def test_a_board_is_exported_for_mteb(bench: Bench, root: Path) -> None:

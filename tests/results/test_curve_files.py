@@ -186,7 +186,7 @@ def test_the_checksum_of_scores_is_the_same_from_memory_and_from_disk(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{", "damaged, not JSON"),
+        ("{", "damaged, not valid JSON"),
         ("[]", "not a curve of polarity-bench"),
         ('{"format": 99}', "expected a curve in format 1, got format 99"),
         ('{"format": 1, "dial": "strength"}', r"not a curve of polarity-bench \(KeyError"),

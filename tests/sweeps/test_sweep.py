@@ -99,7 +99,7 @@ def test_a_sweep_is_made_and_then_there_is_nothing_to_do(
     dry = bench("sweep", grid, "--dry-run")
     assert dry.out.startswith("Small: 5 in all, 5 left\n")
     assert "mini: 32 texts, 24 training rows" in dry.out
-    assert "estimated with each base" in dry.out
+    assert "estimated from a short test of each base" in dry.out
     assert not Path("sweeps").exists()
     done = bench("sweep", grid, "--workers", "2")
     assert done.code == 0, done.err
@@ -263,7 +263,7 @@ def test_an_interrupted_sweep_offers_the_same_command_until_nothing_is_left(
         done = status(*each)
         assert (done.code, done.err.endswith(command)) == (0, True), done.err
     other = status("other.toml", "-o", folder)
-    assert (other.code, "holds a sweep of" in other.err) == (2, True), other.err
+    assert (other.code, "contains a sweep of" in other.err) == (2, True), other.err
     subprocess.run(words, check=True)
     assert "next: polarity-bench leaderboard" in status("-o", folder).err
 

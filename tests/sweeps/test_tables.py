@@ -650,7 +650,9 @@ def test_what_only_boards_have_is_refused_of_a_sweep(
     done = bench("leaderboard", sweep.folder, option)
     flag, _, value = option.partition("=")
     assert done.code == 2
-    assert f"{flag} {value}: not available for sweeps; select by --where, or name" in done.err
+    assert (
+        f"{flag} {value}: not available for sweeps; select runs with --where, or give" in done.err
+    )
     refused = bench("leaderboard", sweep.folder / "results", "--where", "loss=triplet")
     assert refused.code == 2
     assert "--where loss=triplet: " in refused.err

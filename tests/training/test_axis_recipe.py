@@ -436,10 +436,10 @@ def test_encoders_of_one_name_and_strengths_that_are_near_are_told_apart(
 @pytest.mark.parametrize(
     ("strength", "said"),
     [
-        ("1,x", "error: --strength 1,x: 'x' is not a number; give e.g. -1,0,0.5,1"),
-        ("nan", "error: --strength nan: 'nan' is not a number"),
+        ("1,x", "error: --strength 1,x: expected numbers such as -1,0,0.5,1, got 'x'"),
+        ("nan", "error: --strength nan: expected numbers such as -1,0,0.5,1, got 'nan'"),
         ("1,1.0", "error: --strength 1,1.0: 1.0 is given twice"),
-        ("", "error: --strength : '' is not a number"),
+        ("", "error: --strength : expected numbers such as -1,0,0.5,1, got ''"),
         ("1", "error: --strength 1: random has no axis; train an encoder"),
     ],
 )
@@ -453,4 +453,7 @@ def test_strengths_below_0_are_refused_where_nothing_is_ranked(bench: Bench) -> 
     """Before an encoder is loaded: this one does not exist."""
     done = bench("run", "--model", "none", "--tasks", "contrast,cr", "--strength=1,-1")
     assert done.code == 2
-    assert "--strength 1,-1: a negative strength needs queries and sources, which cr" in done.err
+    assert (
+        "--strength 1,-1: a negative strength needs a task with queries and sources, got cr"
+        in done.err
+    )

@@ -337,7 +337,7 @@ def test_the_command_writes_and_evaluates_with_the_base_as_reference(
     judged = (*words, "--task", "mini", "--task-dir", task_dir)
     shown = bench(*judged)
     assert shown.code == 0, shown.err
-    assert shown.err.count("reused, because it exists: out/w-") == 3
+    assert shown.err.count("reused, because the folder exists: out/w-") == 3
     heads = re.findall(r"^(.*, reference: .*)$", shown.out, flags=re.M)
     assert heads == [
         "w-0, reference: itself",

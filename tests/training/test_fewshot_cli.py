@@ -149,7 +149,7 @@ def test_setfit_stands_beside(bench: Bench) -> None:
     ("arguments", "said"),
     [
         (["--loss", "softriple"], "--loss: unknown loss 'softriple'; did you mean 'softtriple'"),
-        (["--loss", ","], "--loss: no loss is named, got ','"),
+        (["--loss", ","], "--loss: expected names separated by commas, got ','"),
         (["--loss", "cce", "--margin", "1"], "--margin: none of cce takes this parameter"),
         (
             ["--loss", "cce,frozen", "--beta", "0.5"],
@@ -166,7 +166,7 @@ def test_setfit_stands_beside(bench: Bench) -> None:
         (["--seeds", "5000000"], "--seeds must be different whole numbers from 0 to 4,294,966"),
         (["--loss", "supcon,cce", "--proxy-rate", "1"], "--proxy-rate: none of supcon, cce takes"),
         (["--measure", "f1"], "--measure: unknown value 'f1'"),
-        (["--device", "tpu"], "--device tpu: not usable here"),
+        (["--device", "tpu"], "--device tpu: not usable on this machine"),
         (["--workers", "0"], "--workers must be at least 1, got 0"),
         (["--report", "-o", "nowhere"], "--output nowhere: the folder has no results of `fewshot`"),
     ],
@@ -182,7 +182,7 @@ def test_bad_input_ends_with_2_before_any_work(
 
 
 def test_no_task_is_refused(bench: Bench) -> None:
-    assert "--task: no task is named, got ','" in bench("--task", ",").err
+    assert "--task: expected names separated by commas, got ','" in bench("--task", ",").err
     assert "did you mean 'little-mr'" in bench("--task", "litle-mr").err
 
 

@@ -531,7 +531,7 @@ def test_a_stored_result_is_counted_when_the_training_becomes_known(
     assert seen_of(first) == {"mini": None, "mini-unseen": None}
     said = "warning: the training texts of runs/x cannot be recreated: unknown task 'away'"
     assert said in first.err
-    assert "Texts seen in training are not counted" in first.err
+    assert "texts seen in training are not counted" in first.err
     (trained / "train.json").write_text(made)
     second = bench(*asked("runs/x"), "--json")
     assert seen_of(second) == {"mini": SEEN_MINI, "mini-unseen": SEEN_TWIN}

@@ -248,10 +248,10 @@ def test_the_folder_of_a_setfit_run_predicts(
             ["some.csv", "--pair", "other"],
             "--pair: some.csv has no column 'other'; known: label, text",
         ),
-        (["some.txt", "--pair", "other"], "--pair other: some.txt is a text file without columns"),
+        (["some.txt", "--pair", "other"], "--pair other: some.txt is a text file, which has no"),
         (["odd.txt"], "odd.txt: not utf-8 at byte 2"),
         (["some.xml"], "expected csv, tsv, jsonl or parquet, got '.xml'"),
-        (["some.csv", "--device", "tpu"], "--device tpu: not usable here"),
+        (["some.csv", "--device", "tpu"], "--device tpu: not usable on this machine"),
     ],
 )
 def test_files_that_cannot_be_read_are_refused(

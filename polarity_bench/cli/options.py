@@ -26,7 +26,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from polarity_bench.cli.inputs import check_device, tasks_of
 from polarity_bench.cli.output import name_options, print_json, print_tables, terminal_width
-from polarity_bench.encoders.base import Dtype, Encoder
+from polarity_bench.encoders.base import Backend, Dtype, Encoder
 from polarity_bench.encoders.load import EncoderOptions
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.scores import Weighting
@@ -78,6 +78,7 @@ class EncoderFlags:
     revision: Annotated[str | None, "Branch, tag or commit on the hub."] = None
     device: Annotated[str | None, "Torch device [default: the best available]."] = None
     dtype: Annotated[Dtype, "Precision of the weights."] = "float32"
+    backend: Annotated[Backend, "Library of the forward pass on a CPU."] = "torch"
     trust_remote_code: Annotated[bool, "Run code from the model's repository."] = False
     allow_pickle: Annotated[bool, "Load weights that are not safetensors."] = False
 

@@ -10,10 +10,13 @@ from typing import Any, Literal, Protocol, get_args, runtime_checkable
 from polarity_bench.errors import InputError
 from polarity_bench.values import FloatArray, IntArray, digest_of, printable, shortest
 
-Dtype = Literal["float32", "float16", "bfloat16"]
-"""Precision of an encoder's weights."""
+Dtype = Literal["float32", "float16", "bfloat16", "int8"]
+"""Precision of an encoder's weights, or of the arithmetic of a backend other than torch."""
 
 DTYPES: tuple[Dtype, ...] = get_args(Dtype)
+
+Backend = Literal["torch", "openvino", "onnx"]
+"""Library that computes the forward pass of an encoder's transformer."""
 
 Similarity = Literal["cosine", "dot"]
 """Similarity function of an encoder: cosine or inner product."""
@@ -49,6 +52,7 @@ class EncoderId:
     axis: int = 0
     strength: float | None = None
     axis_scale: float | None = None
+    backend: Backend = "torch"
 
     @cached_property
     def digest(self) -> str:
@@ -66,7 +70,10 @@ class EncoderId:
             with_defaults: Whether to include the values that are left out by default.
         """
         values = asdict(self)
-        usual: dict[str, Any] = {"axis_scale": None}  # checksums of curves cover the other defaults
+        usual: dict[str, Any] = {
+            "axis_scale": None,
+            "backend": "torch",
+        }  # checksums of curves cover the other defaults
         if not with_defaults:
             usual |= {"similarity": "cosine", "axis": 0, "strength": None}
         return {name: value for name, value in values.items() if (name, value) not in usual.items()}
@@ -90,6 +97,7 @@ class EncoderId:
     def label(self) -> str:
         """Name for tables: the encoder's name with its prompt and strength, if any."""
         details = [f"prompt {self.prompt!r}"] if self.prompt else []
+        details += [] if self.backend == "torch" else [f"{self.backend} {self.dtype}"]
         details += [] if self.strength is None else [f"strength {shortest(self.strength)}"]
         return printable(f"{self.name} ({', '.join(details)})" if details else self.name)
 

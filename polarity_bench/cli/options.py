@@ -29,7 +29,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from polarity_bench.cli.inputs import check_device, tasks_of
 from polarity_bench.cli.output import name_options, print_json, print_tables, terminal_width
-from polarity_bench.encoders.base import Dtype, Encoder
+from polarity_bench.encoders.base import Backend, Dtype, Encoder
 from polarity_bench.encoders.load import EncoderOptions
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.scores import Weighting
@@ -100,7 +100,8 @@ class EncoderFlags:
     device: Annotated[
         str | None, "Torch device, e.g. cpu or cuda [default: the best available]."
     ] = None
-    dtype: Annotated[Dtype, "Floating-point precision of the weights."] = "float32"
+    dtype: Annotated[Dtype, "Precision to compute in; int8 needs another backend."] = "float32"
+    backend: Annotated[Backend, "Library that computes the transformer on a CPU."] = "torch"
     trust_remote_code: Annotated[bool, "Allow code from the model's repository to run."] = False
     allow_pickle: Annotated[
         bool, "Also load weights in pickle files; such a file can run arbitrary code."

@@ -10,10 +10,13 @@ from typing import Any, Literal, Protocol, get_args, runtime_checkable
 from polarity_bench.errors import InputError
 from polarity_bench.values import FloatArray, IntArray, digest_of, printable, shortest
 
-Dtype = Literal["float32", "float16", "bfloat16"]
-"""Precision of an encoder's weights."""
+Dtype = Literal["float32", "float16", "bfloat16", "int8"]
+"""Precision of an encoder's weights, or of the arithmetic of a backend other than torch."""
 
 DTYPES: tuple[Dtype, ...] = get_args(Dtype)
+
+Backend = Literal["torch", "openvino", "onnx"]
+"""Library that computes the forward pass of an encoder's transformer."""
 
 Similarity = Literal["cosine", "dot"]
 """Similarity function of an encoder: cosine or inner product."""
@@ -55,6 +58,7 @@ class EncoderId:
     axis: int = 0
     strength: float | None = None
     axis_scale: float | None = None
+    backend: Backend = "torch"
 
     @cached_property
     def digest(self) -> str:
@@ -73,8 +77,8 @@ class EncoderId:
                 their default values.
         """
         values = asdict(self)
-        # Checksums of curves cover the other defaults, but not this one.
-        usual: dict[str, Any] = {"axis_scale": None}
+        # Checksums of curves cover the other defaults, but not these two.
+        usual: dict[str, Any] = {"axis_scale": None, "backend": "torch"}
         if not with_defaults:
             usual |= {"similarity": "cosine", "axis": 0, "strength": None}
         return {name: value for name, value in values.items() if (name, value) not in usual.items()}
@@ -98,6 +102,7 @@ class EncoderId:
     def label(self) -> str:
         """Name for tables: the encoder's name, with its prompt and strength if present."""
         details = [f"prompt {self.prompt!r}"] if self.prompt else []
+        details += [] if self.backend == "torch" else [f"{self.backend} {self.dtype}"]
         details += [] if self.strength is None else [f"strength {shortest(self.strength)}"]
         return printable(f"{self.name} ({', '.join(details)})" if details else self.name)
 

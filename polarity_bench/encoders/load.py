@@ -15,7 +15,8 @@ from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from polarity_bench.encoders.base import DTYPES, Dtype, Encoder
+from polarity_bench.encoders.backends import BACKENDS, use_backend
+from polarity_bench.encoders.base import DTYPES, Backend, Dtype, Encoder
 from polarity_bench.encoders.baselines import BASELINE_NAMES, load_baseline
 from polarity_bench.encoders.fingerprint import digest_of_model as digest_of_model
 from polarity_bench.encoders.sentence_transformer import (
@@ -50,6 +51,7 @@ class EncoderOptions:
         prompt_name: Name of a prompt in the encoder's configuration.
         device: Torch device; None uses the best available device.
         dtype: Precision of the weights.
+        backend: Library that computes the forward pass; see `encoders.backends`.
         max_tokens: Maximum number of tokens of a text; None uses the encoder's limit.
         trust_remote_code: Whether to run code from the encoder's folder or repository.
         allow_pickle: Whether to allow weights in formats other than safetensors.
@@ -61,6 +63,7 @@ class EncoderOptions:
     prompt_name: str | None = None
     device: str | None = None
     dtype: Dtype = "float32"
+    backend: Backend = "torch"
     max_tokens: int | None = None
     trust_remote_code: bool = False
     allow_pickle: bool = False
@@ -75,6 +78,18 @@ class EncoderOptions:
             raise InputError(f"`max_tokens` must be at least 1, got {self.max_tokens}")
         if self.dtype not in DTYPES:
             raise InputError(f"unknown `dtype` {self.dtype!r}{nearest(self.dtype, DTYPES)}")
+        if self.backend not in BACKENDS:
+            raise InputError(f"unknown `backend` {self.backend!r}{nearest(self.backend, BACKENDS)}")
+        if self.dtype not in BACKENDS[self.backend]:
+            able = [name for name, dtypes in BACKENDS.items() if self.dtype in dtypes]
+            raise InputError(
+                f"`backend` {self.backend} cannot compute in `dtype` {self.dtype}; "
+                f"use `backend` {' or '.join(able)}"
+            )
+        if self.backend != "torch" and self.device not in {None, "cpu"}:
+            raise InputError(
+                f"`backend` {self.backend} runs on the CPU, got `device` {self.device!r}"
+            )
 
 
 def folder_of(name: str, options: EncoderOptions) -> tuple[Path, str, str | None]:
@@ -181,27 +196,30 @@ def load_folder(
             return module_class or super()._load_module_class_from_ref(class_ref, *args, **kwargs)
 
     remote: dict[str, Any] = {"trust_remote_code": options.trust_remote_code}
+    # Other backends convert the weights themselves.
+    dtype = options.dtype if options.backend == "torch" else "float32"
+    device = options.device if options.backend == "torch" else "cpu"
     loading: dict[str, Any] = {
-        "dtype": options.dtype,
+        "dtype": dtype,
         "use_safetensors": None if options.allow_pickle else True,
     }
     with _load_errors(name, folder), quiet() as messages:
         pooling_added = False
         if (folder / "modules.json").is_file():
             model: SentenceTransformer = _Known(
-                str(folder), model_kwargs=loading, device=options.device, **remote
+                str(folder), model_kwargs=loading, device=device, **remote
             )
             # Only loading needs the subclass; callers expect the class of sentence-transformers.
             model.__class__ = SentenceTransformer
         elif _model_type(folder, name) == "model2vec":
             static = StaticEmbedding.from_model2vec(str(folder))
-            model = SentenceTransformer(modules=[static], device=options.device)
+            model = SentenceTransformer(modules=[static], device=device)
         else:
             part = Transformer(str(folder), model_kwargs=loading | remote, config_kwargs=remote)
             pooling = Pooling(part.get_embedding_dimension(), pooling_mode="mean")
-            model = SentenceTransformer(modules=[part, pooling], device=options.device)
+            model = SentenceTransformer(modules=[part, pooling], device=device)
             pooling_added = True
-        model.to(getattr(torch, options.dtype))
+        model.to(getattr(torch, dtype))
         model.eval()
     _check_weights(messages, name, folder)
     check_whole(model, f"the encoder {name!r}: {folder / 'config_sentence_transformers.json'}")
@@ -213,7 +231,10 @@ def load_folder(
         revision=revision,
         prompt=_prompt(model, name, options),
         pooling_added=pooling_added,
+        backend=options.backend,
+        dtype=None if options.backend == "torch" else options.dtype,
     )
+    use_backend(model, options.backend, options.dtype, name)
     name_for_mteb(model, encoder.id)
     return encoder
 
@@ -365,6 +386,8 @@ def load_encoder(name: str, options: EncoderOptions | None = None) -> Encoder:
         for option in ("revision", "prompt", "prompt_name", "max_tokens"):
             if getattr(options, option) is not None:
                 raise InputError(f"the baseline {name!r} takes no `{option}`; remove the option")
+        if options.backend != "torch":
+            raise InputError(f"the baseline {name!r} takes no `backend`; remove the option")
         return load_baseline(name)
     folder, title, revision = folder_of(name, options)
     return load_folder(folder, title, revision, options)

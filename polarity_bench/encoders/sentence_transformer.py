@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from polarity_bench.encoders.base import EncoderId
+from polarity_bench.encoders.backends import PACKAGES
+from polarity_bench.encoders.base import Backend, Dtype, EncoderId
 from polarity_bench.encoders.fingerprint import digest_of_model
 from polarity_bench.values import FloatArray, IntArray
 
@@ -26,6 +28,8 @@ class SentenceTransformerEncoder:
         prompt: Text to put before every text. None uses the model's default prompt, and ""
             disables it.
         pooling_added: Whether mean pooling was added to a plain transformer.
+        backend: Library that computes the forward pass.
+        dtype: Precision to compute in; None is that of the weights.
 
     Raises:
         InputError: If the model has an axis and truncates vectors after it.
@@ -41,6 +45,8 @@ class SentenceTransformerEncoder:
         revision: str | None = None,
         prompt: str | None = None,
         pooling_added: bool = False,
+        backend: Backend = "torch",
+        dtype: Dtype | None = None,
     ) -> None:
         from polarity_bench.encoders.axis import axis_of, check_whole
 
@@ -50,19 +56,20 @@ class SentenceTransformerEncoder:
         self._prompt = prompt or ""
         check_whole(model, f"the encoder {name!r}")
         axis = axis_of(model)
-        dtype = next((str(p.dtype) for p in model.parameters()), "torch.float32")
+        stored = next((str(p.dtype) for p in model.parameters()), "torch.float32")
         self.id = EncoderId(
             name=name,
             weights=digest_of_model(model),
             revision=revision,
             prompt=self._prompt or None,
             max_tokens=_finite(model.max_seq_length),
-            dtype=dtype.removeprefix("torch."),
+            dtype=dtype or stored.removeprefix("torch."),
             pooling_added=pooling_added,
             similarity="dot" if model.similarity_fn_name == "dot" else "cosine",
             axis=0 if axis is None else axis.n_coordinates,
             strength=None if axis is None else float(axis.strength),
             axis_scale=None if axis is None else axis.scale,
+            backend=backend,
         )
         self._sides: dict[str, Any] = {} if axis is None else {"task": "document"}
 
@@ -85,6 +92,7 @@ class SentenceTransformerEncoder:
             capability = torch.backends.cpu.get_cpu_capability()
             hardware = f"{device.type} {capability}, {torch.get_num_threads()} threads"
         versions = [package.__version__ for package in (torch, transformers, sentence_transformers)]
+        versions += [f"{package} {version(package)}" for package in PACKAGES[self.id.backend]]
         return " ".join([hardware, *versions])
 
     def count_tokens(self, texts: Sequence[str]) -> IntArray:

@@ -37,7 +37,7 @@ def card(
         str | None, "URL to name as the source of the results [default: the project]."
     ] = None,
     weighting: Weight = "linear",
-    encoder_flags: Annotated[EncoderFlags, (*TEXT_OPTIONS, "dtype", *TRUST_OPTIONS)],
+    encoder_flags: Annotated[EncoderFlags, (*TEXT_OPTIONS, "dtype", "backend", *TRUST_OPTIONS)],
     strength: Annotated[
         float | None, "Weight of the polarity axis in the results [default: the encoder's own]."
     ] = None,

@@ -50,7 +50,9 @@ class Base:
             The base, or an `AbsentEncoder` if the base has changed or cannot be loaded.
         """
         base = self.encoder
-        recorded: Any = {name: getattr(base, name) for name in ("revision", "max_tokens", "dtype")}
+        recorded: Any = {
+            name: getattr(base, name) for name in ("revision", "max_tokens", "dtype", "backend")
+        }
         options = replace(options, prompt=base.prompt or "", prompt_name=None, **recorded)
         try:
             loaded = load_encoder(self.source, options)

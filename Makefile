@@ -23,7 +23,7 @@ INPUTS := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run install test test-slow lint types contracts unit docs docs-serve dist test-lowest format constraints clean
+.PHONY: help run install test test-slow lint types contracts unit docs docs-serve bench dist test-lowest format constraints clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -60,6 +60,9 @@ docs: $(VENV)/.dev ## Build the documentation site in site/; a warning is an err
 
 docs-serve: docs ## Serve the documentation at http://127.0.0.1:8000
 	$(BIN)/python -m http.server --directory site --bind 127.0.0.1 8000
+
+bench: $(VENV)/.dev ## Measure speed beside other libraries on an idle machine, and write docs/performance.md
+	$(BIN)/python benchmarks/performance.py $(ARGS)
 
 dist: $(VENV)/.dev ## Build the package twice, compare the bytes and check it; TAG=v1.2.3 must be its version
 	@test -z "$(TAG)" || test "$(TAG)" = "v$$($(BIN)/polarity-bench --version)" || \

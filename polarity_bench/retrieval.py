@@ -20,11 +20,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from polarity_bench.embedding.arrays import Embeddings
 from polarity_bench.values import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _SCALE = float(2**26)
 _BLOCK = 16_384  # sources processed at once
@@ -32,6 +37,7 @@ _QUERY_BLOCK = 1024  # queries processed at once
 _EXACT_ROWS = 128  # queries whose products with a block are computed in float64 at once
 _PAIRS = 256  # query-source pairs scored at once; their vectors should fit in the CPU cache
 _CROWDED = 1 / 32  # share of candidates above which scoring the whole block at once is faster
+_SAFE = 1e15  # lengths whose squares, and those of most values, float32 represents
 _GROUP = 16  # sources per group; only the nearest source of a group affects the threshold
 
 
@@ -72,14 +78,30 @@ def top_k(
     barred = _pairs(excluded)
     longest = _longest(source)
     for start in range(0, len(source), _BLOCK):
-        units = _units(source.vectors[start : start + _BLOCK], longest)
-        rough = units.astype(np.float32)
+        vectors = source.vectors[start : start + _BLOCK]
+        rough, source_error = _rough(vectors, longest)
+        # With few queries, few sources need exact products, and scaling all takes longer.
+        units = _units(vectors, longest) if len(query) > _QUERY_BLOCK else None
         for rows in _blocks(len(query), _QUERY_BLOCK):
             in_rows = slice(*np.searchsorted(barred[0], [rows.start, rows.stop]))
-            in_block = (barred[1][in_rows] >= start) & (barred[1][in_rows] < start + len(units))
+            in_block = (barred[1][in_rows] >= start) & (barred[1][in_rows] < start + len(rough))
             cells = barred[0][in_rows][in_block] - rows.start, barred[1][in_rows][in_block] - start
             query_units = _units(query.vectors[rows])
-            row, column, exact = _candidates(query_units, units, rough, cells, product[rows, -1], k)
+            (row, column), crowded = _screen(
+                query_units, rough, source_error, cells, product[rows, -1], k
+            )
+            if units is None:
+                needed, at = np.unique(column, return_inverse=True)
+                exact = _pair_products(query_units, row, _units(vectors[needed], longest), at)
+            else:
+                exact = _pair_products(query_units, row, units, column)
+            if len(crowded):
+                of_all = _units(vectors, longest) if units is None else units
+                more = _crowded_candidates(
+                    query_units, of_all, cells, crowded, product[rows, -1], k
+                )
+                parts = zip((row, column, exact), more, strict=True)
+                row, column, exact = (np.concatenate(pair) for pair in parts)
             _merge(index[rows], product[rows], row, column + start, exact)
     return Retrieval(index, _similarity(product, query, longest))
 
@@ -204,94 +226,184 @@ def _pairs(excluded: Sequence[Sequence[int] | IntArray]) -> tuple[IntArray, IntA
     return rows, np.concatenate([*columns, np.empty(0, dtype=np.int64)])
 
 
-def _candidates(
+def _screen(
     query: FloatArray,
-    source: FloatArray,
-    rough_source: FloatArray,
+    rough_source: Tensor,
+    source_error: float,
     barred: tuple[IntArray, IntArray],
     least: FloatArray,
     k: int,
-) -> tuple[IntArray, IntArray, FloatArray]:
-    """Find the sources of a block that may be among the k nearest, and score them exactly.
+) -> tuple[tuple[IntArray, IntArray], IntArray]:
+    """Find the sources of a block that may be among the k nearest.
 
-    Float32 products differ from the exact products by less than `error`. Hence the exact products
-    of at least k sources, and of each of the k nearest, exceed t = (k-th greatest float32 product)
+    Rough products differ from the exact products by less than `error`. Hence the exact products of
+    at least k sources, and of each of the k nearest, exceed t = (k-th greatest rough product)
     - error. The k nearest also exceed the k-th greatest product of earlier blocks, because earlier
-    sources win ties. Their float32 products therefore exceed the greater of these two bounds minus
+    sources win ties. Their rough products therefore exceed the greater of these two bounds minus
     `error`.
 
     Args:
         query: Scaled queries, see `_units`, (q, d).
-        source: Scaled sources, (b, d).
-        rough_source: The scaled sources in float32, (b, d).
+        rough_source: Sources, see `_rough`, (b, d).
+        source_error: Their error.
         barred: Rows and columns of the excluded pairs.
         least: The k-th greatest product of each query in earlier blocks, (q,).
         k: Number of sources to retrieve.
 
     Returns:
-        Rows, columns and products of the candidates, each (m,).
+        Rows and columns of the candidates, each (m,), and the rows with so many candidates that
+        one exact matrix product is faster; they are not among the former.
     """
-    with np.errstate(invalid="ignore"):  # OpenBLAS may set the flag for finite numbers
-        rough = np.matmul(query.astype(np.float32), rough_source.T)
-    rough[barred] = -np.inf
-    error = _error(query.shape[1])
+    import torch
+
+    rough_query, query_error = _rounded(query / _SCALE)
+    rough = rough_query @ rough_source.T
+    rough[tuple(map(torch.from_numpy, barred))] = -torch.inf
+    error = _error(query.shape[1], rough.dtype == torch.bfloat16) + query_error + source_error
     near = _nearly_kth(rough, k)
     broken = np.isnan(near)  # rows with NaN are scored exactly
-    threshold = np.maximum(least, np.where(broken, -np.inf, near) - error) - error
-    passed = rough > threshold.astype(np.float32)[:, None]
-    crowded = broken | (np.count_nonzero(passed, axis=1) > _CROWDED * len(source))
+    bound = np.maximum(least / _SCALE**2, np.where(broken, -np.inf, near) - error) - error
+    passed = (rough > _rounded_down(bound, rough.dtype)[:, None]).numpy()
+    crowded = broken | (np.count_nonzero(passed, axis=1) > _CROWDED * len(rough_source))
     passed[crowded] = False
-    row, column = np.divmod(np.flatnonzero(passed), len(source))  # np.nonzero is slow on 2-D arrays
-    product = np.empty(len(row))
+    row, column = np.divmod(np.flatnonzero(passed), rough.shape[1])  # np.nonzero is slower in 2-D
+    return (row, column), np.flatnonzero(crowded)
+
+
+def _pair_products(
+    query: FloatArray, row: IntArray, source: FloatArray, column: IntArray
+) -> FloatArray:
+    """Return the exact products of pairs of scaled queries and sources, (m,)."""
+    product: FloatArray = np.empty(len(row))
     for pairs in _blocks(len(row), _PAIRS):
         product[pairs] = np.einsum("md,md->m", query[row[pairs]], source[column[pairs]])
-    candidates = [(row, column, product)]
-    for block in _blocks(int(crowded.sum()), _EXACT_ROWS):
-        rows = np.flatnonzero(crowded)[block]
+    return product
+
+
+def _crowded_candidates(
+    query: FloatArray,
+    source: FloatArray,
+    barred: tuple[IntArray, IntArray],
+    crowded: IntArray,
+    least: FloatArray,
+    k: int,
+) -> tuple[IntArray, IntArray, FloatArray]:
+    """Score all sources of a block exactly for some queries.
+
+    Returns:
+        Rows, columns and products of the k nearest of each query, each (m,).
+    """
+    rows, columns, products = [], [], []
+    for block in _blocks(len(crowded), _EXACT_ROWS):
+        chosen = crowded[block]
         with np.errstate(invalid="ignore"):
-            exact = query[rows] @ source.T
-        exact[np.isneginf(rough[rows])] = -np.inf
-        row, column = _first_k(exact, least[rows], k)
-        candidates.append((rows[row], column, exact[row, column]))
-    rows, columns, products = (np.concatenate(parts) for parts in zip(*candidates, strict=True))
-    return rows, columns, products
+            exact = query[chosen] @ source.T
+        is_barred = np.isin(barred[0], chosen)
+        exact[np.searchsorted(chosen, barred[0][is_barred]), barred[1][is_barred]] = -np.inf
+        row, column = _first_k(exact, least[chosen], k)
+        rows.append(chosen[row])
+        columns.append(column)
+        products.append(exact[row, column])
+    return np.concatenate(rows), np.concatenate(columns), np.concatenate(products)
 
 
-def _error(d: int) -> float:
-    """Return a bound on the error of the float32 product of two scaled vectors u and s.
+def _rough(vectors: FloatArray, length: float | None) -> tuple[Tensor, float]:
+    """Scale rows to unit length, as `_units` does to 2^26, but with a known error.
 
-    Let e = 2^-24. Rounding an integer to float32 changes it by at most e times its value. This
-    changes the product of the vectors by at most 2e + e^2 times the sum of |u_i s_i|, and this sum
-    is at most |u| |s|. The d products and d - 1 sums, in any order, fused or not, add an error of
-    at most de / (1 - de) times the same sum (Higham 2002, Accuracy and Stability of Numerical
-    Algorithms, section 3.1). Integers do not underflow. |u| is at most 2^26 + sqrt(d) / 2. The
-    factor 1.01 covers this excess and the terms in e^2 up to d = 100,000. Another 2e cover the
-    rounding of the threshold to float32.
+    Args:
+        vectors: Rows to scale.
+        length: Length that becomes 1, at least that of each row; None uses each row's own.
+
+    Returns:
+        The rows, (b, d) bfloat16 or float32, and the length of the greatest error of a row.
+    """
+    d = vectors.shape[1]
+    if length is not None:
+        return _rounded(vectors / np.float64(length))
+    with np.errstate(over="ignore", under="ignore"):
+        lengths = np.sqrt(np.einsum("nd,nd->n", vectors, vectors))
+    if not (lengths.min() > _SAFE**-1 and lengths.max() < _SAFE):  # squares leave float32's range
+        lengths = _lengths(vectors)
+    rough, error = _rounded(vectors / lengths[:, None])
+    # d squares and d - 1 sums change the squared length by at most d e, e = 2^-24, and the root
+    # halves this; the root and the quotient are rounded, and values may underflow.
+    return rough, error + 1.01 * (d / 2 + 4) * 2.0**-24
+
+
+def _rounded(vectors: FloatArray) -> tuple[Tensor, float]:
+    """Round rows of at most unit length to the screen's precision.
+
+    It is bfloat16 if the processor multiplies it in hardware, which is about twice as fast.
+
+    Returns:
+        The rows, and the length of the greatest error of a row.
+    """
+    import torch
+
+    exact = torch.from_numpy(np.asarray(vectors, dtype=np.float32))
+    if not _has_bfloat16():
+        return exact, 2.0**-23
+    rough = exact.bfloat16()
+    changes = (exact - rough.float()).numpy()
+    squares = np.einsum("nd,nd->n", changes, changes)
+    return rough, 1.01 * float(np.sqrt(squares.max(initial=0))) + 2.0**-23
+
+
+@cache
+def _has_bfloat16() -> bool:
+    import torch
+
+    return bool(torch.cpu._is_avx512_bf16_supported())  # noqa: SLF001
+
+
+def _rounded_down(values: FloatArray, dtype: Any) -> Tensor:
+    """Round values to the greatest float32 or bfloat16 that is not greater."""
+    import torch
+
+    exact = torch.from_numpy(values)
+    rounded = exact.to(dtype)
+    lower = torch.nextafter(rounded, torch.tensor(-torch.inf, dtype=dtype))
+    return torch.where(rounded.double() > exact, lower, rounded)
+
+
+def _error(d: int, in_bfloat16: bool) -> float:
+    """Return a bound on the error that a rough product adds to that of its vectors.
+
+    Let e = 2^-24. The d products and d - 1 sums in float32, in any order, fused or not, add at most
+    de / (1 - de) times the sum of |u_i s_i|, which is at most 1 (Higham 2002, Accuracy and
+    Stability of Numerical Algorithms, section 3.1). Four times this covers processors that round
+    the sums of bfloat16 products otherwise. A result in bfloat16 is below 1 but for such errors, so
+    rounding it adds at most 2^-9. `_units` rounds values to multiples of 2^-26, which changes the
+    exact product by at most sqrt(d) 2^-26. The factor 1.01 covers terms in e^2 up to d = 10,000.
 
     Args:
         d: Number of dimensions.
+        in_bfloat16: Whether the product is computed in bfloat16.
     """
-    return 1.01 * (d + 4) * 2.0**-24 * _SCALE**2
+    sums: float = 1.01 * ((4 if in_bfloat16 else 1) * d + 0.25 * d**0.5 + 2) * 2.0**-24
+    return sums + (2.0**-9 if in_bfloat16 else 0)
 
 
-def _nearly_kth(rough: FloatArray, k: int) -> FloatArray:
+def _nearly_kth(rough: Tensor, k: int) -> FloatArray:
     """Return a lower bound of the k-th greatest value of each row, (q,).
 
-    The bound is the k-th greatest of the maxima of groups of columns. It is NaN if the row contains
-    NaN.
+    It is the k-th greatest of the maxima of groups of columns, and NaN if the row contains NaN.
     """
+    import torch
+
     n_queries, width = rough.shape
     group = max(1, min(_GROUP, width // (4 * k)))
     grouped = width // group * group
-    # The columns of a group are width // group apart, so the maximum reads memory in order.
-    maxima = rough[:, :grouped].reshape(n_queries, group, -1).max(axis=1)
-    maxima = np.concatenate([maxima, rough[:, grouped:]], axis=1)  # each other column is a group
-    broken = np.isnan(maxima).any(axis=1)
+    # Columns of a group lie width // group apart, so that the maximum reads memory in order.
+    of_groups = rough[:, :grouped].view(n_queries, group, -1).amax(dim=1)
+    # The remaining columns are groups of one column each.
+    maxima = torch.cat([of_groups, rough[:, grouped:]], dim=1).float().numpy()
     kth = np.full(n_queries, -np.inf)
     if width >= k:
+        broken = np.isnan(maxima).any(axis=1)
         maxima.partition(maxima.shape[1] - k, axis=1)
         kth = maxima[:, -k].astype(np.float64)
-    kth[broken] = np.nan
+        kth[broken] = np.nan
     return kth
 
 

@@ -236,16 +236,25 @@ def test_screened_and_exact_products_agree_with_whole_numbers(
 
 @pytest.mark.parametrize("d", [1, 3, 384, 1024])
 @pytest.mark.parametrize("kind", ["real", "equal", "spread"])
-def test_rough_products_stay_within_their_error(d: int, kind: str) -> None:
+def test_rough_products_stay_within_their_error(
+    monkeypatch: pytest.MonkeyPatch, d: int, kind: str
+) -> None:
     vectors = {
         "real": random(300, d),
         "equal": np.ones((300, d)) + 1e-3 * random(300, 1),  # all roundings alike: they add up
         "spread": random(300, d) * 10.0 ** -np.arange(d)[::-1].clip(max=8),
     }[kind]
-    units = retrieval._units(vectors)
-    rough = units.astype(np.float32)
-    difference = (rough @ rough.T).astype(np.float64) - units @ units.T
-    assert np.abs(difference).max() < retrieval._error(d)
+    vectors = vectors.astype(np.float32)
+    units = retrieval._units(vectors) / retrieval._SCALE
+    for has_bfloat16 in (False, True):
+        monkeypatch.setattr(retrieval, "_has_bfloat16", lambda has=has_bfloat16: has)
+        (query, query_error), (source, source_error) = (
+            retrieval._rounded(units),
+            retrieval._rough(vectors, None),
+        )
+        rough = (query @ source.T).double().numpy()
+        bound = retrieval._error(d, has_bfloat16) + query_error + source_error
+        assert np.abs(rough - units @ units.T).max() < bound
 
 
 @given(st.integers(0, 1000), st.data())

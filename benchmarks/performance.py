@@ -1,0 +1,284 @@
+"""Speed side by side: encoding, retrieval, start and suites, each beside its peers.
+
+    python benchmarks/performance.py [encoding retrieval start suite] [--rounds 5] [--table FILE]
+
+All paths of a section run in turn in every round, and the table has medians over the rounds and
+their ratio to the first path. Run it on an idle machine: the load is measured before it begins.
+Writes `docs/performance.json`, and the tables between the markers of `docs/performance.md`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tabulate import tabulate
+
+PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
+Action = Callable[[], Any]
+Timed = dict[str, list[float]]
+
+
+def interleave(paths: dict[str, Action], rounds: int) -> Timed:
+    """Run every path once without timing it, then all in turn in each round; return the seconds."""
+    for path in paths.values():
+        path()
+    seconds: Timed = {name: [] for name in paths}
+    for _ in range(rounds):
+        for name, path in paths.items():
+            begun = time.perf_counter()
+            path()
+            seconds[name].append(time.perf_counter() - begun)
+    return seconds
+
+
+def medians(seconds: Timed) -> dict[str, float]:
+    return {name: statistics.median(values) for name, values in seconds.items()}
+
+
+# Encoding
+
+
+def encoding(rounds: int) -> tuple[list[str], list[list[Any]], str]:
+    """Encode the same texts by every path; the store is left out."""
+    import torch
+
+    from polarity_bench import EncoderOptions, load_encoder, load_task
+    from polarity_bench.embedding.embedder import Embedder
+    from polarity_bench.encoders.load import SentenceTransformerEncoder
+
+    task: Any = load_task("contrast")
+    texts = list(dict.fromkeys(task.texts))[:800]
+    encoders: dict[str, Any] = {}
+    for backend, dtype in [
+        ("torch", "float32"),
+        ("torch", "bfloat16"),
+        ("openvino", "float32"),
+        ("openvino", "bfloat16"),
+        ("openvino", "int8"),
+        ("onnx", "float32"),
+        ("onnx", "int8"),
+    ]:
+        options = EncoderOptions(backend=backend, dtype=dtype, device="cpu")  # type: ignore[arg-type]
+        encoders[f"{backend}, {dtype}"] = load_encoder("minilm", options)
+    plain = encoders["torch, float32"]
+    assert isinstance(plain, SentenceTransformerEncoder)
+    n_tokens = int(plain.count_tokens(texts).sum())
+
+    def of_library(encoder: Any) -> Action:
+        return lambda: encoder.model.encode(texts, show_progress_bar=False)
+
+    def ours(encoder: Any) -> Action:
+        return lambda: Embedder().embed(encoder, texts).vectors(texts).vectors
+
+    paths = {
+        "`SentenceTransformer.encode`, float32": of_library(plain),
+        "`SentenceTransformer.encode`, bfloat16": of_library(encoders["torch, bfloat16"]),
+    }
+    paths |= {f"polarity-bench, {name}": ours(encoder) for name, encoder in encoders.items()}
+    seconds = medians(interleave(paths, rounds))
+    expected = plain.model.encode(texts, normalize_embeddings=True)
+    rate = matrix_rate()
+    parameters = sum(
+        module.weight.numel()
+        for module in plain.model.modules()
+        if isinstance(module, torch.nn.Linear)
+    )
+    rows = []
+    for name, value in seconds.items():
+        vectors = np.array(paths[name]())
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        cosine = float((vectors * expected).sum(axis=1).mean())
+        share = 100 * 2 * parameters * n_tokens / value / rate if "float32" in name else None
+        speed = n_tokens / value
+        rows.append([name, speed, next(iter(seconds.values())) / value, share, cosine])
+    head = ["path", "tokens/s", "against `encode`", "share of the matrix rate, %", "mean cosine"]
+    note = f"MiniLM, {len(texts)} texts of contrast, {n_tokens:,} tokens. "
+    return head, rows, f"{note}The matrix rate is {rate / 1e9:.0f} GFLOP/s in float32."
+
+
+def matrix_rate() -> float:
+    """Return the float32 operations per second of a product in the encoder's shapes."""
+    import torch
+
+    texts, weights = torch.randn(2048, 384), torch.randn(384, 1536)
+    best = 0.0
+    with torch.inference_mode():
+        for _ in range(40):
+            begun = time.perf_counter()
+            for _ in range(10):
+                texts @ weights
+            rate = 10 * 2 * 2048 * 384 * 1536 / (time.perf_counter() - begun)
+            best = max(best, rate)
+    return best
+
+
+# Retrieval
+
+
+def retrieval(rounds: int) -> tuple[list[str], list[list[Any]], str]:
+    """Retrieve 16 sources by the exact search of this package and by faiss."""
+    import faiss
+
+    from polarity_bench.embedding.arrays import Embeddings
+    from polarity_bench.retrieval import top_k
+
+    generator = np.random.default_rng(0)
+    rows = []
+    for n_queries, n_sources in [
+        (872, 4_360),
+        (2_767, 13_835),
+        (20_000, 20_000),
+        (1_000, 200_000),
+        (1_000, 1_000_000),
+    ]:
+        centre = 0.7 * generator.standard_normal(384, dtype=np.float32)
+        query, source = (
+            generator.standard_normal((n, 384), dtype=np.float32) + centre
+            for n in (n_queries, n_sources)
+        )
+        for vectors in (query, source):
+            vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+
+        def with_faiss(query: Any = query, source: Any = source) -> Any:
+            index = faiss.IndexFlatIP(source.shape[1])
+            index.add(source)
+            return index.search(query, 16)[1]
+
+        def ours(query: Any = query, source: Any = source) -> Any:
+            return top_k(Embeddings(query), Embeddings(source), 16).index
+
+        seconds = medians(interleave({"faiss": with_faiss, "ours": ours}, rounds))
+        rows.append(
+            [
+                f"{n_queries:,} by {n_sources:,}",
+                seconds["faiss"],
+                seconds["ours"],
+                seconds["ours"] / seconds["faiss"],
+                100 * float((with_faiss() == ours()).mean()),
+            ]
+        )
+    head = ["queries by sources", "faiss, s", "polarity-bench, s", "ratio", "equal, %"]
+    return head, rows, "384 dimensions, k = 16; faiss is `IndexFlatIP`."
+
+
+# Commands
+
+
+def start(rounds: int) -> tuple[list[str], list[list[Any]], str]:
+    """Time commands that should start at once, each in a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        _command(folder, "run", "--tasks", "contrast", "--model", "random")
+        _command(folder, "run", "--tasks", "contrast", "--model", "tfidf")
+        board = Path(folder) / "board"
+        shutil.copytree(Path(folder) / "results", board / "results")
+        (board / "board.toml").touch()
+        commands = {
+            "--help": ["--help"],
+            "tasks": ["tasks"],
+            "compare": ["compare", "random", "tfidf", "--task", "contrast"],
+            "leaderboard build": ["leaderboard", "build", "board"],
+            "run --model random": ["run", "--tasks", "contrast", "--model", "random", "--output"],
+            "run, stored vectors": ["run", "--tasks", "contrast", "--output"],
+        }
+        paths: dict[str, Action] = {
+            name: lambda words=words: _command(folder, *words)  # type: ignore[misc]
+            for name, words in commands.items()
+        }
+        seconds = medians(interleave(paths, rounds))
+    return ["command", "seconds"], [[f"`{n}`", s] for n, s in seconds.items()], "Wall time."
+
+
+def suite(rounds: int) -> tuple[list[str], list[list[Any]], str]:
+    """Time the suite `full` for MiniLM, cold once and warm in each round."""
+    with tempfile.TemporaryDirectory() as folder:
+        words = ["run", "--suite", "full", "--output"]
+        begun = time.perf_counter()
+        _command(folder, *words)
+        rows: list[list[Any]] = [["cold", time.perf_counter() - begun]]
+        seconds = interleave({"warm": lambda: _command(folder, *words)}, rounds - 1)
+        rows.append(["warm", medians(seconds)["warm"]])
+    return ["suite `full`, MiniLM", "seconds"], rows, "Wall time; warm: all vectors are stored."
+
+
+def _command(folder: str, *words: str) -> None:
+    """Run a command in a folder with a cache of its own; `--output` gets a new folder."""
+    environment = os.environ | {
+        "POLARITY_BENCH_CACHE": str(Path(folder) / "cache"),
+        "HF_HUB_OFFLINE": "1",
+    }
+    new = [tempfile.mkdtemp(dir=folder)] if words[-1] == "--output" else []
+    command = [sys.executable, "-m", "polarity_bench", *words, *new]
+    subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True)
+
+
+SECTIONS: dict[str, Callable[[int], tuple[list[str], list[list[Any]], str]]] = {
+    "encoding": encoding,
+    "retrieval": retrieval,
+    "start": start,
+    "suite": suite,
+}
+
+
+def machine() -> str:
+    """Describe the processor, the cores, the load and the libraries."""
+    text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    model = re.search(r"model name\s*: (.*)", text)
+    packages = ["torch", "sentence-transformers", "openvino", "onnxruntime", "faiss-cpu"]
+    versions = ", ".join(f"{package} {version(package)}" for package in packages)
+    cores = len(os.sched_getaffinity(0))
+    name = model[1] if model else "unknown processor"
+    return f"{name}, {cores} cores, load {os.getloadavg()[0]:.2f}; {versions}"
+
+
+def write(section: str, text: str) -> None:
+    """Replace the section's part of the page."""
+    begin, end = f"<!-- {section} -->\n", f"<!-- /{section} -->"
+    page = PAGE.read_text(encoding="utf-8")
+    before, _, rest = page.partition(begin)
+    PAGE.write_text(f"{before}{begin}\n{text}\n\n{end}{rest.partition(end)[2]}", encoding="utf-8")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("sections", nargs="*", help=f"of {', '.join(SECTIONS)} [default: all]")
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args(arguments)
+    file = PAGE.with_suffix(".json")
+    stored = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    for section in options.sections or SECTIONS:
+        where = machine()
+        head, rows, note = SECTIONS[section](options.rounds)
+        stored[section] = {
+            "machine": where,
+            "note": note,
+            "rounds": options.rounds,
+            "rows": [dict(zip(head, row, strict=True)) for row in rows],
+        }
+        formats = [".5f" if "cosine" in title else ".2f" for title in head]
+        formats = [
+            ",.0f" if title == "tokens/s" else each
+            for title, each in zip(head, formats, strict=True)
+        ]
+        table = tabulate(rows, head, "pipe", floatfmt=formats, missingval="-")
+        text = f"{note} Medians of {options.rounds} rounds. {where}.\n\n{table}"
+        print(f"{text}\n", flush=True)
+        file.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
+        write(section, text)
+
+
+if __name__ == "__main__":
+    main()

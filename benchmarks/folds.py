@@ -76,7 +76,7 @@ def first_fold(name: str, method: FineTuning, task: str, model: str) -> FoldCont
     """Load a data set and an encoder, and cut the first fold."""
     data = LabelledTexts.of(task, DataAccess.from_environment())
     encoder = load_encoder(model)
-    assert isinstance(encoder, SentenceTransformerEncoder)  # noqa: S101
+    assert isinstance(encoder, SentenceTransformerEncoder)
     shape_encoder(encoder.model, method)
     seed, _, train, test = next(iter(PROTOCOLS[name].splits(data.labels)))
     return FoldContext(encoder.model, data.texts, data.labels, data.classes, train, test, seed)

@@ -204,7 +204,7 @@ def main() -> None:
     asked = parser.parse_args()
     (spec,) = choose_tasks(load_tasks(), names=[asked.task])
     task = spec.load(DataAccess.from_environment(), Settings())
-    assert isinstance(task, PolarityTask)  # noqa: S101
+    assert isinstance(task, PolarityTask)
     with EmbeddingStore() as store:
         embedded = Embedder(store).embed(load_encoder(asked.model), task.texts)
     source, query = embedded.sources(task.source.texts), embedded.queries(task.query.texts)

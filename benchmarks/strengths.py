@@ -40,7 +40,7 @@ def main() -> None:
     faiss.omp_set_num_threads(1)
     (spec,) = choose_tasks(load_tasks(), names=[asked.task])
     task = spec.load(DataAccess.from_environment(), Settings(ks=(asked.k,)))
-    assert isinstance(task, PolarityTask)  # noqa: S101
+    assert isinstance(task, PolarityTask)
     encoder = load_encoder(asked.model)
     embedder = Embedder(MemoryStore(list(dict.fromkeys(task.texts))))
     begun = time.process_time()

@@ -155,7 +155,10 @@ def test_version_and_no_arguments(bench: Bench) -> None:
         ("--batch-size 0", "--batch-size must be at least 1, got 0"),
         ("--batch-tokens 0", "--batch-tokens must be at least 1, got 0"),
         ("--max-tokens 0", "--max-tokens must be at least 1, got 0"),
-        ("--prompt a --prompt-name b", "give --prompt or --prompt-name, not both"),
+        (
+            "--prompt a --prompt-name b",
+            "--prompt and --prompt-name exclude each other; give only one",
+        ),
         ("--device warp", "--device warp: not usable on this machine"),
         ("--data-dir none", "the data folder none does not exist"),
         ("--task-dir none", "the task folder none does not exist"),

@@ -331,7 +331,7 @@ def refused(bench: Bench, task_dir: Path, *words: str | Path, tasks: str = "mini
         ),
         ("baseline --k 2", "mini", "the baseline has no polarity_at_2; use the same --k"),
         ("baseline -m tfidf", "mini", "compares one encoder with a baseline; give only one"),
-        ("baseline --strength 0,1", "mini", "give one --model, and at most one --strength"),
+        ("baseline --strength 0,1", "mini", "give only one --model, and at most one --strength"),
     ],
 )
 def test_bad_input_is_refused_before_anything_is_made(

@@ -64,6 +64,10 @@ class Job(Parameters):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.options.backend != "torch":
+            raise InputError(
+                f"`options`: only torch can train, got `backend` {self.options.backend}; leave it out"
+            )
         if self.options.dtype != "float32":
             raise InputError(
                 f"`options`: the base must be loaded in float32, got {self.options.dtype}; use the "
@@ -84,6 +88,7 @@ class Job(Parameters):
     def to_toml(self) -> str:
         """Return the job as TOML text, with absolute paths and without the values that are None."""
         values = self.below(Path.cwd()).to_dict() | {"options": asdict(self.options)}
+        del values["options"]["backend"]  # always torch
         return tomlkit.dumps(_without_none(values))
 
     @classmethod

@@ -204,7 +204,7 @@ def test_add_refuses_results_of_no_item_of_the_sweep(made: Made, tmp_path: Path)
     before = contents(made.folder)
     path = write_result(placed(EncoderId("other", "1"), "mini", 0.5, 0.5), tmp_path / "elsewhere")
     with pytest.raises(
-        InputError, match=r"sweep\.json trains or evaluates its encoder, got 'other'; add results"
+        InputError, match=r"sweep\.json does not contain the encoder 'other'; add only results"
     ):
         add(find_results([path]), made.folder)
     assert contents(made.folder) == before

@@ -629,7 +629,7 @@ def test_a_base_or_data_that_is_not_there_is_said_before_anything_is_made(
     [
         ('model = "random"', "a baseline cannot be trained"),
         ('example_encoder = "nowhere"', "nowhere"),
-        ('examples_from = "none.parquet"', "no file"),
+        ('examples_from = "none.parquet"', "no such file"),
         ('task = "sst2-unseen"', "must stay unseen in training"),
         ('task = "stsb"', "expected a polarity task, got a sts task"),
     ],

@@ -171,7 +171,9 @@ def test_a_base_is_refused_that_would_not_rank_so_at_strength_0(
     model.append(Normalize())
     model.save_pretrained(str(tmp_path / "unit"), create_model_card=False)
     run(tmp_path / "unit", tasks, tmp_path / "axis", Axis())
-    with pytest.raises(InputError, match="`model` axis: it is compared by the inner product"):
+    with pytest.raises(
+        InputError, match="`model` axis: the base ranks by inner products of vectors that are not"
+    ):
         run(tmp_path / "axis", tasks, tmp_path / "again", Axis())
 
 

@@ -200,7 +200,7 @@ def test_help_says_the_defaults(bench: Bench) -> None:
     done = bench("--help")
     said = " ".join(done.out.split())
     assert "cce, triplet, npairs, supcon, proxynca, softtriple, proxyanchor, setfit" in said
-    assert "share of cross-entropy in loss and inference [default: 0.5; cce: 1]" in said
+    assert "weight of cross-entropy in training and inference [default: 0.5; cce: 1]" in said
 
 
 def test_a_board_shows_the_command_that_makes_each_row_and_it_makes_the_same_file(

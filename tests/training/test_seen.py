@@ -354,7 +354,7 @@ def test_a_base_that_knows_every_row_is_refused_before_anything_is_made(
     assert done.code == 2
     said = "--held-out 2: the base was trained on rows of mini, and only 0 of 24 rows are new"
     assert said in done.err
-    assert "or 0 with --checkpoint last, which publishes the last epoch" in done.err
+    assert "--held-out 0 with --checkpoint last (publishes the last epoch)" in done.err
     assert not Path("x").exists()
     done = bench(*words, *quick, "--held-out", "0", "--checkpoint", "last", "--rate", "1e-2")
     assert done.code == 0, done.err
@@ -529,7 +529,7 @@ def test_a_stored_result_is_counted_when_the_training_becomes_known(
     _edit(trained, lambda content: content.update(task="away"))
     first = bench(*asked("runs/x"), "--json")
     assert seen_of(first) == {"mini": None, "mini-unseen": None}
-    said = "warning: the training texts of runs/x cannot be recreated: unknown task 'away'"
+    said = "the training texts of runs/x cannot be recreated: unknown task 'away'"
     assert said in first.err
     assert "texts seen in training are not counted" in first.err
     (trained / "train.json").write_text(made)

@@ -172,7 +172,7 @@ def test_a_run_that_was_stopped_is_not_taken_for_an_encoder(
         patch.setattr(module, "train_head", stop)
         with pytest.raises(KeyboardInterrupt):
             run(base, tasks, tmp_path / "run", FEW)
-    with pytest.raises(InputError, match=r"run the same `polarity-bench train` again$"):
+    with pytest.raises(InputError, match=r"run the same `polarity-bench train` command again$"):
         base_of(str(tmp_path / "run"))
     assert not run(base, tasks, tmp_path / "run", FEW).reused
 

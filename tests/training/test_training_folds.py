@@ -177,7 +177,9 @@ def test_a_fold_without_a_class_is_refused() -> None:
 
 def test_a_sample_that_cannot_be_is_refused() -> None:
     labels = some_labels([600, 400])
-    with pytest.raises(InputError, match=r"^`sample` 1,001: the data has 1,000 rows; ask for few"):
+    with pytest.raises(
+        InputError, match=r"^`sample` 1,001: the data has 1,000 rows; choose at most 1,000"
+    ):
         sample(labels, 1001, 0)
     with pytest.raises(InputError, match=r"^`sample` 1: each of the 2 classes needs a row"):
         sample(labels, 1, 0)

@@ -227,7 +227,7 @@ def read_examples(path: Path, kind: ExampleKind) -> dict[str, list[Any]]:
     """
     file = path / "train.parquet" if path.is_dir() else path
     if not file.is_file():
-        raise InputError(f"`examples_from` {path}: {file} does not exist")
+        raise InputError(f"`examples_from`: no such file: {file}")
     try:
         columns: dict[str, list[Any]] = pq.read_table(file).to_pydict()
     except (OSError, ValueError) as error:

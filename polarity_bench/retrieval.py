@@ -37,6 +37,8 @@ _QUERY_BLOCK = 1024  # queries processed at once
 _EXACT_ROWS = 128  # queries whose products with a block are computed in float64 at once
 _PAIRS = 256  # query-source pairs scored at once; their vectors should fit in the CPU cache
 _CROWDED = 1 / 32  # share of candidates above which scoring the whole block at once is faster
+_LARGE = 2**23  # pairs from which a product in bfloat16 saves more than its candidates cost
+_SHRUNK = 0.98  # length of queries in rough products, which therefore stay below 1
 _SAFE = 1e15  # lengths whose squares, and those of most values, float32 represents
 _GROUP = 16  # sources per group; only the nearest source of a group affects the threshold
 
@@ -77,9 +79,10 @@ def top_k(
     product = np.full((len(query), k), -np.inf)  # every -inf is replaced below
     barred = _pairs(excluded)
     longest = _longest(source)
+    in_bfloat16 = len(query) * len(source) >= _LARGE and _has_bfloat16()
     for start in range(0, len(source), _BLOCK):
         vectors = source.vectors[start : start + _BLOCK]
-        rough, source_error = _rough(vectors, longest)
+        rough, source_error = _rough(vectors, longest, in_bfloat16)
         # With few queries, few sources need exact products, and scaling all takes longer.
         units = _units(vectors, longest) if len(query) > _QUERY_BLOCK else None
         for rows in _blocks(len(query), _QUERY_BLOCK):
@@ -236,9 +239,9 @@ def _screen(
 ) -> tuple[tuple[IntArray, IntArray], IntArray]:
     """Find the sources of a block that may be among the k nearest.
 
-    Rough products differ from the exact products by less than `error`. Hence the exact products of
-    at least k sources, and of each of the k nearest, exceed t = (k-th greatest rough product)
-    - error. The k nearest also exceed the k-th greatest product of earlier blocks, because earlier
+    Rough products differ from `_SHRUNK` times the exact products by less than `error`. Hence these
+    exceed t = (k-th greatest rough product) - error for at least k sources, and for each of the k
+    nearest. The k nearest also exceed the k-th greatest product of earlier blocks, because earlier
     sources win ties. Their rough products therefore exceed the greater of these two bounds minus
     `error`.
 
@@ -256,13 +259,16 @@ def _screen(
     """
     import torch
 
-    rough_query, query_error = _rounded(query / _SCALE)
+    in_bfloat16 = rough_source.dtype == torch.bfloat16
+    rough_query, query_error = _rounded(query * (_SHRUNK / _SCALE), in_bfloat16)
     rough = rough_query @ rough_source.T
     rough[tuple(map(torch.from_numpy, barred))] = -torch.inf
-    error = _error(query.shape[1], rough.dtype == torch.bfloat16) + query_error + source_error
+    error = _error(query.shape[1], in_bfloat16) + query_error + source_error
     near = _nearly_kth(rough, k)
     broken = np.isnan(near)  # rows with NaN are scored exactly
-    bound = np.maximum(least / _SCALE**2, np.where(broken, -np.inf, near) - error) - error
+    bound = (
+        np.maximum(least * (_SHRUNK / _SCALE**2), np.where(broken, -np.inf, near) - error) - error
+    )
     passed = (rough > _rounded_down(bound, rough.dtype)[:, None]).numpy()
     crowded = broken | (np.count_nonzero(passed, axis=1) > _CROWDED * len(rough_source))
     passed[crowded] = False
@@ -307,33 +313,32 @@ def _crowded_candidates(
     return np.concatenate(rows), np.concatenate(columns), np.concatenate(products)
 
 
-def _rough(vectors: FloatArray, length: float | None) -> tuple[Tensor, float]:
+def _rough(vectors: FloatArray, length: float | None, in_bfloat16: bool) -> tuple[Tensor, float]:
     """Scale rows to unit length, as `_units` does to 2^26, but with a known error.
 
     Args:
         vectors: Rows to scale.
         length: Length that becomes 1, at least that of each row; None uses each row's own.
+        in_bfloat16: Whether to round to bfloat16.
 
     Returns:
         The rows, (b, d) bfloat16 or float32, and the length of the greatest error of a row.
     """
     d = vectors.shape[1]
     if length is not None:
-        return _rounded(vectors / np.float64(length))
+        return _rounded(vectors / np.float64(length), in_bfloat16)
     with np.errstate(over="ignore", under="ignore"):
         lengths = np.sqrt(np.einsum("nd,nd->n", vectors, vectors))
     if not (lengths.min() > _SAFE**-1 and lengths.max() < _SAFE):  # squares leave float32's range
         lengths = _lengths(vectors)
-    rough, error = _rounded(vectors / lengths[:, None])
+    rough, error = _rounded(vectors / lengths[:, None], in_bfloat16)
     # d squares and d - 1 sums change the squared length by at most d e, e = 2^-24, and the root
     # halves this; the root and the quotient are rounded, and values may underflow.
     return rough, error + 1.01 * (d / 2 + 4) * 2.0**-24
 
 
-def _rounded(vectors: FloatArray) -> tuple[Tensor, float]:
-    """Round rows of at most unit length to the screen's precision.
-
-    It is bfloat16 if the processor multiplies it in hardware, which is about twice as fast.
+def _rounded(vectors: FloatArray, in_bfloat16: bool) -> tuple[Tensor, float]:
+    """Round rows of at most unit length to bfloat16 or float32.
 
     Returns:
         The rows, and the length of the greatest error of a row.
@@ -341,7 +346,7 @@ def _rounded(vectors: FloatArray) -> tuple[Tensor, float]:
     import torch
 
     exact = torch.from_numpy(np.asarray(vectors, dtype=np.float32))
-    if not _has_bfloat16():
+    if not in_bfloat16:
         return exact, 2.0**-23
     rough = exact.bfloat16()
     changes = (exact - rough.float()).numpy()
@@ -351,6 +356,7 @@ def _rounded(vectors: FloatArray) -> tuple[Tensor, float]:
 
 @cache
 def _has_bfloat16() -> bool:
+    """Return whether the processor multiplies bfloat16 in hardware, twice as fast as float32."""
     import torch
 
     return bool(torch.cpu._is_avx512_bf16_supported())  # noqa: SLF001
@@ -372,7 +378,7 @@ def _error(d: int, in_bfloat16: bool) -> float:
     Let e = 2^-24. The d products and d - 1 sums in float32, in any order, fused or not, add at most
     de / (1 - de) times the sum of |u_i s_i|, which is at most 1 (Higham 2002, Accuracy and
     Stability of Numerical Algorithms, section 3.1). Four times this covers processors that round
-    the sums of bfloat16 products otherwise. A result in bfloat16 is below 1 but for such errors, so
+    the sums of bfloat16 products otherwise. A result in bfloat16 is below 1, see `_SHRUNK`, so
     rounding it adds at most 2^-9. `_units` rounds values to multiples of 2^-26, which changes the
     exact product by at most sqrt(d) 2^-26. The factor 1.01 covers terms in e^2 up to d = 10,000.
 
@@ -426,25 +432,27 @@ def _first_k(exact: FloatArray, least: FloatArray, k: int) -> tuple[IntArray, In
 def _merge(
     index: IntArray, product: FloatArray, row: IntArray, position: IntArray, exact: FloatArray
 ) -> None:
-    """Merge the candidates of a block into the k nearest so far, in place.
-
-    Earlier sources win ties.
+    """Merge the candidates of a block into the k nearest so far, in place; ties by position.
 
     Args:
-        index: Positions of the k nearest sources so far, (q, k).
-        product: Products of the k nearest sources so far, (q, k).
-        row: Query of each candidate, (m,).
-        position: Position of each candidate, (m,).
-        exact: Product of each candidate, (m,).
+        index: Positions of the k nearest so far, (q, k), all before those of the block.
+        product: Their products, (q, k), descending.
+        row: Rows of the candidates, (m,); those of one row have ascending positions.
+        position: Their positions, (m,).
+        exact: Their products, (m,).
     """
     n_queries, k = index.shape
-    rows = np.concatenate([np.repeat(np.arange(n_queries), k), row])
-    positions = np.concatenate([index.ravel(), position])
-    values = np.concatenate([product.ravel(), exact])
-    order = np.lexsort((positions, -values, rows))
-    first = np.searchsorted(rows[order], np.arange(n_queries))
-    chosen = order[first[:, None] + np.arange(k)]
-    index[:], product[:] = positions[chosen], values[chosen]
+    order = np.argsort(row, kind="stable")
+    row, position, exact = row[order], position[order], exact[order]
+    counts = np.bincount(row, minlength=n_queries)
+    place = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts) + k
+    shape = n_queries, k + int(counts.max(initial=0))
+    positions, values = np.zeros(shape, dtype=np.int64), np.full(shape, -np.inf)
+    positions[:, :k], values[:, :k] = index, product
+    positions[row, place], values[row, place] = position, exact
+    nearest = np.argsort(-values, axis=1, kind="stable")[:, :k]
+    index[:] = np.take_along_axis(positions, nearest, axis=1)
+    product[:] = np.take_along_axis(values, nearest, axis=1)
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ class Job(Parameters):
         super().__post_init__()
         if self.options.backend != "torch":
             raise InputError(
-                f"`options`: only torch can train, got `backend` {self.options.backend}; leave it out"
+                f"`options`: only torch can train, got `backend` {self.options.backend}; remove it"
             )
         if self.options.dtype != "float32":
             raise InputError(

@@ -15,8 +15,8 @@ MEANINGS = {
     "polarity": "share of the k nearest sources that have the query's label, weighted by rank",
     "similarity": "mean cosine of the query and its k nearest under the reference, by rank",
     "similarity_reference": "S of the k sources that the reference ranks nearest",
-    "retention": "how much of the reference's own S beyond chance is kept; the reference has 1, "
-    "or 100 %",
+    "retention": "share of the reference's S above chance that is kept; 100 % for the reference "
+    "itself",
     "joint": "harmonic mean of P's lift over chance, clipped at 0, and of retention",
     "front": "share of the area under the oracle's point, in lift and retention, that an encoder "
     "dominates; a curve counts with all its points",

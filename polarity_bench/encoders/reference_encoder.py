@@ -8,6 +8,7 @@ These records do not change the digest of an encoder. A training run also record
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -117,10 +118,9 @@ def distinct_base(holder: Any, recorded: Base | None = None) -> Base | None:
 
 def find_base(holder: Any) -> Base | None:
     """Return the base recorded in an encoder's configuration or model card, or None."""
-    from sentence_transformers import SentenceTransformer
-
+    library = sys.modules.get("sentence_transformers")  # its import takes seconds
     model = _model_of(holder)
-    if not isinstance(model, SentenceTransformer):
+    if library is None or not isinstance(model, library.SentenceTransformer):
         return None
     places: list[Any] = [getattr(_config(model), BASE_KEY, None), card_of(model).get(BASE_KEY)]
     for record in places:

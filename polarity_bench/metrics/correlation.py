@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
-from scipy.stats import rankdata
 
 from polarity_bench.metrics.statistics import N_SAMPLES, SEED, interval, ratio
 from polarity_bench.values import FloatArray, IntArray
@@ -170,6 +169,8 @@ def many_correlations(
     y = _weighted_ranks(other, weights) - (total[:, None] + 1) / 2
     weighed = weights * y
     norm = (weighed * y).sum(axis=1)
+    from scipy.stats import rankdata
+
     once = rankdata(other) - (len(other) + 1) / 2
     ranks, above = np.empty(columns.shape), np.empty(columns.shape)
     cubes = np.tile((weights**3).sum(axis=1), (len(columns), 1))
@@ -231,5 +232,7 @@ def _weighted_ranks(values: FloatArray, weights: FloatArray) -> FloatArray:
 
 def _centred_ranks(values: FloatArray) -> FloatArray:
     """Return the ranks within each row, minus their mean."""
+    from scipy.stats import rankdata
+
     ranks = rankdata(values, axis=1)
     return np.asarray(ranks - ranks.mean(axis=1, keepdims=True))

@@ -6,7 +6,6 @@ Shapes: p pairs, c comparisons.
 from __future__ import annotations
 
 import numpy as np
-from scipy.stats import rankdata
 
 from polarity_bench.values import BoolArray, FloatArray, IntArray
 
@@ -49,6 +48,8 @@ def sentiment_guided_similarity(cosine: FloatArray, same_label: BoolArray) -> fl
         >>> round(sentiment_guided_similarity(np.array([0.9, 0.8, 0.1]), np.array([1, 1, 0])), 6)
         0.866025
     """
+    from scipy.stats import rankdata
+
     ranks, equal = rankdata(cosine), same_label.astype(np.float64)
     if np.ptp(ranks) == 0 or np.ptp(equal) == 0:
         return float("nan")

@@ -20,8 +20,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy import stats
-from scipy.optimize import brentq
 
 from polarity_bench.metrics.statistics import SEED, interval
 from polarity_bench.values import FloatArray, IntArray
@@ -87,6 +85,8 @@ def paired_t(a: FloatArray, b: FloatArray) -> PairedTest:
     if np.ptp(differences) == 0:
         return PairedTest(mean, (mean, mean), float(mean == 0))
     error = float(differences.std(ddof=1)) / math.sqrt(n)
+    from scipy import stats
+
     student = stats.t(n - 1)
     reach = float(student.ppf((1 + CONFIDENCE) / 2)) * error
     return PairedTest(mean, (mean - reach, mean + reach), 2 * float(student.sf(abs(mean) / error)))
@@ -219,6 +219,9 @@ def detectable_difference(sd: float, n: int, *, power: float = 0.8, alpha: float
         raise ValueError(f"expected 0 < alpha < power < 1, got alpha {alpha} and power {power}")
     if n < 2:
         return math.nan
+    from scipy import stats
+    from scipy.optimize import brentq
+
     critical = float(stats.t.ppf(1 - alpha / 2, n - 1))
 
     def missing_power(shift: float) -> float:

@@ -799,7 +799,7 @@ def test_the_board_file_gives_title_and_introduction(folder: Path) -> None:
     ("content", "message"),
     [
         ('titel = "x"', r"board\.toml: unknown key 'titel'; did you mean 'title'\?"),
-        ("title =", r"board\.toml: not a TOML file"),
+        ("title =", r"board\.toml: not valid TOML"),
         ("title = 3", r"board\.toml: 'title' must be text, got 3"),
         ("measures = 0", r"board\.toml: 'measures' must be a table, got 0"),
         ("measures = 3", r"board\.toml: 'measures' must be a table, got 3"),

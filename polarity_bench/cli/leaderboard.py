@@ -102,7 +102,10 @@ def show_board(
 
 
 def _refuse_of_sweep(folder: Path, options: Mapping[str, object]) -> None:
-    """Raise InputError if an option is set that applies only to boards of results."""
+    """Raise InputError if any of these options is set.
+
+    The options apply only to boards of results, not to sweeps.
+    """
     for field, value in options.items():
         if value is not None:
             raise InputError(

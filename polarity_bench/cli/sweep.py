@@ -169,7 +169,8 @@ def _check_grid(grid: str, folder: Path) -> None:
     began = read_plan(folder).grid
     if began and Path(began).stem != Path(grid).stem and Path(grid).absolute() != folder.absolute():
         raise InputError(
-            f"`output` {folder}: contains a sweep of {began}, got {grid}; give only one"
+            f"`output` {folder}: contains a sweep of the grid {began}, got the grid {grid}; give "
+            "either the grid or `output`, not both"
         )
 
 

@@ -88,7 +88,8 @@ class EncoderOptions:
             )
         if self.backend != "torch" and self.device not in {None, "cpu"}:
             raise InputError(
-                f"`backend` {self.backend} runs on the CPU, got `device` {self.device!r}"
+                f"`backend` {self.backend}: runs only on the CPU, got `device` {self.device!r}; "
+                "use `device` cpu or `backend` torch"
             )
 
 

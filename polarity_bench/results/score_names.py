@@ -171,7 +171,7 @@ _WEIGHTS = {"linear": "linear weights of ranks", "uniform": "equal weights of al
 
 
 def titles() -> dict[str, ScoreKey]:
-    """Return the key of the score of each column, without k, by title."""
+    """Return a mapping from column titles to score keys. The keys have no k."""
     found = {title: ScoreKey(metric) for title, metric in RANKED.items()}
     for kind in KINDS.values():
         found.update(kind.columns)

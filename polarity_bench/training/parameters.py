@@ -161,7 +161,10 @@ class Parameters:
         return values
 
     def below(self, folder: Path) -> Self:
-        """Return a copy with all relative paths, also of encoders, resolved from a folder."""
+        """Return a copy in which all relative paths are resolved relative to `folder`.
+
+        This includes the folders of encoders.
+        """
         from polarity_bench.encoders.load import located
 
         changed: dict[str, Any] = {}

@@ -31,7 +31,10 @@ def n_processes() -> int:
 
 
 def is_first() -> bool:
-    """Return whether this process is the first one, which writes and scores."""
+    """Return whether this is the first process.
+
+    Only the first process writes files and computes scores.
+    """
     return n_processes() == 1 or os.environ.get("RANK") == "0"
 
 

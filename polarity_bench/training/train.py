@@ -153,7 +153,9 @@ def check_base(base: Encoder, model: str) -> SentenceTransformerEncoder:
         InputError: If the encoder is a baseline.
     """
     if not isinstance(base, SentenceTransformerEncoder):
-        raise InputError(f"`model` {model}: a baseline cannot be trained; use an encoder")
+        raise InputError(
+            f"`model` {model}: a baseline cannot be trained; use a sentence-transformers model"
+        )
     return base
 
 

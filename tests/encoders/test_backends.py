@@ -95,7 +95,7 @@ def test_a_graph_that_computes_something_else_is_refused(
         ({"backend": "onxx"}, "unknown `backend` 'onxx'; did you mean 'onnx'?"),
         (
             {"backend": "onnx", "device": "cuda"},
-            "`backend` onnx runs on the CPU, got `device` 'cuda'",
+            "`backend` onnx: runs only on the CPU, got `device` 'cuda'",
         ),
     ],
 )

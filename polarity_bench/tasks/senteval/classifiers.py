@@ -94,10 +94,11 @@ class ClassifierFamily(ABC):
 
 @dataclass(frozen=True)
 class SklearnLogistic(ClassifierFamily):
-    """Logistic regression of scikit-learn with L-BFGS.
+    """scikit-learn's logistic regression, fitted with L-BFGS.
 
-    The regularization is scikit-learn's C; a larger value regularizes less. As in the toolkit, a
-    fit ends after 100 iterations, even if it has not converged.
+    The argument `regularizations` of `fit` lists values of scikit-learn's C, the inverse of the
+    regularization strength. As in the toolkit, a fit ends after 100 iterations, even if it has not
+    converged.
     """
 
     protocol: ClassVar[SentEvalProtocol] = "senteval-sklearn"

@@ -153,7 +153,10 @@ class Ranking(Loss):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The factor of the cosine similarities, the inverse of the temperature."""
+        """Keyword arguments of the loss.
+
+        `scale`, which multiplies the cosine similarities, is 1 / temperature.
+        """
         return {"scale": 1 / self.temperature}
 
     @property

@@ -119,8 +119,8 @@ class Scl(Recipe[PairBatches]):
                 value = getattr(self, each.name)
                 if each.name in ("temperature", "similarity", *limits) and value != each.default:
                     raise InputError(
-                        f"`{each.name}` {value} has no effect without the contrastive loss "
-                        "(`lambda_` 0); leave it out"
+                        f"`{each.name}` {value}: has no effect without the contrastive loss "
+                        f"(`lambda_` 0); omit `{each.name}`"
                     )
 
     @property

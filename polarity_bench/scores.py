@@ -63,7 +63,7 @@ class ScoreKey:
 
     @classmethod
     def parse(cls, text: str) -> ScoreKey:
-        """Return the key of a score's name."""
+        """Return the key that a score's name stands for."""
         return cls(*_fields_of(text))
 
 

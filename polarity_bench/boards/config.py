@@ -121,7 +121,7 @@ class SweepFile(Heading):
 
 
 class Method(Strict):
-    """A method: a board row that averages several encoders, which differ only in the seed."""
+    """A method: a board row that averages several encoders that differ only in the seed."""
 
     name: Text
     """Name of the row."""

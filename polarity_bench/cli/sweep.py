@@ -236,7 +236,7 @@ def _say_elsewhere(sweep: Sweep) -> None:
     why they do not count.
     """
     if made := sweep.elsewhere.made:
-        remark(f"{len(made):,} items were made elsewhere: all their results exist")
+        remark(f"{len(made):,} items are not run, because all their results already exist")
     for why, n in Counter(sweep.others).items():
         remark(f"{n:,} of the remaining items have results that do not count, {why}")
     if unnamed := sweep.unnamed:

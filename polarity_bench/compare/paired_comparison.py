@@ -217,7 +217,7 @@ def contenders(folder: Path, name: str, task: str) -> list[Stored]:
     of_task = [each for each in stored if task in {each[1].task, each[1].result_name}]
     if not of_task:
         known = {result.task for _, result in stored}
-        raise InputError(f"`task` {task}: no results of {name} for it{nearest(task, known)}")
+        raise InputError(f"`task` {task}: no results of {name} for this task{nearest(task, known)}")
     return of_task
 
 

@@ -276,7 +276,7 @@ def _encoder(model: str, options: EncoderOptions) -> SentenceTransformerEncoder:
     encoder = load_encoder(model, options)
     if not isinstance(encoder, SentenceTransformerEncoder):
         raise InputError(
-            f"`model` {model}: a baseline has nothing to train; give an encoder instead"
+            f"`model` {model}: a baseline has nothing to train; use a sentence-transformers model"
         )
     return encoder
 

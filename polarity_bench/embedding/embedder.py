@@ -73,7 +73,7 @@ class Usage:
         n_texts: Number of requested texts.
         n_distinct: Number of distinct texts, `n_encoded` + `n_read`.
         n_encoded: Number of distinct texts that this run encoded.
-        n_read: Number of distinct texts with vectors that another run has stored.
+        n_read: Number of distinct texts whose vectors this run read from the store.
         encode_seconds: Time in the encoder, including tokenization, in seconds.
         other_seconds: Time for token counts, batch plans, checks and the store, in seconds.
     """

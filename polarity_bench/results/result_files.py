@@ -146,7 +146,7 @@ class Result:
         languages: Languages of the task.
         main_score: Key of the task's main score.
         key: Settings and data that determine the scores.
-        scores: Scores by their keys.
+        scores: Scores, keyed by `ScoreKey`.
         counts: Number of texts or rows in each part of the data, such as queries and sources.
         seen: Number of rows that occur in the encoder's training texts, by part of the data and
             kind of match; None if the training texts are unknown.
@@ -442,7 +442,7 @@ def write_seen(result: Result, path: Path) -> None:
 
 
 def read_results(folder: Path) -> Iterator[tuple[Path, Result]]:
-    """Yield every result below a folder with its path, in order of paths.
+    """Yield every result below a folder with its path, sorted by path.
 
     Packed results and results behind symbolic links are included.
 

@@ -167,7 +167,7 @@ class Training:
     """A training run, followed by the evaluation of the trained encoder.
 
     Attributes:
-        job: Recipe, task and base of the training, and the folder of the run.
+        job: Recipe, task, base and folder of the training run.
         tasks: Names of the tasks on which the trained encoder is evaluated.
         name: Settings that distinguish the run from the other training runs in the grid.
         settings: Settings of the run as written in the grid.

@@ -262,7 +262,7 @@ def from_flat(family: Mapping[str, type[P]], name: str, given: Mapping[str, Any]
             takers = [other for other, member in family.items() if key in flattened(member)]
             raise InputError(
                 f"`{key}` {value}: the {cls.family} {name!r} has no such parameter; use one of "
-                f"{', '.join(takers)}, or leave it out"
+                f"{', '.join(takers)}, or omit `{key}`"
             )
     values = {}
     for each in declared(cls):

@@ -1,4 +1,4 @@
-"""Training in several processes started by torchrun; only the first process writes and scores.
+"""Training in several processes started by torchrun; only the first process writes files.
 
 torchrun sets the number of processes on all nodes and the rank of each process as environment
 variables. The first process broadcasts its decisions to the others. The others wait while the first

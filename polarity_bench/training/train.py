@@ -1,4 +1,4 @@
-"""Training of an encoder from a job.
+"""Train an encoder as a job describes.
 
 The steps are the same for every recipe: lock the folder, compute the identity of the run, claim the
 folder, fit, and publish. The encoder is scored before, during and after training.
@@ -68,7 +68,8 @@ def train(
 
     To resume an interrupted run, run the same job again. Training continues from the last
     checkpoint, if the recipe writes checkpoints, and the final weights are the same. Under
-    torchrun, each process trains on its own batches; only the first process scores and writes.
+    torchrun, each process trains on its own batches. Only the first process computes scores and
+    writes files.
 
     Args:
         job: The job to run.

@@ -74,7 +74,8 @@ def find_neighbours(
         embeddings: Embeddings of the pool's distinct texts, (n, d).
         labels: Class of each text, (n,).
         mining: `as-written` or `as-released`.
-        k: Number of nearest texts; if `as-written`, in the own class and in the other classes each.
+        k: Number of nearest texts. If `as-written`, k from the text's own class and k from the
+            other classes.
         threshold: Minimum cosine similarity, in [-1, 1]. Ignored if `as-released`.
 
     References:

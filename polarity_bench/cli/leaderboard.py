@@ -83,8 +83,8 @@ def show_board(
     else:
         if where:
             raise InputError(
-                f"`where` {where[0]}: {results} is not the folder of a sweep, because it contains no "
-                f"{FILE}"
+                f"`where` {where[0]}: {results} is not the folder of a sweep, because it has "
+                f"no {FILE}"
             )
         chosen = {"tasks": split_names(tasks), "models": split_names(models)}
         selected = find_board(results, weighting, title=title, **chosen)

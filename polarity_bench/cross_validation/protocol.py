@@ -44,8 +44,7 @@ class Protocol(Parameters):
         seeds = set(self.seeds)
         if not seeds or len(seeds) < len(self.seeds) or not 0 <= min(seeds) <= max(seeds) <= _LAST:
             raise InputError(
-                f"`seeds` must be distinct integers from 0 to {_LAST:,}, got "
-                f"{list(self.seeds)}"
+                f"`seeds` must be distinct integers from 0 to {_LAST:,}, got {list(self.seeds)}"
             )
 
     def splits(self, labels: IntArray) -> Iterator[Part]:

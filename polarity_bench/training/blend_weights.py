@@ -274,7 +274,10 @@ Resilient tuning of language models via model merging*.
 def _load(field: str, name: str, options: EncoderOptions) -> SentenceTransformerEncoder:
     encoder = load_encoder(name, options)
     if not isinstance(encoder, SentenceTransformerEncoder):
-        raise InputError(f"`{field}` {name}: a baseline has no weights to average; use a sentence-transformers model")
+        raise InputError(
+            f"`{field}` {name}: a baseline has no weights to average; use a sentence-transformers "
+            "model"
+        )
     remarks = [
         f"{name}: the classifier head {file.name} is left out; only the encoder is averaged"
         for file in sorted(folder_of(name, options)[0].glob("*head.safetensors"))

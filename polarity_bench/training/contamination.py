@@ -169,7 +169,8 @@ def training_texts(
     stored = read_train_file(place) or {}
     if place in above:  # possible only if the folder of a base was replaced after training
         raise InputError(
-            f"{model}: the recorded base was itself trained from this encoder; train this encoder again"
+            f"{model}: the recorded base was itself trained from this encoder; train this encoder "
+            "again"
         )
     try:
         before = training_texts(base.source, access, task_dir, above=above | {place})

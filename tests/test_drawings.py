@@ -169,7 +169,7 @@ def test_a_run_draws_its_curves() -> None:
 
 
 def test_a_run_without_s_draws_bars() -> None:
-    lost = EncoderId("base (not to be had)", "absent 1")
+    lost = EncoderId("base (not available)", "absent 1")
     result = placed(ONE, "sst2", 0.7, 0.4, reference=lost)
     undefined = {
         key: Score.single(math.nan, 0)

@@ -186,10 +186,10 @@ class Embedder:
     ) -> EmbeddedTexts:
         """Return the vectors of texts, and encode the texts that are missing from the store.
 
-        The module docstring describes the batch plan. If another process stores a text first, its
-        vector is used. A corpus encoder's vectors are not stored. A user-defined encoder's vectors
-        are stored only if its class requests this (see `keeps_vectors`). An absent encoder has no
-        vectors.
+        The module docstring describes the batch plan. If another process stores a text first, the
+        stored vector is used. A corpus encoder's vectors are not stored. A user-defined encoder's
+        vectors are stored only if its class requests this (see `keeps_vectors`). An absent encoder
+        has no vectors.
 
         Args:
             encoder: Encoder for the texts.

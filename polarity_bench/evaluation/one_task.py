@@ -63,8 +63,8 @@ def evaluate(
         The scores and their provenance.
 
     Raises:
-        InputError: If a name is unknown, if data is missing or invalid, or if settings are given
-            for a loaded task.
+        InputError: If a name is unknown, if an argument has the wrong type, if data is missing or
+            invalid, or if settings are given for a loaded task.
 
     Warns:
         ReferenceWarning: If the base is not available; reference-based scores are then NaN.

@@ -48,7 +48,8 @@ def score(
 
     Raises:
         InputError: If the numbers of vectors and labels differ, if a vector is zero or not finite,
-            if only one of the reference arguments is given, or if k is below 1.
+            if only one of the reference arguments is given, or if k is below 1 or above the number
+            of sources.
 
     Example:
         >>> east, north = [1.0, 0.0], [0.0, 1.0]

@@ -52,8 +52,8 @@ from polarity_bench.values import digest_of
 def names_of(encoder: EncoderId) -> list[str]:
     """Return the names that select an encoder.
 
-    These are its full name, the last part of the name, the label, the first 8 digits of the digest
-    and, for one encoder, a short name.
+    These are the full name, the last part of the name, the label and the first 8 digits of the
+    digest. all-MiniLM-L6-v2 also has the short name `minilm`.
     """
     last = encoder.name.rpartition("/")[2]
     also = ["minilm"] if encoder.name == MINILM else []
@@ -194,7 +194,7 @@ class Result:
 
     @property
     def lacks_reference(self) -> bool:
-        """Whether S, retention and joint are NaN because the reference encoder is missing."""
+        """Whether scores such as S and joint are NaN because the reference encoder is missing."""
         return self.key.reference is not None and self.key.reference.is_absent
 
     @property

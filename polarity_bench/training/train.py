@@ -73,7 +73,7 @@ def train(
 
     Args:
         job: The job to run.
-        overwrite: Whether to replace another run in the folder.
+        overwrite: Whether to replace a finished run or another run in the folder.
         bar: Opens progress bars.
         check: Called with the identity of the base before training; raises InputError to reject it.
 

@@ -36,7 +36,7 @@ class Settings:
             task file.
         limit: Number of queries of a polarity task, or of rows per part of another task, for a
             quick look; None uses all. Each class keeps at least as many rows as the folds need.
-        workers: Number of processes that fit classifiers. It does not affect scores.
+        workers: Number of processes that fit classifiers. The number does not affect scores.
         of_types: Settings of individual task types, such as the `Preset` of transfer tasks.
     """
 

@@ -100,6 +100,6 @@ def protocol_of(name: str, given: Mapping[str, Any]) -> Protocol:
     for key in ("rows", "sample"):
         if isinstance(value := values.get(key), str):
             if value != "all":
-                raise InputError(f"`{key}` must be a whole number or 'all', got {value!r}")
+                raise InputError(f"`{key}` must be an integer or 'all', got {value!r}")
             values[key] = None
     return replace(PROTOCOLS[name], **values)

@@ -76,7 +76,7 @@ def use_backend(model: SentenceTransformer, backend: Backend, dtype: Dtype, name
 
     Raises:
         InputError: If a package is missing, or the model's first module is not a transformer. The
-            first batch raises it if the backend's vectors differ from torch's.
+            first batch raises this error if the backend's vectors differ from torch's.
     """
     if backend == "torch":
         return
@@ -190,7 +190,7 @@ def _with_onnx(traced: _Traced, dtype: Dtype) -> Run:
 
 
 def _check(run: Run, model: Any, forward: Callable[..., Any], where: str, dtype: Dtype) -> None:
-    """Compare mean vectors of texts with torch's, in a batch of another shape than the trace."""
+    """Compare mean vectors with torch's, for a batch whose shape differs from the trace's."""
     import torch
 
     features = model.preprocess(list(_SENTENCES[3:]))

@@ -216,7 +216,7 @@ def test_no_name_becomes_a_path(tmp_path: Path) -> None:
         (('["random", "minilm"]', '""'), r"line 21: 'model' must be non-empty"),
         (('["triplet",', '[["triplet"],'), r"line 11: 'loss' must not contain lists or tables"),
         (('["random"', '["random"]\nkk = [4'), r"line 22: unknown key 'kk'; did you mean 'k'"),
-        (('["random"', '["random"]\nk = [4'), r"line 22: 'k' must be a whole number, got 'minilm'"),
+        (('["random"', '["random"]\nk = [4'), r"line 22: 'k' must be an integer, got 'minilm'"),
         (('["random", "minilm"]', '"random"\nk = 0'), r"line 22: `k` must be at least 1, got 0"),
         (
             ('["random", "minilm"]', '"random"\nsuite = "stss"'),

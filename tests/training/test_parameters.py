@@ -111,8 +111,8 @@ def test_whole_numbers_are_the_floats_that_they_equal() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"epochs": 2.5}, "`epochs` must be a whole number, got 2.5"),
-        ({"epochs": True}, "`epochs` must be a whole number, got True"),
+        ({"epochs": 2.5}, "`epochs` must be an integer, got 2.5"),
+        ({"epochs": True}, "`epochs` must be an integer, got True"),
         ({"rate": "fast"}, "`rate` must be a number, got 'fast'"),
         ({"loss": "triplet"}, "`loss`: unknown value 'triplet'"),
         ({"examples_from": 3}, "`examples_from` must be a path, got 3"),

@@ -295,7 +295,7 @@ def test_a_loss_that_is_no_number_stops_with_its_step(
         ({"temperature": 0.0}, "`temperature` must be above 0, got 0.0"),
         ({"temperature": -1.0}, "`temperature` must be above 0, got -1.0"),
         ({"positives": 0}, "`positives` must be at least 1, got 0"),
-        ({"negatives": "some"}, "`negatives` must be a whole number or 'all', got 'some'"),
+        ({"negatives": "some"}, "`negatives` must be an integer or 'all', got 'some'"),
         ({"warm_up": 1.0}, "`warm_up` must be below 1, got 1"),
         ({"cross_entropy": "augmented"}, "`cross_entropy` augmented is a baseline .* got 0.3"),
         ({"lambda_": 0.0, "temperature": 0.5}, "`temperature` 0.5 has no effect without the"),

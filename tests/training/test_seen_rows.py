@@ -324,8 +324,8 @@ def test_of_an_encoder_that_saw_no_row_all_rows_are_unseen(bench: Bench) -> None
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("accuracy, unseen", "over the rows that are no training texts"),
-        ("accuracy_unseen", "over the rows that are no training texts"),
+        ("accuracy, unseen", "over the rows that are not training texts"),
+        ("accuracy_unseen", "over the rows that are not training texts"),
         ("spearman_unseen_base", "score of the base over the rows that are not training texts"),
         ("base, unseen", "the base that the encoder was trained from"),
     ],

@@ -176,7 +176,7 @@ def test_a_margin_of_two_or_more_is_remarked_once(bench: Bench, tiny_model: Path
             "--variant setfit: the recipe 'margins' has no such parameter; use one of s",
         ),
         (["--warm-up", "soon"], "--warm-up must be a number or 'as-released', got 'soon'"),
-        (["--epochs", "2.5"], "--epochs must be a whole number, got '2.5'"),
+        (["--epochs", "2.5"], "--epochs must be an integer, got '2.5'"),
         (["--job", "job.toml"], "--job: the file must contain all settings, but --"),
         (["--epochs", "0"], "--epochs must be at least 1, got 0"),
         (["--rate", "0"], "--rate must be above 0"),

@@ -83,7 +83,8 @@ def blend(
 
     Raises:
         InputError: If a weight is invalid, the encoders differ in more than the values of their
-            weights, or the folder of a blend contains another encoder. In these cases, nothing is written.
+            weights, or the folder of a blend contains another encoder. In these cases, nothing is
+            written.
 
     Warns:
         InputWarning: If the classifier head of an encoder is left out, pooling was added to an

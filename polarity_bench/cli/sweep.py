@@ -230,9 +230,9 @@ def _engine(
 
 
 def _say_elsewhere(sweep: Sweep) -> None:
-    """Report the existing results that this sweep has not made.
+    """Report existing results that this sweep did not compute.
 
-    Items whose results all exist are not run again. For other results, the remark gives the reason
+    Items whose results all exist are not run again. For other results, a remark gives the reason
     why they do not count.
     """
     if made := sweep.elsewhere.made:

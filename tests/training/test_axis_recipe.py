@@ -348,13 +348,13 @@ def test_what_labels_cannot_be_is_refused(
     [
         ({"head": "tuned", "probe": "fisher"}, "`probe` fisher has no effect with .* linear"),
         ({"head": "shared", "stretch": 2.0}, "`stretch` 2.0 has no effect with .* linear"),
-        ({"epochs": 3}, "`epochs` 3 has no effect with the head 'linear'; leave it out, or"),
+        ({"epochs": 3}, "`epochs` 3 has no effect with the head 'linear'; omit `epochs`, or"),
         ({"batch_size": 8}, "`batch_size` 8 has no effect .* `head` tuned or shared"),
         ({"rate": 1e-4}, "`rate` 0.0001 has no effect"),
         ({"dtype": "bfloat16"}, "`dtype` bfloat16 has no effect"),
         ({"keep": 1}, "`keep` 1.0 has no effect .* `head` shared"),
         ({"head": "tuned", "keep": 1}, "`keep` 1.0 has no effect with the head 'tuned'"),
-        ({"stretch": 5, "strength": 2}, "`strength` 2.0 has no effect without an axis; leave"),
+        ({"stretch": 5, "strength": 2}, "`strength` 2.0 has no effect without an axis; omit"),
         ({"probe": "fisher", "strength": 2}, "`strength` 2.0 has no effect without an axis"),
         (
             {"probe": "fisher", "stretch": 2.0},

@@ -70,7 +70,7 @@ def test_examples_that_cannot_be_are_refused(changes: dict[str, Any], said: str)
         ),
         ({"warm_up": -0.1}, "`warm_up` must be at least 0, got -0.1"),
         ({"warm_up": math.inf}, "`warm_up` must be finite, got inf"),
-        ({"warm_up": 1.5}, "`warm_up` must be a share of the steps up to 1, an integer"),
+        ({"warm_up": 1.5}, "`warm_up` must be a share of the steps below 1, an integer"),
     ],
 )
 def test_training_that_cannot_be_is_refused(changes: dict[str, Any], said: str) -> None:

@@ -378,7 +378,7 @@ def test_the_command_refuses_an_option_without_effect_and_writes_nothing(
     train = ("train", "--recipe", "axis", "--model", tiny_model, "--task", "mini", "-o", "axis")
     done = bench(*train, "--epochs", str(epochs), "--task-dir", tasks, "--no-store")
     assert done.code == 2
-    assert f"--epochs {epochs} has no effect with the head 'linear'; leave it" in done.err
+    assert f"--epochs {epochs} has no effect with the head 'linear'; omit --epochs, or" in done.err
     assert "or use the --head tuned or shared" in done.err
     assert not (tmp_path / "axis").exists()
 

@@ -81,7 +81,7 @@ def _takes(key: str, what: dict[str, Any]) -> str:
     return {
         "array": "a list of strings",
         "boolean": "true or false",
-        "integer": "a whole number",
+        "integer": "an integer",
         "number": "a number",
         "string": "a string",
     }[what["type"]]

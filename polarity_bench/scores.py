@@ -27,7 +27,7 @@ class ScoreKey:
 
     Attributes:
         metric: Name of the metric.
-        k: Number of retrieved sources; None for metrics that do not rank.
+        k: Number of retrieved sources; None for metrics without retrieval.
         weighting: Weighting of the ranks. The name omits the default, `linear`.
         part: Value of the task's breakdown, a class or a subset; None for the whole task.
 
@@ -63,7 +63,7 @@ class ScoreKey:
 
     @classmethod
     def parse(cls, text: str) -> ScoreKey:
-        """Return the key of a score's name."""
+        """Return the key that a score's name stands for."""
         return cls(*_fields_of(text))
 
 

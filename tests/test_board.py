@@ -799,7 +799,7 @@ def test_the_board_file_gives_title_and_introduction(folder: Path) -> None:
     ("content", "message"),
     [
         ('titel = "x"', r"board\.toml: unknown key 'titel'; did you mean 'title'\?"),
-        ("title =", r"board\.toml: not a TOML file"),
+        ("title =", r"board\.toml: not valid TOML"),
         ("title = 3", r"board\.toml: 'title' must be text, got 3"),
         ("measures = 0", r"board\.toml: 'measures' must be a table, got 0"),
         ("measures = 3", r"board\.toml: 'measures' must be a table, got 3"),
@@ -892,7 +892,7 @@ def test_tasks_and_models_can_be_chosen(tmp_path: Path, model: str) -> None:
 
 
 def test_what_lacks_its_base_is_shown_only_where_nothing_else_tells_of_the_encoder() -> None:
-    gone = EncoderId("org/all-mini (not to be had)", "absent 1")
+    gone = EncoderId("org/all-mini (not available)", "absent 1")
     assert gone.is_absent
     assert not MINI.is_absent
     lacking = [
@@ -900,7 +900,7 @@ def test_what_lacks_its_base_is_shown_only_where_nothing_else_tells_of_the_encod
         polarity(TUNED, "irony", 0.6, math.nan, math.nan, reference=gone),
     ]
     rows = board(stored(lacking)).tables[0].heads
-    assert rows[1][1] == ["org/all-mini (not to be had)"] * 2
+    assert rows[1][1] == ["org/all-mini (not available)"] * 2
     for other in (MINI, None):
         again = polarity(TUNED, "sst2", 0.68, 0.9, 0.3, reference=other)
         shown = board(stored([*lacking, again])).tables

@@ -169,7 +169,7 @@ def test_a_run_draws_its_curves() -> None:
 
 
 def test_a_run_without_s_draws_bars() -> None:
-    lost = EncoderId("base (not to be had)", "absent 1")
+    lost = EncoderId("base (not available)", "absent 1")
     result = placed(ONE, "sst2", 0.7, 0.4, reference=lost)
     undefined = {
         key: Score.single(math.nan, 0)
@@ -226,7 +226,7 @@ def test_run_draws_beside_its_table(
     done = small_run(tmp_path, monkeypatch, capsys, *words, "one.svg")
     assert done.code == 0, done.err
     assert "| mini " in done.out
-    assert "the plot lacks the reference random, because results has no result of it;" in done.err
+    assert "the plot lacks the reference random, because results has no result of" in done.err
     assert "wrote one.svg" in done.err
     assert (
         call(monkeypatch, capsys, "run", "-t", "mini", "--task-dir", tmp_path, "-m", "random").code

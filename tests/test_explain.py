@@ -151,7 +151,7 @@ def test_a_result_is_found_by_digest_or_file_and_by_no_name(
     assert stored_of(folder, digest, task, 4, prompt="query: ") is None
     assert stored_of(folder, digest, task, 4, strength=1.0) is None
     assert stored_of(folder, str(path.parent), task, 4) is None  # a folder is loaded anew
-    with pytest.raises(InputError, match="without k = 3"):
+    with pytest.raises(InputError, match="does not include k = 3"):
         stored_of(folder, str(path), task, 3)
     write_task(task_dir)
     assert stored_of(folder, digest, load(task_dir), 4) is None

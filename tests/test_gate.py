@@ -205,7 +205,7 @@ def test_a_fall_ends_with_1_after_all_is_stored_and_said(
     difference = f"{100 * (new - 1):+.2f}"
     assert cells[:5] == ["mini", "polarity_at_4", "100.00", f"{100 * new:.2f}", difference]
     assert cells[-1] == "falls"
-    assert "gate: not compared, the baseline has no results of other\n" in done.err
+    assert "gate: the baseline has no results of these tasks: other\n" in done.err
     assert "\n**gate: fell below baseline: mini; S not compared: mini**\n" in done.out
     digests = [read_result(path).key.encoder.digest for path in made.values()]
     assert digests[0] in text, "two encoders may have one name"

@@ -14,7 +14,7 @@ from polarity_bench.tasks.types.polarity.scoring import METRICS
 
 ROOT = Path(__file__).parents[1]
 GROUPS = ("topic", "aspect")
-UNSEEN = "with the task's twin of unseen sources, or over the rows that are no training texts"
+UNSEEN = "on the copy with unseen sources, or over the rows that are not training texts"
 
 
 def test_every_column_and_score_of_the_committed_results_is_explained() -> None:

@@ -5,8 +5,8 @@ has its own table. Every table is sorted and ranked by its own scores.
 
 Means are computed over the tasks for which every row has a result. If there is no such task, means
 are computed over all tasks, and only for rows with results for all of them. Scores that depend on
-a reference encoder (S, retention, joint) are ranked only among rows with the same reference, which
-must be another encoder.
+a reference encoder (S, retention, joint, front) are ranked only among rows with the same reference,
+which must be another encoder.
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ class SweepFile(Heading):
 
 
 class Method(Strict):
-    """A method: a board row that averages several encoders, which differ only in the seed."""
+    """A method: a board row that averages several encoders that differ only in the seed."""
 
     name: Text
     """Name of the row."""
@@ -177,4 +177,4 @@ def board_file(file: Path, model: type[F]) -> F:
     except InputError as error:
         raise InputError(f"{file}: {error}") from error
     except ValueError as error:
-        raise InputError(f"{file}: not a TOML file: {error}") from error
+        raise InputError(f"{file}: not valid TOML: {error}") from error

@@ -98,9 +98,9 @@ class BoardRow:
         return known if len(known) == len(means) else []
 
     def unclipped_mean(self, tasks: Sequence[str], metric: str) -> Score | None:
-        """Return the mean over tasks of a row without members, before clipping at 0.
+        """Return the mean of a metric over tasks, before clipping at 0.
 
-        It is None if a score is missing.
+        Return None if a score is missing. The row must have no members.
         """
         scores = [self.scores.get(task, {}) for task in tasks]
         if not scores or any(metric not in each for each in scores):

@@ -75,7 +75,7 @@ def references_of(stored: Sequence[Stored], output: Path) -> tuple[list[Stored],
 
     Args:
         stored: Results of the run, with their files.
-        output: Folder in which results are searched.
+        output: Folder in which to look for results.
 
     Returns:
         The results of reference encoders, and the reference encoders whose results are missing.

@@ -80,7 +80,7 @@ def card(
     except InputError as error:
         raise InputError(f"`results` {results}: {name}: {error}") from error
     if n_cut := sum(result.limit is not None for _, result in own):
-        remark(f"left out: {n_cut} of {len(own)} results, which were made with a `limit`")
+        remark(f"left out: {n_cut} of {len(own)} results, because they have a `limit`")
     entries = hub_card.model_index(found, url)
     tasks = {each.result.task for each in found}
     is_st = (run / "modules.json").is_file()

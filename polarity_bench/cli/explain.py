@@ -79,9 +79,8 @@ def explain(
 
     A query is right if the weighted vote of its k nearest sources gives its label. Compared with
     encoder A, B fixes the queries that are right only for B, and breaks the queries that are right
-    only for A. The command
-    prints the queries that changed most, with their nearest sources, or writes a page. It reuses
-    stored results that are current, and computes the others.
+    only for A. The command prints the queries that changed most, with their nearest sources, or
+    writes a page. It reuses stored results that are current, and computes the others.
     """
     from polarity_bench.explain.explanation import as_json as laid_out
     from polarity_bench.explain.explanation import explain as explain_two

@@ -34,7 +34,7 @@ def fewshot(
     model: Model = "minilm",
     protocol: Annotated[
         str,
-        "Protocol of a paper that sets the defaults of the next four options: few-shot or "
+        "A paper's protocol, which sets the defaults of the next four options: few-shot or "
         "triple-entropy.",
     ] = "few-shot",
     rows: Annotated[
@@ -70,8 +70,8 @@ def fewshot(
     """Cross-validate classifiers that are trained on few rows.
 
     For each fold and method, the command trains a classifier on a few rows and tests it on the
-    fold. It prints the mean scores and paired tests against cross-entropy alone. The same command
-    resumes an interrupted run.
+    test rows of the fold. It prints the mean scores and paired tests against cross-entropy alone.
+    The same command resumes an interrupted run.
     """
     from polarity_bench.boards.fewshot_tables import fewshot_board, read_board
     from polarity_bench.cross_validation.experiment import (

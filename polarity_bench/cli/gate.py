@@ -48,7 +48,7 @@ class RunGate:
         encoder: Encoder,
         reference: Encoder | None,
     ) -> None:
-        """Check before the run that the baseline is comparable, and report tasks without baseline.
+        """Check before the run that the baseline is comparable, and report tasks that it lacks.
 
         Raises:
             InputError: If the baseline cannot be compared with the run; see `gate.baselines`.
@@ -67,7 +67,7 @@ class RunGate:
                 "`polarity-bench data fetch` first"
             )
         if lacking := [task.spec.name for task in tasks if task.spec.name not in self.found]:
-            remark(f"gate: not compared, the baseline has no results of {', '.join(lacking)}")
+            remark(f"gate: the baseline has no results of these tasks: {', '.join(lacking)}")
         baseline = self.stored[0][1].key.encoder
         if baseline.digest == encoder.id.digest:
             remark(f"gate: {encoder.id.label} is the baseline itself")

@@ -84,7 +84,10 @@ def check_device(device: str | None) -> None:
 
 
 def split_names(names: str | None) -> list[str]:
-    """Split names at commas, and drop spaces and empty names."""
+    """Split a comma-separated string into names.
+
+    Surrounding whitespace and empty names are dropped.
+    """
     return [name.strip() for name in (names or "").split(",") if name.strip()]
 
 

@@ -83,7 +83,8 @@ def show_board(
     else:
         if where:
             raise InputError(
-                f"`where` {where[0]}: {results} is not the folder of a sweep, it has no {FILE}"
+                f"`where` {where[0]}: {results} is not the folder of a sweep, because it has "
+                f"no {FILE}"
             )
         chosen = {"tasks": split_names(tasks), "models": split_names(models)}
         selected = find_board(results, weighting, title=title, **chosen)
@@ -102,7 +103,10 @@ def show_board(
 
 
 def _refuse_of_sweep(folder: Path, options: Mapping[str, object]) -> None:
-    """Raise InputError if an option is set that applies only to boards of results."""
+    """Raise InputError if any of these options is set.
+
+    The options apply only to boards of results, not to sweeps.
+    """
     for field, value in options.items():
         if value is not None:
             raise InputError(

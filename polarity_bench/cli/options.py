@@ -82,7 +82,7 @@ Weight = Annotated[
 Workers = Annotated[int | None, "Number of processes that fit classifiers [default: one per core]."]
 TrainingTask = Annotated[str, "Polarity task to train and evaluate on.", "-t"]
 Seed = Annotated[int, "Random seed; the same seed gives byte-identical output."]
-ReplaceRun = Annotated[bool, "Replace the run in the output folder if it is a different run."]
+ReplaceRun = Annotated[bool, "Replace a finished or different run in the output folder."]
 
 
 @dataclass(frozen=True)

@@ -239,8 +239,8 @@ def run(
     """Evaluate encoders on tasks and print their scores.
 
     By default, the command evaluates MiniLM on the suite demo. In a polarity task, an encoder
-    retrieves the texts nearest to each query among the sources. P is the share of these texts that
-    have the query's label. S is their similarity to the query under a reference encoder.
+    retrieves the texts nearest to each query among the sources. P is the weighted share of these
+    texts that have the query's label. S is their similarity to the query under a reference encoder.
     `polarity-bench explain-score` explains all scores.
     """
     from polarity_bench.cli.gate import gate_json, gate_text
@@ -390,7 +390,7 @@ def write_plot(
     for reference in lacking:
         remark(
             f"the plot lacks the reference {reference.label}, because {folder} has no result of "
-            "it; evaluate the reference first"
+            "this encoder; evaluate the reference first"
         )
     drawn = plotted([*own, *references], weighting, list(map(read_curve, curves)))
     if not drawn:

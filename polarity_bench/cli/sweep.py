@@ -169,7 +169,8 @@ def _check_grid(grid: str, folder: Path) -> None:
     began = read_plan(folder).grid
     if began and Path(began).stem != Path(grid).stem and Path(grid).absolute() != folder.absolute():
         raise InputError(
-            f"`output` {folder}: contains a sweep of {began}, got {grid}; give only one"
+            f"`output` {folder}: contains a sweep of the grid {began}, got the grid {grid}; give "
+            "either the grid or `output`, not both"
         )
 
 
@@ -229,13 +230,13 @@ def _engine(
 
 
 def _say_elsewhere(sweep: Sweep) -> None:
-    """Report the existing results that this sweep has not made.
+    """Report existing results that this sweep did not compute.
 
-    Items whose results all exist are not run again. For other results, the remark gives the reason
+    Items whose results all exist are not run again. For other results, a remark gives the reason
     why they do not count.
     """
     if made := sweep.elsewhere.made:
-        remark(f"{len(made):,} items were made elsewhere: all their results exist")
+        remark(f"{len(made):,} items are not run, because all their results already exist")
     for why, n in Counter(sweep.others).items():
         remark(f"{n:,} of the remaining items have results that do not count, {why}")
     if unnamed := sweep.unnamed:

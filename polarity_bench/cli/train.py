@@ -70,8 +70,8 @@ def train(
         }
         if others := given - {"job", "overwrite", "wide", "as_json"}:
             raise InputError(
-                f"`job`: the file contains all settings, got also `{min(others)}`; leave out the "
-                f"option, or write {min(others)} = ... into the file"
+                f"`job`: the file must contain all settings, but `{min(others)}` is also given; "
+                f"omit the option, or write {min(others)} = ... in the file"
             )
         job_to_run = Job.read(job)
     elif output is None:

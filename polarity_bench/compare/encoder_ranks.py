@@ -65,7 +65,7 @@ _STANDINGS = TypeAdapter(dict[str, Standing])
 
 
 class Standings:
-    """Standings of encoders, computed from values per query or, if these are missing, stored.
+    """Standings of encoders, computed from values per query or read from a file.
 
     Attributes:
         kept: Standings to write to the file, by digest. They are the requested standings that are

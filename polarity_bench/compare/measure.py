@@ -17,7 +17,7 @@ _OF_PAIRS = {"sgts", "pairwise_accuracy"}
 
 
 def measure_of(result: Result, named: str | None, weighting: Weighting = "linear") -> ScoreKey:
-    """Return the key of a score, at the k of the result's main score.
+    """Return the key of a score. The default k is that of the result's main score.
 
     Args:
         result: One of the results to compare.

@@ -94,7 +94,7 @@ class Comparison:
 
     @property
     def falls(self) -> bool:
-        """Whether a one-sided test is significant, or the difference is undefined."""
+        """For a one-sided test: whether the decrease is significant or the difference undefined."""
         return self.is_significant or math.isnan(self.test.difference)
 
 
@@ -183,7 +183,8 @@ def compare_encoders(
         b: Name or digest of encoder B, or path of its result file.
         task: Name of the task, on which both encoders were evaluated.
         results: Folder with the results.
-        measure: Score to compare, such as `P` or `joint`; by default, the task's main score.
+        measure: Score to compare, such as `P` or `joint`. The default is the task's main score, or
+            P if the main score depends on the reference encoder and the results do not share one.
         weighting: Weighting of the ranks.
         n_changed: Number of changed queries to return, those with the largest contributions.
 
@@ -217,7 +218,7 @@ def contenders(folder: Path, name: str, task: str) -> list[Stored]:
     of_task = [each for each in stored if task in {each[1].task, each[1].result_name}]
     if not of_task:
         known = {result.task for _, result in stored}
-        raise InputError(f"`task` {task}: no results of {name} for it{nearest(task, known)}")
+        raise InputError(f"`task` {task}: no results of {name} for this task{nearest(task, known)}")
     return of_task
 
 

@@ -149,8 +149,8 @@ def run_experiments(
         return [_run(experiment, output, partial(_mapped, pool), bar) for experiment in experiments]
     except BrokenProcessPool as error:
         raise InputError(
-            f"`workers` {workers}: a worker process died, perhaps from lack of memory. All earlier "
-            "folds are stored; run the same command again with fewer workers"
+            f"`workers` {workers}: a worker process died, possibly because it ran out of memory. "
+            "All earlier folds are stored; run the same command again with fewer workers"
         ) from error
     except BaseException:
         sender.close()  # This ends the workers immediately; otherwise a fold may take minutes.
@@ -276,7 +276,7 @@ def _encoder(model: str, options: EncoderOptions) -> SentenceTransformerEncoder:
     encoder = load_encoder(model, options)
     if not isinstance(encoder, SentenceTransformerEncoder):
         raise InputError(
-            f"`model` {model}: a baseline has nothing to train; give an encoder instead"
+            f"`model` {model}: a baseline has nothing to train; use a sentence-transformers model"
         )
     return encoder
 

@@ -67,7 +67,7 @@ class Predictions:
 
     Attributes:
         classes: Predicted class of each test text, (n,), for each way of predicting.
-        n_empty: Number of batches without pairs for the metric loss, which was therefore 0.
+        n_empty: Number of batches whose metric loss was 0 because they had no pairs to compare.
     """
 
     classes: Mapping[str, IntArray]
@@ -114,9 +114,9 @@ class FineTuning(Objective):
 
 @dataclass(frozen=True, kw_only=True)
 class Frozen(Parameters):
-    """Logistic regression of scikit-learn on the frozen encoder, with default settings.
+    """scikit-learn's logistic regression on the vectors of the frozen encoder.
 
-    Only the maximum number of iterations is larger than scikit-learn's default.
+    All settings are scikit-learn's defaults, except for a larger maximum number of iterations.
     """
 
     family: ClassVar[str] = "method"

@@ -44,8 +44,7 @@ class Protocol(Parameters):
         seeds = set(self.seeds)
         if not seeds or len(seeds) < len(self.seeds) or not 0 <= min(seeds) <= max(seeds) <= _LAST:
             raise InputError(
-                f"`seeds` must be different whole numbers from 0 to {_LAST:,}, got "
-                f"{list(self.seeds)}"
+                f"`seeds` must be distinct integers from 0 to {_LAST:,}, got {list(self.seeds)}"
             )
 
     def splits(self, labels: IntArray) -> Iterator[Part]:
@@ -101,6 +100,6 @@ def protocol_of(name: str, given: Mapping[str, Any]) -> Protocol:
     for key in ("rows", "sample"):
         if isinstance(value := values.get(key), str):
             if value != "all":
-                raise InputError(f"`{key}` must be a whole number or 'all', got {value!r}")
+                raise InputError(f"`{key}` must be an integer or 'all', got {value!r}")
             values[key] = None
     return replace(PROTOCOLS[name], **values)

@@ -1,8 +1,8 @@
 """Sources of data: local files, downloads and data sets on the hub.
 
-A file is searched first in the folder of the task file, then in the data folder, then in the
-download cache. If the file is in none of them, pooch downloads it and verifies its checksum. Local
-files are verified before they are read, if the task file declares a checksum.
+A file is looked up first in the folder of the task file, then in the data folder, and then in the
+download cache. If the file is in none of them, pooch downloads it and verifies its checksum. If the
+task file declares a checksum, local files are verified before they are read.
 """
 
 from __future__ import annotations

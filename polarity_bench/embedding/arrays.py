@@ -25,7 +25,7 @@ class ArrayStorage:
     """Storage of vector arrays, in memory or in temporary files.
 
     Attributes:
-        folder: Folder for temporary files; None uses the folder of the system.
+        folder: Folder for temporary files; None uses the default folder of the system.
         memory_bytes: Maximum size of an array in memory, in bytes.
     """
 

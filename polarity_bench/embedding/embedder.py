@@ -73,7 +73,7 @@ class Usage:
         n_texts: Number of requested texts.
         n_distinct: Number of distinct texts, `n_encoded` + `n_read`.
         n_encoded: Number of distinct texts that this run encoded.
-        n_read: Number of distinct texts with vectors that another run has stored.
+        n_read: Number of distinct texts whose vectors this run read from the store.
         encode_seconds: Time in the encoder, including tokenization, in seconds.
         other_seconds: Time for token counts, batch plans, checks and the store, in seconds.
     """
@@ -186,10 +186,10 @@ class Embedder:
     ) -> EmbeddedTexts:
         """Return the vectors of texts, and encode the texts that are missing from the store.
 
-        The module docstring describes the batch plan. If another process stores a text first, its
-        vector is used. A corpus encoder's vectors are not stored. A user-defined encoder's vectors
-        are stored only if its class requests this (see `keeps_vectors`). An absent encoder has no
-        vectors.
+        The module docstring describes the batch plan. If another process stores a text first, the
+        stored vector is used. A corpus encoder's vectors are not stored. A user-defined encoder's
+        vectors are stored only if its class requests this (see `keeps_vectors`). An absent encoder
+        has no vectors.
 
         Args:
             encoder: Encoder for the texts.

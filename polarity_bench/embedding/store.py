@@ -58,9 +58,9 @@ if sys.platform != "win32":
 def keeps_vectors(encoder: Encoder) -> bool:
     """Return whether an encoder's vectors may be stored.
 
-    The store identifies an encoder by its digest. This package computes digests that change with
-    every vector. A user-defined class may keep its `weights` when its code changes, so the class
-    must set `stores_vectors = True` explicitly. Subclasses do not inherit this setting.
+    The store identifies an encoder by its digest. The digest of an encoder of this package changes
+    whenever a vector changes. A user-defined class may keep its `weights` when its code changes, so
+    the class must set `stores_vectors = True` explicitly. Subclasses do not inherit this setting.
 
     Warns:
         InputWarning: If a user-defined class sets `stores_vectors`.

@@ -1,10 +1,10 @@
 """Backends: the forward pass of a transformer by OpenVINO or ONNX Runtime instead of torch.
 
 On a CPU, both are faster than torch in float32, and int8 needs one of them. The transformer is
-traced once with inputs of any batch size and length, at the first batch. Tokenization, pooling and
-all further modules stay those of the model. The packages come with the extra `backends`;
-sentence-transformers' own backends need packages that do not go with the version of transformers
-that this package needs.
+traced once, at the first batch, and the traced graph accepts any batch size and length. The model
+itself still does tokenization, pooling and all later steps. The extra `backends` installs the
+packages. The backends of sentence-transformers are not used, because their packages are not
+compatible with the version of transformers that this package needs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BACKENDS: dict[Backend, tuple[Dtype, ...]] = {
     "openvino": ("float32", "bfloat16", "int8"),
     "onnx": ("float32", "int8"),
 }
-"""Precisions that each backend computes in."""
+"""Precisions in which each backend can compute."""
 
 PACKAGES: dict[Backend, tuple[str, ...]] = {
     "torch": (),
@@ -41,7 +41,7 @@ PACKAGES: dict[Backend, tuple[str, ...]] = {
 
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 _LEAST_COSINE = {"float32": 1 - 1e-6, "bfloat16": 0.99, "int8": 0.8}
-"""Least cosine of a backend's vector and torch's, below which the traced graph must be wrong."""
+"""Minimum cosine between a backend's and torch's mean vectors; a wrong trace has a lower cosine."""
 
 _SENTENCES = (
     "Good.",
@@ -57,14 +57,16 @@ _SENTENCES = (
     "never again",
     "In 1987 the bridge carried 12,400 vehicles a day; by 2019 it carried 38,000, twice as many.",
 )
-"""Texts of many lengths, on which activations are calibrated for int8. An encoder's identity does
-not cover them, so they must not change."""
+"""Texts of many lengths, used to calibrate activations for int8.
+
+They are not part of an encoder's identity, so they must not change.
+"""
 
 Run = Callable[[Mapping[str, Any]], Any]
 
 
 def use_backend(model: SentenceTransformer, backend: Backend, dtype: Dtype, name: str) -> None:
-    """Let a backend compute the forward pass of a model's transformer.
+    """Use a backend for the forward pass of a model's transformer.
 
     Args:
         model: The model, on the CPU, with weights in float32; it is changed in place.
@@ -74,14 +76,14 @@ def use_backend(model: SentenceTransformer, backend: Backend, dtype: Dtype, name
 
     Raises:
         InputError: If a package is missing, or the model's first module is not a transformer. The
-            first batch raises it if the backend's vectors differ from torch's.
+            first batch raises this error if the backend's vectors differ from torch's.
     """
     if backend == "torch":
         return
     check_installed(f"`backend` {backend}", *PACKAGES[backend], extra="backends")
     transformer: Any = getattr(model[0], "auto_model", None)
     if transformer is None:
-        raise InputError(f"the encoder {name!r} is not a transformer, so it has no `backend`")
+        raise InputError(f"the encoder {name!r} is not a transformer; remove the option `backend`")
     forward = transformer.forward
     run: Run | None = None
 
@@ -188,7 +190,7 @@ def _with_onnx(traced: _Traced, dtype: Dtype) -> Run:
 
 
 def _check(run: Run, model: Any, forward: Callable[..., Any], where: str, dtype: Dtype) -> None:
-    """Compare mean vectors of texts with torch's, in a batch of another shape than the trace."""
+    """Compare mean vectors with torch's, for a batch whose shape differs from the trace's."""
     import torch
 
     features = model.preprocess(list(_SENTENCES[3:]))
@@ -200,7 +202,8 @@ def _check(run: Run, model: Any, forward: Callable[..., Any], where: str, dtype:
     least = float(torch.nn.functional.cosine_similarity(*means).min())
     if not least >= _LEAST_COSINE[dtype]:
         raise InputError(
-            f"{where} computes other vectors than torch, cosine {least:.6f}; use another backend"
+            f"{where}: the vectors differ from those of torch (cosine {least:.6f}); use another "
+            "backend"
         )
 
 

@@ -11,7 +11,7 @@ from polarity_bench.errors import InputError
 from polarity_bench.values import FloatArray, IntArray, digest_of, printable, shortest
 
 Dtype = Literal["float32", "float16", "bfloat16", "int8"]
-"""Precision of an encoder's weights, or of the arithmetic of a backend other than torch."""
+"""Precision of an encoder's weights, or of the arithmetic if the backend is not torch."""
 
 DTYPES: tuple[Dtype, ...] = get_args(Dtype)
 
@@ -27,7 +27,7 @@ ABSENT = "absent "
 
 @dataclass(frozen=True)
 class EncoderId:
-    """Identity of an encoder: everything that affects an embedding.
+    """Identity of an encoder: its name, its revision, and everything that affects its embeddings.
 
     The digest of the weights distinguishes local folders that have the same name. It also changes
     if a hub repository publishes new weights under its old name.
@@ -36,15 +36,16 @@ class EncoderId:
         name: Name of the encoder in results.
         weights: Digest of the loaded model, including its configuration and tokenizer.
         revision: Commit of the hub repository; None if there is none.
-        prompt: Text put before every text; None if there is none.
+        prompt: Prefix of every text; None if there is none.
         max_tokens: Maximum number of tokens of a text; None if there is no limit.
-        dtype: Precision of the weights.
+        dtype: Precision of the weights, or of the arithmetic if the backend is not torch.
         pooling_added: Whether mean pooling was added to a plain transformer.
         similarity: Similarity function for the encoder's vectors.
         axis: Number of axis coordinates; 0 without an axis.
         strength: Weight of the axis in a query; None without an axis.
         axis_scale: Scale of an axis at the beginning of a vector (see `encoders.axis`). None for an
             axis at the end, or without an axis.
+        backend: Library that computes the forward pass.
     """
 
     name: str
@@ -62,13 +63,13 @@ class EncoderId:
 
     @cached_property
     def digest(self) -> str:
-        """Digest of every field except the name and the revision, 16 hexadecimal digits."""
+        """Digest of every field except the name and the revision, as 16 hexadecimal digits."""
         values = self.to_dict()
         del values["name"], values["revision"]
         return digest_of(values)
 
     def to_dict(self, *, with_defaults: bool = False) -> dict[str, Any]:
-        """Return the identity as JSON values, without the defaults of later fields.
+        """Return the identity as JSON values, without newer fields that have their default values.
 
         Digests and stored files contain the names of the fields, so fields must not be renamed.
 
@@ -100,7 +101,7 @@ class EncoderId:
 
     @property
     def label(self) -> str:
-        """Name for tables: the encoder's name, with its prompt and strength if present."""
+        """Name for tables: the encoder's name, with its prompt, backend and strength if any."""
         details = [f"prompt {self.prompt!r}"] if self.prompt else []
         details += [] if self.backend == "torch" else [f"{self.backend} {self.dtype}"]
         details += [] if self.strength is None else [f"strength {shortest(self.strength)}"]

@@ -1,4 +1,7 @@
-"""Digests of models, which cover everything that affects vectors, but not name or location."""
+"""Digests of models.
+
+A digest covers everything that affects the model's vectors, but not the model's name or location.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loading of encoders by name, from folders and hub repositories."""
+"""Load encoders by name, from folders or hub repositories."""
 
 from __future__ import annotations
 
@@ -46,11 +46,10 @@ class EncoderOptions:
 
     Attributes:
         revision: Branch, tag or commit of a hub repository.
-        prompt: Text to put before every text. None uses the encoder's default prompt, and ""
-            disables it.
+        prompt: Prefix of every text. None uses the encoder's default prompt, and "" disables it.
         prompt_name: Name of a prompt in the encoder's configuration.
         device: Torch device; None uses the best available device.
-        dtype: Precision of the weights.
+        dtype: Precision of the weights, or of the arithmetic if the backend is not torch.
         backend: Library that computes the forward pass; see `encoders.backends`.
         max_tokens: Maximum number of tokens of a text; None uses the encoder's limit.
         trust_remote_code: Whether to run code from the encoder's folder or repository.
@@ -88,7 +87,8 @@ class EncoderOptions:
             )
         if self.backend != "torch" and self.device not in {None, "cpu"}:
             raise InputError(
-                f"`backend` {self.backend} runs on the CPU, got `device` {self.device!r}"
+                f"`backend` {self.backend}: runs only on the CPU, got `device` {self.device!r}; "
+                "use `device` cpu or `backend` torch"
             )
 
 

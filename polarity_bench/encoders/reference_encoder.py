@@ -64,7 +64,7 @@ class Base:
                 return loaded
             why = f"the base has changed and is now {loaded.id.label} ({loaded.id.digest})"
         named = replace(
-            base, name=f"{base.name} (not to be had)", weights=f"{ABSENT}{base.weights}"
+            base, name=f"{base.name} (not available)", weights=f"{ABSENT}{base.weights}"
         )
         return AbsentEncoder(
             named,

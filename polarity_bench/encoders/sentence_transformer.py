@@ -26,11 +26,10 @@ class SentenceTransformerEncoder:
         model: The loaded model.
         name: Name of the encoder in results.
         revision: Commit that the model was loaded from, if any.
-        prompt: Text to put before every text. None uses the model's default prompt, and ""
-            disables it.
+        prompt: Prefix of every text. None uses the model's default prompt, and "" disables it.
         pooling_added: Whether mean pooling was added to a plain transformer.
         backend: Library that computes the forward pass.
-        dtype: Precision to compute in; None is that of the weights.
+        dtype: Precision to compute in; None uses the precision of the weights.
 
     Raises:
         InputError: If the model has an axis and truncates vectors after it.

@@ -21,7 +21,7 @@ from polarity_bench.results.result_files import Result
 from polarity_bench.tasks.types.base import Task
 
 Remark = Callable[[str], object]
-"""Function that gets a remark for the user, with option names as fields in backticks."""
+"""Function that shows a remark to the user. A remark names options as fields in backticks."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class EvaluationRequest:
         overwrite: Whether to recompute current results.
         embedder: Function that opens an embedder for an encoder.
         bar: Function that opens a progress bar.
-        remark: Function that gets remarks about loaded encoders.
+        remark: Function that shows remarks about loaded encoders to the user.
         check: Function that is called with each encoder and its reference, before its texts are
             encoded.
     """
@@ -121,7 +121,7 @@ def evaluate_models(request: EvaluationRequest) -> Iterator[EncoderReport]:
 
 
 def with_memory(embedder: Embedder, tasks: Sequence[Task]) -> Embedder:
-    """Return an embedder with a store; if it has none, add a store in memory."""
+    """Return the embedder. If it has no store, return a copy with a store in memory."""
     if embedder.store is not None:
         return embedder
     texts = dict.fromkeys(text for task in tasks for text in task.texts)
@@ -146,7 +146,7 @@ def load_with_reference(
         options: Options for loading. The revision, prompt and token limit do not apply to the
             reference.
         reference: Name or folder of the reference; None uses the base of a trained encoder.
-        remark: Function that gets remarks about the loaded encoders.
+        remark: Function that shows remarks about the loaded encoders to the user.
 
     Returns:
         The encoder and its reference. The reference is None if the encoder has no base or equals

@@ -63,8 +63,8 @@ def evaluate(
         The scores and their provenance.
 
     Raises:
-        InputError: If a name is unknown, if data is missing or invalid, or if settings are given
-            for a loaded task.
+        InputError: If a name is unknown, if an argument has the wrong type, if data is missing or
+            invalid, or if settings are given for a loaded task.
 
     Warns:
         ReferenceWarning: If the base is not available; reference-based scores are then NaN.
@@ -154,8 +154,8 @@ def score_task(
 
     Args:
         task: Task to score.
-        embedded: Vectors of the task's texts by the encoder under test.
-        reference: Vectors by the reference encoder; None uses the encoder under test.
+        embedded: Vectors of the task's texts from the encoder under test.
+        reference: Vectors from the reference encoder; None uses the encoder under test.
         seconds: Durations of earlier steps, in seconds, for the provenance.
         device: Torch device of the encoder, for the provenance.
     """
@@ -201,7 +201,7 @@ def result_key(task: Task, encoder: EncoderId, reference: EncoderId | None) -> R
 
 
 def experiment_name(task: Task, reference: EncoderId | None) -> str:
-    """Return a name in mteb's style for the settings that are not the task's defaults."""
+    """Return a name in mteb's style for the settings that differ from the task's defaults."""
     parts = [task.experiment] if task.experiment else []
     if reference is not None:
         parts.append(f"reference_{folder_name(reference.name)[:60]}-{reference.digest[:8]}")

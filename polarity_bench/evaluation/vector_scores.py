@@ -36,19 +36,20 @@ def score(
         sources: Vectors of the sources, (n, d).
         query_labels: Label of each query, (q,).
         source_labels: Label of each source, (n,).
-        reference_queries: Vectors of the queries by the reference encoder, (q, e). By default, S
+        reference_queries: Vectors of the queries from the reference encoder, (q, e). By default, S
             uses the same vectors as P.
-        reference_sources: Vectors of the sources by the reference encoder, (n, e).
+        reference_sources: Vectors of the sources from the reference encoder, (n, e).
         k: Number of sources to retrieve for each query.
         weighting: Weighting of the ranks.
 
     Returns:
-        Scores by metric, as fractions with 95 % intervals. `polarity` is P and `similarity` is S;
-        others are `retention`, `joint`, `front` and `knn_accuracy`.
+        Scores keyed by metric, as fractions with 95 % intervals. `polarity` is P and `similarity`
+        is S. The other keys include `retention`, `joint`, `front` and `knn_accuracy`.
 
     Raises:
         InputError: If the numbers of vectors and labels differ, if a vector is zero or not finite,
-            if only one of the reference arguments is given, or if k is below 1.
+            if only one of the reference arguments is given, or if k is below 1 or above the number
+            of sources.
 
     Example:
         >>> east, north = [1.0, 0.0], [0.0, 1.0]

@@ -218,7 +218,7 @@ def stored_of(
     if is_file:
         raise InputError(
             f"{name}: the result was computed with another version of {task.spec.name} or its "
-            f"data, or without k = {k}; run {task.spec.name} again"
+            f"data, or does not include k = {k}; run {task.spec.name} again"
         )
     return None
 

@@ -163,8 +163,9 @@ def eval_results(scores: Iterable[CardScore], url: str) -> str:
     """Return the content of a file for `.eval_results`.
 
     Only results with default settings are included. The id of an entry is the task's name in mteb.
-    Entries of other scores than the main score append the name of the score, because the hub has
-    one leaderboard per id. Data sets that are not on the hub are named `polarity-bench/TASK`.
+    For scores other than the main score, the name of the score is appended to the id, because the
+    hub has one leaderboard per id. Data sets that are not on the hub are named
+    `polarity-bench/TASK`.
 
     Args:
         scores: Scores of one encoder.

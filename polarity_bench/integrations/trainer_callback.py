@@ -38,10 +38,11 @@ class PolarityEvaluator(BaseEvaluator):
 
     Args:
         task: A task, or its name.
-        reference: The reference model, with which S is measured. It may be the model to train,
-            because its vectors are computed immediately. In this case, the untrained model is
-            recorded as the base in the model's configuration. By default, the reference is the base
-            in the configuration of the evaluated model; if there is none, the model itself.
+        reference: The reference model for S. The model to train may be its own reference, because
+            the vectors of the reference are computed immediately. In this case, the untrained model
+            is recorded as the base in the model's configuration, unless a base is recorded already.
+            The default is the recorded base of the evaluated model or, without a base, the model
+            itself.
         settings: Settings of the protocol, if `task` is a name.
         name: Prefix of the metrics; the name of the task by default.
         write_csv: Whether to append each evaluation to a CSV file in the trainer's folder. The name

@@ -99,7 +99,7 @@ class Group:
 
     @cached_property
     def averaged(self) -> list[str]:
-        """Independent tasks with a result for every entry; all independent tasks if none has."""
+        """Independent tasks with a result for every entry, or else all independent tasks."""
         entries = self.entries
         shared = [task for task in self.independent if self.tasks[task].keys() == entries]
         return shared or self.independent
@@ -285,8 +285,8 @@ def mean_of(scores: Sequence[Score]) -> Score:
     """Return the mean of scores on independent tasks, with its 95 % interval.
 
     The half-widths of the scores' intervals are added in quadrature, because the queries of
-    different tasks are independent. An interval that starts at 0 was
-    clipped. Its lower half-width is raised to the upper half-width if it is smaller, and the
+    different tasks are independent. An interval that starts at 0 was clipped. If its lower
+    half-width is smaller than its upper half-width, the upper half-width is used for both, and the
     interval of the mean is clipped at 0 too.
     """
     mean = sum(score.mean for score in scores) / len(scores)

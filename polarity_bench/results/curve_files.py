@@ -103,7 +103,7 @@ def read_curve(path: Path) -> Curve:
 
 
 def read_curves(folder: Path, results: Sequence[Result]) -> Iterator[Curve]:
-    """Read every current curve below a folder, in order of paths.
+    """Read every current curve below a folder, sorted by path.
 
     Args:
         folder: Folder of results.
@@ -117,7 +117,7 @@ def read_curves(folder: Path, results: Sequence[Result]) -> Iterator[Curve]:
             results. The message names the file.
 
     Warns:
-        InputWarning: If a curve is skipped, because a result of the curve is missing or was
+        InputWarning: If a curve is skipped because one of its results is missing or was
             recomputed.
     """
     paths = [path for path in find_files(folder, ".json") if path.parent.name == _FOLDER]

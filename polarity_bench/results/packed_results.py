@@ -137,10 +137,11 @@ def _remove_below(folder: Path, file: Path) -> None:
 
 
 def _folders_of(path: Path) -> Iterator[Path]:
-    """Yield the folders in which a `results.jsonl` may contain a file of a result.
+    """Yield the folders whose `results.jsonl` may contain the result file `path`.
 
-    The file is in `ENCODER/DIGEST/` or `ENCODER/DIGEST/experiments/WHAT/` below such a folder. A
-    `results.jsonl` in any other folder may belong to another program.
+    Relative to such a folder, `path` is in `ENCODER/DIGEST/` or
+    `ENCODER/DIGEST/experiments/NAME/`. A `results.jsonl` in any other folder may belong to another
+    program.
     """
     above = path.parents
     if len(above) > 2:

@@ -52,8 +52,8 @@ from polarity_bench.values import digest_of
 def names_of(encoder: EncoderId) -> list[str]:
     """Return the names that select an encoder.
 
-    These are its full name, the last part of the name, the label, the first 8 digits of the digest
-    and, for one encoder, a short name.
+    These are the full name, the last part of the name, the label and the first 8 digits of the
+    digest. all-MiniLM-L6-v2 also has the short name `minilm`.
     """
     last = encoder.name.rpartition("/")[2]
     also = ["minilm"] if encoder.name == MINILM else []
@@ -146,7 +146,7 @@ class Result:
         languages: Languages of the task.
         main_score: Key of the task's main score.
         key: Settings and data that determine the scores.
-        scores: Scores by their keys.
+        scores: Scores, keyed by `ScoreKey`.
         counts: Number of texts or rows in each part of the data, such as queries and sources.
         seen: Number of rows that occur in the encoder's training texts, by part of the data and
             kind of match; None if the training texts are unknown.
@@ -194,7 +194,7 @@ class Result:
 
     @property
     def lacks_reference(self) -> bool:
-        """Whether S, retention and joint are NaN because the reference encoder is missing."""
+        """Whether scores such as S and joint are NaN because the reference encoder is missing."""
         return self.key.reference is not None and self.key.reference.is_absent
 
     @property
@@ -442,7 +442,7 @@ def write_seen(result: Result, path: Path) -> None:
 
 
 def read_results(folder: Path) -> Iterator[tuple[Path, Result]]:
-    """Yield every result below a folder with its path, in order of paths.
+    """Yield every result below a folder with its path, sorted by path.
 
     Packed results and results behind symbolic links are included.
 

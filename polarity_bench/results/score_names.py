@@ -126,18 +126,18 @@ NO_MEANS_NOTE = (
 PLAIN_SORTED_NOTE = "Tables of tasks without retrieval are sorted by their own mean."
 UNSEEN_NOTE = (
     "If the sources of a task come from its training file, as in the papers, a trained encoder has "
-    "seen them. The unseen task has sources from elsewhere. They are fewer, which changes P and S "
-    "of every encoder, so compare the changes within a column, and with the base. seen: share of "
-    "the sources that were training texts, ignoring letter case and punctuation; - if the training "
-    "is not known. Means leave the unseen task out."
+    "seen them. The unseen task has sources from elsewhere. There are fewer of them, which changes "
+    "P and S of every encoder, so compare the changes within a column, and with the change of the "
+    "base. seen: share of the sources that were training texts, ignoring letter case and "
+    "punctuation; - if the training texts are unknown. Means leave out the unseen task."
 )
 SEEN_NOTE = (
-    "Rows seen in training: seen is the share of the tested rows that were training texts of the "
-    "encoder, letter case, punctuation and blanks aside. A pair counts if one of its texts was. It "
-    "is - if the training is not known. Unseen is the score over the other rows alone. The "
-    "classifier is the same and was fitted to seen rows too. Compare it with the score of the "
-    "encoder's base over the same rows, since these may be harder, or of other classes. No mean is "
-    "over unseen rows."
+    "Rows seen in training: seen is the share of the test rows that were training texts of the "
+    "encoder, ignoring letter case, punctuation and spaces; - if the training texts are unknown. A "
+    "pair counts as seen if either of its texts was a training text. Unseen is the score over all "
+    "other test rows. The classifier is the same, so it was also fitted to seen rows. Compare the "
+    "score with that of the encoder's base over the same rows, because these rows may be harder or "
+    "have other class frequencies. No mean is taken over unseen rows."
 )
 RANKS_NOTE = (
     "Ranks are ranges. They come from paired tests over the queries, corrected by Holm's method "
@@ -164,14 +164,14 @@ _PARTS = {
     "all": "over all pairs pooled",
     "mean": "mean over the subsets",
     "wmean": "mean over the subsets, weighted by their pairs",
-    "unseen": "with the task's twin of unseen sources, or over the rows that are no training texts",
+    "unseen": "on the copy with unseen sources, or over the rows that are not training texts",
     "unseen_base": "score of the base over the rows that are not training texts of the encoder",
 }
 _WEIGHTS = {"linear": "linear weights of ranks", "uniform": "equal weights of all ranks"}
 
 
 def titles() -> dict[str, ScoreKey]:
-    """Return the key of the score of each column, without k, by title."""
+    """Return a mapping from column titles to score keys. The keys have no k."""
     found = {title: ScoreKey(metric) for title, metric in RANKED.items()}
     for kind in KINDS.values():
         found.update(kind.columns)

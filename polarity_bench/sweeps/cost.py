@@ -114,7 +114,7 @@ def _effort(item: Item, known: Sizes, access: DataAccess) -> int:
 def probe(items: Sequence[Item], setup: Setup) -> dict[str, float]:
     """Measure the time that each base needs to encode a text, in one thread.
 
-    The texts are the first texts of the first task of the base.
+    Each base encodes the first texts of the first task that uses the base.
 
     Returns:
         Seconds per text, by the name of the base.

@@ -160,7 +160,7 @@ def read_grid(file: Path, setup: Setup) -> Grid:
     except OSError as error:
         raise InputError(f"{file}: cannot be read: {error.strerror}") from error
     except ValueError as error:
-        raise InputError(f"{file}: not a TOML file: {error}") from error
+        raise InputError(f"{file}: not valid TOML: {error}") from error
     lines = TomlLines(file, text)
     context = GridContext(setup, file.absolute().parent, load_tasks(setup.task_dir))
     with lines.locating():

@@ -152,7 +152,7 @@ class Evaluation:
 
     @cached_property
     def digest(self) -> str:
-        """Digest of everything that determines the results."""
+        """Digest of the settings that determine the results."""
         parts: list[Any] = ["evaluate", self.model, loading_of(self.options), list(self.tasks)]
         return digest_of([*parts, *([dict(self.given)] if self.given else [])])[:DIGITS]
 
@@ -167,11 +167,11 @@ class Training:
     """A training run, followed by the evaluation of the trained encoder.
 
     Attributes:
-        job: Recipe, task and base of the training, and the folder of the run.
+        job: Recipe, task, base and folder of the training run.
         tasks: Names of the tasks on which the trained encoder is evaluated.
         name: Settings that distinguish the run from the other training runs in the grid.
         settings: Settings of the run as written in the grid.
-        digest: Digest of everything that determines the results.
+        digest: Digest of the settings that determine the results.
         base: Evaluation of the base encoder.
     """
 
@@ -232,7 +232,7 @@ class CrossValidation:
 
     @cached_property
     def digest(self) -> str:
-        """Digest of everything that determines the results."""
+        """Digest of the settings that determine the results."""
         method, protocol = self.method.to_dict("moves"), self.protocol.spec()
         how = [VERSION, self.task, self.model, loading_of(self.options), method, protocol]
         return digest_of(["cross-validate", *how])[:DIGITS]

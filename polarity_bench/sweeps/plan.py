@@ -174,7 +174,7 @@ def check_encoder(folder: Path, model: str, options: EncoderOptions, encoder: En
     if encoder.digest != expected:
         raise InputError(
             f"`model` {model}: the sweep began with the encoder {expected}, got {encoder.digest}; "
-            "restore the first encoder, then run the same command again with `retry_failed`"
+            "restore the original encoder, then run the same command again with `retry_failed`"
         )
 
 

@@ -72,8 +72,8 @@ class Sweep:
     def lost(self) -> set[str]:
         """Digests of ended items whose outcome no longer counts.
 
-        With `retry_failed`, failed items are among them. So are done items whose files are missing,
-        or not recorded because an older version ran the item. If results of such an item exist,
+        These are done items whose files are missing, or whose files an older version did not
+        record. With `retry_failed`, they include failed items. If results of such an item exist,
         they are treated like results from elsewhere.
         """
 

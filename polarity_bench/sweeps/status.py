@@ -52,7 +52,7 @@ class Best:
 
     @property
     def _beside_base(self) -> str:
-        """Comparison with the base, as the end of the sentence; '' if there is no base."""
+        """Clause that compares the score with the base's score; '' if there is no base."""
         if self.base is None:
             return ""
         text = f"; its base: {_percent(self.base, self.base_interval)}"

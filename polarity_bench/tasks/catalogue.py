@@ -188,7 +188,8 @@ def read_task(path: str | Path) -> TaskSpec:
 def shipped_folder() -> Path:
     """Return the folder with this project's task files.
 
-    An installed wheel contains the folder inside the package; a checkout, next to the package.
+    In an installed wheel, the folder is inside the package. In a checkout, it is next to the
+    package.
     """
     package = Path(__file__).parents[1]
     installed = package / "_tasks"

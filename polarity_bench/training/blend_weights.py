@@ -83,7 +83,8 @@ def blend(
 
     Raises:
         InputError: If a weight is invalid, the encoders differ in more than the values of their
-            weights, or the folder of a blend contains another encoder. Nothing is written then.
+            weights, or the folder of a blend contains another encoder. In these cases, nothing is
+            written.
 
     Warns:
         InputWarning: If the classifier head of an encoder is left out, pooling was added to an
@@ -169,7 +170,7 @@ class _Pair:
         for name in dict.fromkeys([*traits, *others]):
             found = differences({name: others.get(name)}, {name: traits.get(name)})
             if found:
-                raise InputError(f"{unlike}it differs in {shorten(found[0], 160)}")
+                raise InputError(f"{unlike}they differ in {shorten(found[0], 160)}")
         for name, tensor in self._states[0].items():
             other = self._states[1][name]
             if not tensor.is_floating_point() and not tensor.equal(other):
@@ -195,7 +196,7 @@ class _Pair:
             stored = load_encoder(str(blend.folder.absolute()), unchanged)
         except InputError as error:
             raise InputError(
-                f"`output`: the folder of the blend contains something else: {error}; use another "
+                f"`output`: the folder of the blend contains other files: {error}; use another "
                 "folder"
             ) from error
         prompt, recorded = self._first.id.prompt or "", find_base(stored)
@@ -274,7 +275,10 @@ Resilient tuning of language models via model merging*.
 def _load(field: str, name: str, options: EncoderOptions) -> SentenceTransformerEncoder:
     encoder = load_encoder(name, options)
     if not isinstance(encoder, SentenceTransformerEncoder):
-        raise InputError(f"`{field}` {name}: a baseline has no weights to average; use an encoder")
+        raise InputError(
+            f"`{field}` {name}: a baseline has no weights to average; use a sentence-transformers "
+            "model"
+        )
     remarks = [
         f"{name}: the classifier head {file.name} is left out; only the encoder is averaged"
         for file in sorted(folder_of(name, options)[0].glob("*head.safetensors"))

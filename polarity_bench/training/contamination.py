@@ -106,7 +106,7 @@ def _score_unseen(
 ) -> dict[str, dict[str, float | None]] | None:
     """Score the unseen rows of the encoder's and the base's result from their values per query.
 
-    Returns None if the values of the encoder's result are missing.
+    Return None if the values of the encoder's result are missing.
     """
     scores = {}
     for part, path in {"unseen": own, "unseen_base": base}.items():
@@ -169,7 +169,8 @@ def training_texts(
     stored = read_train_file(place) or {}
     if place in above:  # possible only if the folder of a base was replaced after training
         raise InputError(
-            f"{model}: the recorded base was itself trained from this encoder; train it again"
+            f"{model}: the recorded base was itself trained from this encoder; train this encoder "
+            "again"
         )
     try:
         before = training_texts(base.source, access, task_dir, above=above | {place})
@@ -185,7 +186,7 @@ def training_texts(
 def known_to(model: str, access: DataAccess, task_dir: Path | None) -> Known | None:
     """Return a function that marks the texts an encoder was trained on.
 
-    Returns None if polarity-bench did not train the encoder, or if no training text is known.
+    Return None if polarity-bench did not train the encoder, or if no training text is known.
 
     Raises:
         InputError: If polarity-bench trained the encoder, but the texts cannot be recreated.

@@ -87,7 +87,7 @@ class TrainingData:
     """The texts of a training run.
 
     Attributes:
-        pool: Texts to make examples from, out of the task's source file.
+        pool: Texts from the task's source file, from which examples are made.
         task: The task with its own queries and sources.
         held_out: The task with held-out rows as queries. These choose the checkpoint, so the task's
             own queries have no influence on it. None if no rows are held out.
@@ -233,7 +233,7 @@ def _divide(
 
 
 def _related(rows: Split, held_out: Split, pair: str | None) -> BoolArray:
-    """Return a mask of the rows related to a held-out row, by text or as the other of a pair."""
+    """Return a mask of the rows related to a held-out row, by text or by minimal pair."""
     related = relatives(list(map(normalised, rows.texts)), list(map(normalised, held_out.texts)))
     return related | _among(rows.columns[pair], held_out.columns[pair]) if pair else related
 

@@ -110,7 +110,7 @@ class Job(Parameters):
 
     @classmethod
     def read(cls, path: Path) -> Job:
-        """Read a job from a file. Relative paths are resolved from the folder of the file.
+        """Read a job from a file. Relative paths are relative to the folder of the file.
 
         Raises:
             InputError: If the file cannot be read, or does not describe a job.
@@ -122,7 +122,7 @@ class Job(Parameters):
             raise InputError(f"{path}: {error}") from error
 
     def access(self) -> DataAccess:
-        """Return where this machine looks for data: the folder, and whether to download."""
+        """Return the data folder of this machine, and whether downloads are allowed."""
         return DataAccess.from_environment(self.data_dir, self.options.offline)
 
     @contextmanager

@@ -70,7 +70,7 @@ class Objective(Parameters):
         if plain and self.share < 1:
             raise InputError(
                 f"`beta` must be 1 with the `loss` cce (cross-entropy alone), got {self.beta}; "
-                "leave it out, or use another `loss`"
+                "omit `beta`, or use another `loss`"
             )
 
     def n_steps(self, n_rows: int) -> int:

@@ -161,7 +161,10 @@ class Parameters:
         return values
 
     def below(self, folder: Path) -> Self:
-        """Return a copy with all relative paths, also of encoders, resolved from a folder."""
+        """Return a copy in which all relative paths are resolved relative to `folder`.
+
+        This includes the folders of encoders.
+        """
         from polarity_bench.encoders.load import located
 
         changed: dict[str, Any] = {}
@@ -259,7 +262,7 @@ def from_flat(family: Mapping[str, type[P]], name: str, given: Mapping[str, Any]
             takers = [other for other, member in family.items() if key in flattened(member)]
             raise InputError(
                 f"`{key}` {value}: the {cls.family} {name!r} has no such parameter; use one of "
-                f"{', '.join(takers)}, or leave it out"
+                f"{', '.join(takers)}, or omit `{key}`"
             )
     values = {}
     for each in declared(cls):

@@ -1,4 +1,4 @@
-"""Training in several processes started by torchrun; only the first process writes and scores.
+"""Training in several processes started by torchrun; only the first process writes files.
 
 torchrun sets the number of processes on all nodes and the rank of each process as environment
 variables. The first process broadcasts its decisions to the others. The others wait while the first
@@ -31,7 +31,10 @@ def n_processes() -> int:
 
 
 def is_first() -> bool:
-    """Return whether this process is the first one, which writes and scores."""
+    """Return whether this is the first process.
+
+    Only the first process writes files and computes scores.
+    """
     return n_processes() == 1 or os.environ.get("RANK") == "0"
 
 

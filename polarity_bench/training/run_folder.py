@@ -197,7 +197,7 @@ class RunFolder:
         )
 
     def claim(self, identity: RunIdentity, *, overwrite: bool = False) -> None:
-        """Record this run in the folder as unfinished, and delete the files of another run.
+        """Record this run in the folder as unfinished, and delete the files of a replaced run.
 
         Raises:
             InputError: If `state` does not allow this run in the folder.

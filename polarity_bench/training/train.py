@@ -1,4 +1,4 @@
-"""Training of an encoder from a job.
+"""Train an encoder as a job describes.
 
 The steps are the same for every recipe: lock the folder, compute the identity of the run, claim the
 folder, fit, and publish. The encoder is scored before, during and after training.
@@ -68,11 +68,12 @@ def train(
 
     To resume an interrupted run, run the same job again. Training continues from the last
     checkpoint, if the recipe writes checkpoints, and the final weights are the same. Under
-    torchrun, each process trains on its own batches; only the first process scores and writes.
+    torchrun, each process trains on its own batches. Only the first process computes scores and
+    writes files.
 
     Args:
         job: The job to run.
-        overwrite: Whether to replace another run in the folder.
+        overwrite: Whether to replace a finished run or another run in the folder.
         bar: Opens progress bars.
         check: Called with the identity of the base before training; raises InputError to reject it.
 
@@ -153,7 +154,9 @@ def check_base(base: Encoder, model: str) -> SentenceTransformerEncoder:
         InputError: If the encoder is a baseline.
     """
     if not isinstance(base, SentenceTransformerEncoder):
-        raise InputError(f"`model` {model}: a baseline cannot be trained; use an encoder")
+        raise InputError(
+            f"`model` {model}: a baseline cannot be trained; use a sentence-transformers model"
+        )
     return base
 
 

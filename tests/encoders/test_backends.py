@@ -80,7 +80,7 @@ def test_a_graph_that_computes_something_else_is_refused(
 
     monkeypatch.setattr(backends, "_compile", compile_wrongly)
     encoder = load_encoder(str(sentence_bert), EncoderOptions(backend="onnx"))
-    with pytest.raises(InputError, match=r"`backend` onnx computes other vectors than torch"):
+    with pytest.raises(InputError, match=r"`backend` onnx: the vectors differ from those of torch"):
         encoder.encode(TEXTS)
 
 
@@ -95,7 +95,7 @@ def test_a_graph_that_computes_something_else_is_refused(
         ({"backend": "onxx"}, "unknown `backend` 'onxx'; did you mean 'onnx'?"),
         (
             {"backend": "onnx", "device": "cuda"},
-            "`backend` onnx runs on the CPU, got `device` 'cuda'",
+            "`backend` onnx: runs only on the CPU, got `device` 'cuda'",
         ),
     ],
 )

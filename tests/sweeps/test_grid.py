@@ -216,7 +216,7 @@ def test_no_name_becomes_a_path(tmp_path: Path) -> None:
         (('["random", "minilm"]', '""'), r"line 21: 'model' must be non-empty"),
         (('["triplet",', '[["triplet"],'), r"line 11: 'loss' must not contain lists or tables"),
         (('["random"', '["random"]\nkk = [4'), r"line 22: unknown key 'kk'; did you mean 'k'"),
-        (('["random"', '["random"]\nk = [4'), r"line 22: 'k' must be a whole number, got 'minilm'"),
+        (('["random"', '["random"]\nk = [4'), r"line 22: 'k' must be an integer, got 'minilm'"),
         (('["random", "minilm"]', '"random"\nk = 0'), r"line 22: `k` must be at least 1, got 0"),
         (
             ('["random", "minilm"]', '"random"\nsuite = "stss"'),
@@ -237,7 +237,7 @@ def test_no_name_becomes_a_path(tmp_path: Path) -> None:
         (('"stsb", "contrast"', '"stsbb"'), r"line 3: `tasks`: unknown task 'stsbb'"),
         (('task = "contrast"', 'task = "contras"'), r"line 6: `task`: unknown task 'contras'"),
         (('prompt = "query: "', "prompt = 3"), r"line 18: 'prompt' must be text, got 3"),
-        (("epochs = 1", "epochs = "), r"grid\.toml: not a TOML file"),
+        (("epochs = 1", "epochs = "), r"grid\.toml: not valid TOML"),
         (('recipe = "axis"\nhead = "tuned"\nprompt = "query: "', 'loss = "triplet"\nmargin = 0.5'),
          r"two training runs have the same settings: 'model minilm, loss triplet, margin 0\.5' an"),
     ],

@@ -174,7 +174,7 @@ def test_what_was_trained_elsewhere_is_done_where_all_its_results_are(
     assert "1 of the remaining items have results that do not count, for other data" in dry.err
     done = bench("sweep", grid, *there, "--workers", "2")
     assert done.code == 0, done.err
-    assert "2 items were made elsewhere" in done.err
+    assert "2 items are not run, because all their results already exist" in done.err
     assert "5 in all" in done.out
     assert {each.name for each in Path("here/runs").iterdir()} == {gone.name, changed.name}
     assert made(Path("here")).items() <= whole(grid, task_dir).items()

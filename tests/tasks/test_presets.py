@@ -121,7 +121,7 @@ def test_the_device_is_where_torch_trains() -> None:
         ({"protocol": TORCH, "classifier": "nhid"}, "`classifier`: expected NAME=VALUE, got nhid"),
         (
             {"protocol": TORCH, "classifier": "nhid=many"},
-            "`classifier` nhid=many: 'nhid' must be a whole number, got 'many'",
+            "`classifier` nhid=many: 'nhid' must be an integer, got 'many'",
         ),
         (
             {"protocol": TORCH, "classifier": "dropout="},

@@ -161,7 +161,7 @@ def test_suites_name_known_tasks() -> None:
             "unknown key 'splits.source.label_file.sha'; did you mean 'sha256'",
         ),
         ("k = 8", "k = 0", "'protocol.k' must be at least 1, got 0"),
-        ("k = 8", 'k = "many"', "'protocol.k' must be a whole number, got 'many'"),
+        ("k = 8", 'k = "many"', "'protocol.k' must be an integer, got 'many'"),
         ("version = 2", "version = 0", "'version' must be at least 1"),
         ("rows = 4", "rows = 0", "'splits.source.rows' must be above 0"),
         ('name = "film"', 'name = "Film Reviews"', "'name': String should match pattern"),

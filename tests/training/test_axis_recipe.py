@@ -348,13 +348,13 @@ def test_what_labels_cannot_be_is_refused(
     [
         ({"head": "tuned", "probe": "fisher"}, "`probe` fisher has no effect with .* linear"),
         ({"head": "shared", "stretch": 2.0}, "`stretch` 2.0 has no effect with .* linear"),
-        ({"epochs": 3}, "`epochs` 3 has no effect with the head 'linear'; leave it out, or"),
+        ({"epochs": 3}, "`epochs` 3 has no effect with the head 'linear'; omit `epochs`, or"),
         ({"batch_size": 8}, "`batch_size` 8 has no effect .* `head` tuned or shared"),
         ({"rate": 1e-4}, "`rate` 0.0001 has no effect"),
         ({"dtype": "bfloat16"}, "`dtype` bfloat16 has no effect"),
         ({"keep": 1}, "`keep` 1.0 has no effect .* `head` shared"),
         ({"head": "tuned", "keep": 1}, "`keep` 1.0 has no effect with the head 'tuned'"),
-        ({"stretch": 5, "strength": 2}, "`strength` 2.0 has no effect without an axis; leave"),
+        ({"stretch": 5, "strength": 2}, "`strength` 2.0 has no effect without an axis; omit"),
         ({"probe": "fisher", "strength": 2}, "`strength` 2.0 has no effect without an axis"),
         (
             {"probe": "fisher", "stretch": 2.0},
@@ -378,7 +378,7 @@ def test_the_command_refuses_an_option_without_effect_and_writes_nothing(
     train = ("train", "--recipe", "axis", "--model", tiny_model, "--task", "mini", "-o", "axis")
     done = bench(*train, "--epochs", str(epochs), "--task-dir", tasks, "--no-store")
     assert done.code == 2
-    assert f"--epochs {epochs} has no effect with the head 'linear'; leave it" in done.err
+    assert f"--epochs {epochs} has no effect with the head 'linear'; omit --epochs, or" in done.err
     assert "or use the --head tuned or shared" in done.err
     assert not (tmp_path / "axis").exists()
 

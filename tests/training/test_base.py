@@ -114,7 +114,7 @@ def test_the_command_finds_the_base_of_a_saved_copy_and_says_where_there_is_none
     assert "retention and joint are left out" in done.err
     assert not result["reused"]
     table = call(monkeypatch, capsys, *arguments)
-    assert "reference: base (not to be had)" in table.out
+    assert "reference: base (not available)" in table.out
 
 
 def test_the_evaluator_finds_the_base(base: Path, published: Path, task_dir: Path) -> None:

@@ -197,7 +197,7 @@ def test_what_is_no_blend_of_these_is_refused_and_stays(
     else:
         place.write_text("mine")
     before = stamps(out)
-    refused = "another encoder" if there.startswith("other") else "something else: the encoder"
+    refused = "another encoder" if there.startswith("other") else "other files: the encoder"
     with pytest.raises(InputError, match=f"`output`.*: the folder .*contains {refused}"):
         blend(str(base), str(tuned), [0.75, 0.5], out)
     assert stamps(out) == before
@@ -240,7 +240,7 @@ def test_what_differs_is_named_before_anything_is_written(
     base: Path, tmp_path: Path, make: Callable[[Path], Path], named: str
 ) -> None:
     other = make(tmp_path / "other")
-    wanted = rf"`tuned` other cannot be averaged with `base` base: it differs in .*{named}"
+    wanted = rf"`tuned` other cannot be averaged with `base` base: they differ in .*{named}"
     with pytest.raises(InputError, match=wanted):
         blend(str(base), str(other), [0, 1], tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -183,9 +183,7 @@ def test_the_papers_protocols() -> None:
 
 @pytest.mark.parametrize("seeds", [(), (1, 1), (-1,), (4_294_967,)])
 def test_seeds_are_different_whole_numbers(seeds: tuple[int, ...]) -> None:
-    with pytest.raises(
-        InputError, match=r"`seeds` must be different whole numbers from 0 to 4,294,966"
-    ):
+    with pytest.raises(InputError, match=r"`seeds` must be distinct integers from 0 to 4,294,966"):
         Protocol(seeds=seeds)
 
 

@@ -157,7 +157,7 @@ def test_what_is_left_out_has_its_default() -> None:
             "[options]: unknown key 'pickle'; did you mean 'allow_pickle",
         ),
         ("seed = 0", "seeds = 0", "unknown parameter 'seeds' of the recipe 'margins'; did you"),
-        ("epochs = 5", "epochs = 2.5", "`epochs` must be a whole number, got 2.5"),
+        ("epochs = 5", "epochs = 2.5", "`epochs` must be an integer, got 2.5"),
         ('name = "margins"', 'name = "margin"', "unknown recipe 'margin'; did you mean 'margins'"),
         ('name = "margins"', "name = 5", "unknown recipe 5"),
     ],
@@ -176,7 +176,7 @@ def test_a_file_that_says_no_job_is_refused_by_its_name(
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ('max_tokens = "many"', "'max_tokens' must be a whole number, got 'many'"),
+        ('max_tokens = "many"', "'max_tokens' must be an integer, got 'many'"),
         ("prompt = 5", "'prompt' must be text, got 5"),
         ('allow_pickle = "perhaps"', "'allow_pickle' must be true or false"),
         ('dtype = "bfloat16"', "the base must be loaded in float32, got bfloat16"),

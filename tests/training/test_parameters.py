@@ -70,7 +70,7 @@ def test_examples_that_cannot_be_are_refused(changes: dict[str, Any], said: str)
         ),
         ({"warm_up": -0.1}, "`warm_up` must be at least 0, got -0.1"),
         ({"warm_up": math.inf}, "`warm_up` must be finite, got inf"),
-        ({"warm_up": 1.5}, "`warm_up` must be a share of the steps up to 1, an integer"),
+        ({"warm_up": 1.5}, "`warm_up` must be a share of the steps below 1, an integer"),
     ],
 )
 def test_training_that_cannot_be_is_refused(changes: dict[str, Any], said: str) -> None:
@@ -111,8 +111,8 @@ def test_whole_numbers_are_the_floats_that_they_equal() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"epochs": 2.5}, "`epochs` must be a whole number, got 2.5"),
-        ({"epochs": True}, "`epochs` must be a whole number, got True"),
+        ({"epochs": 2.5}, "`epochs` must be an integer, got 2.5"),
+        ({"epochs": True}, "`epochs` must be an integer, got True"),
         ({"rate": "fast"}, "`rate` must be a number, got 'fast'"),
         ({"loss": "triplet"}, "`loss`: unknown value 'triplet'"),
         ({"examples_from": 3}, "`examples_from` must be a path, got 3"),

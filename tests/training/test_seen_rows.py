@@ -304,7 +304,7 @@ def test_a_board_shows_both_scores_and_a_dash_where_training_is_not_known(bench:
     assert known["little-sts", "own"][2:] == [
         f"{100 * unseen[name]['score']:.2f}" for name in ("spearman_unseen", "spearman_unseen_base")
     ]
-    assert "No mean is over unseen rows." in text
+    assert "No mean is taken over unseen rows." in text
 
 
 def test_of_an_encoder_that_saw_no_row_all_rows_are_unseen(bench: Bench) -> None:
@@ -324,8 +324,8 @@ def test_of_an_encoder_that_saw_no_row_all_rows_are_unseen(bench: Bench) -> None
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("accuracy, unseen", "over the rows that are no training texts"),
-        ("accuracy_unseen", "over the rows that are no training texts"),
+        ("accuracy, unseen", "over the rows that are not training texts"),
+        ("accuracy_unseen", "over the rows that are not training texts"),
         ("spearman_unseen_base", "score of the base over the rows that are not training texts"),
         ("base, unseen", "the base that the encoder was trained from"),
     ],

@@ -318,4 +318,4 @@ def test_the_command_wants_a_number_of_samples(
     words = ["train", "--recipe", "setfit", "--samples-per-class", "few", "-o", str(tmp_path)]
     done = call(monkeypatch, capsys, *words)
     assert done.code == 2
-    assert "--samples-per-class must be a whole number or 'all', got 'few'" in done.err
+    assert "--samples-per-class must be an integer or 'all', got 'few'" in done.err

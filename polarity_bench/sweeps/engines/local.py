@@ -23,7 +23,7 @@ from polarity_bench.sweeps.items import Item, Setup
 from polarity_bench.training.processes import end_with, usable_cores
 
 POLL = 0.2
-"""Seconds between two looks at the state on disk."""
+"""Seconds between two reads of the state on disk."""
 _GRACE = 10
 """Seconds to wait for a worker process to end by itself."""
 WORKER_BYTES = 2 * 2**30

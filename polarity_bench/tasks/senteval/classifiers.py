@@ -94,10 +94,11 @@ class ClassifierFamily(ABC):
 
 @dataclass(frozen=True)
 class SklearnLogistic(ClassifierFamily):
-    """Logistic regression of scikit-learn with L-BFGS.
+    """scikit-learn's logistic regression, fitted with L-BFGS.
 
-    The regularization is scikit-learn's C; a larger value regularizes less. As in the toolkit, a
-    fit ends after 100 iterations, even if it has not converged.
+    The argument `regularizations` of `fit` lists values of scikit-learn's C, the inverse of the
+    regularization strength. As in the toolkit, a fit ends after 100 iterations, even if it has not
+    converged.
     """
 
     protocol: ClassVar[SentEvalProtocol] = "senteval-sklearn"
@@ -146,14 +147,14 @@ class TorchClassifier(ClassifierFamily):
     measured, and blocks without a new best accuracy are counted. This count is never reset.
     Training ends when the count exceeds `tenacity`, or when more than `max_epochs` epochs are
     finished. The weights with the best dev accuracy are kept. If there is no dev set, 5 % of the
-    training set is used as dev set. The regularization is the weight decay of the optimizer.
+    training set is used as a dev set. The regularization is the weight decay of the optimizer.
 
     Attributes:
         n_hidden: Number of units of the hidden layer; 0 means logistic regression.
         dropout: Dropout rate before the hidden layer's sigmoid.
         optimizer: Name and settings in the toolkit's notation: "adam" or "sgd,lr=0.1".
         batch_size: Number of examples per step.
-        tenacity: Number of blocks without a new best accuracy that do not end the training.
+        tenacity: Number of blocks without a new best accuracy that are tolerated.
         epoch_size: Number of epochs per block.
         max_epochs: A block starts only if at most this many epochs are finished.
         seed: Seed of the initial weights, the permutations and the split.

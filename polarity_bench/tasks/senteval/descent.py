@@ -34,7 +34,7 @@ def batches(n_rows: int, size: int) -> list[slice]:
 
 @dataclass(frozen=True)
 class Schedule:
-    """Batch size and length of a training; see `TorchClassifier` for the attributes."""
+    """Batch size and number of epochs; see `TorchClassifier` for the attributes."""
 
     batch_size: int
     epoch_size: int
@@ -62,10 +62,10 @@ class EarlyStop:
     Unlike in common implementations, a new best score does not reset the count of worse blocks.
 
     Attributes:
-        tenacity: Number of worse blocks that do not end the training.
+        tenacity: Number of worse blocks that are tolerated before training ends.
         best: Best score so far.
         n_worse: Number of blocks without a new best score.
-        stopped: Whether the training ends.
+        stopped: Whether training must end.
     """
 
     tenacity: int

@@ -36,8 +36,8 @@ class Settings:
             task file.
         limit: Number of queries of a polarity task, or of rows per part of another task, for a
             quick look; None uses all. Each class keeps at least as many rows as the folds need.
-        workers: Number of processes that fit classifiers. It does not affect scores.
-        of_types: Settings of single task types, such as the `Preset` of transfer tasks.
+        workers: Number of processes that fit classifiers. The number does not affect scores.
+        of_types: Settings of individual task types, such as the `Preset` of transfer tasks.
     """
 
     ks: tuple[int, ...] = ()
@@ -272,8 +272,8 @@ Digests skip keys with these values, so the digests of older task files remain v
 def _what_moves(value: Any) -> Any:
     """Return only the values that affect scores.
 
-    Locations of files do not, because a checksum identifies the content. Newer keys with their
-    default value are skipped, too.
+    Locations of files are skipped, because a checksum identifies the content. Newer keys with their
+    default values are skipped too.
     """
     if not isinstance(value, dict):
         return value

@@ -1,8 +1,8 @@
 """Nearest neighbours of each text of a pool, in the text's own class and in the other classes.
 
 Neighbours are mined either as the margins paper describes or as the paper's released code does. The
-paper has two classes and leaves more classes to future work. Here, if there are more, all classes
-other than the text's own are treated as one.
+paper considers only two classes and leaves more to future work. With more than two classes, this
+module treats all classes other than the text's own as one class.
 
 Shapes: n texts, k neighbours.
 """
@@ -74,7 +74,8 @@ def find_neighbours(
         embeddings: Embeddings of the pool's distinct texts, (n, d).
         labels: Class of each text, (n,).
         mining: `as-written` or `as-released`.
-        k: Number of nearest texts; if `as-written`, in the own class and in the other classes each.
+        k: Number of nearest texts. If `as-written`, k from the text's own class and k from the
+            other classes.
         threshold: Minimum cosine similarity, in [-1, 1]. Ignored if `as-released`.
 
     References:

@@ -135,8 +135,8 @@ def generate_examples(
         kind: `pairs` (anchor, positive, label), `labelled-pairs` (sentence1, sentence2, label) or
             `triplets` (anchor, positive, negative).
         encoder: Encoder whose embeddings determine the neighbours, or its name.
-        spec: Number of examples, and mining settings; by default 50,000 examples, mined as the
-            margins paper describes.
+        spec: Number of examples, and mining settings. The default is 50,000 examples, or all if
+            the neighbours allow fewer, mined as the margins paper describes.
         seed: Seed of the draw. The same seed gives the same bytes.
         epoch: Number of the epoch whose draw to return, from 0.
         held_out: Number of rows to keep out of all examples, drawn with the seed as in `train`.

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FittedHead:
-    """Results of the training, without the encoder.
+    """Results of training, without the encoder.
 
     Attributes:
         head: The trained head.

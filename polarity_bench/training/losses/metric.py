@@ -149,7 +149,7 @@ class ProxyNCA(MetricLoss):
     See `metric_formulas.proxy_nca`.
     """
 
-    scale: float = parameter(1.0, "factor of the distances between vectors and proxies", above=0)
+    scale: float = parameter(1.0, "multiplier of the distances from vectors to proxies", above=0)
 
     name: ClassVar[str] = "proxynca"
     title: ClassVar[str] = "ProxyNCA"
@@ -176,7 +176,7 @@ class SoftTriple(MetricLoss):
     proxies_per_class: int = parameter(10, "number of proxies per class", least=1)
     gamma: float = parameter(0.1, "temperature of the softmax over a class's proxies", above=0)
     scale: float = parameter(
-        20.0, "factor of the similarities between vectors and classes", above=0
+        20.0, "multiplier of the similarities between vectors and classes", above=0
     )
     margin: float = parameter(
         0.01, "margin subtracted from the similarity to a vector's class", least=0
@@ -214,10 +214,10 @@ class ProxyAnchor(MetricLoss):
     """
 
     alpha: float = parameter(
-        32.0, "factor of the cosine similarities between proxies and vectors", above=0
+        32.0, "multiplier of the cosine similarities of proxies and vectors", above=0
     )
     margin: float = parameter(
-        0.1, "cosine threshold: +margin for the own class, -margin for others", least=0
+        0.1, "cosine threshold: +margin for the vector's class, -margin for others", least=0
     )
 
     name: ClassVar[str] = "proxyanchor"

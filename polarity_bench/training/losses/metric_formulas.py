@@ -69,20 +69,20 @@ def _others(same: Tensor) -> Tensor:
 
 
 def proxy_nca(vectors: Tensor, labels: Tensor, proxies: Tensor, *, scale: float = 1.0) -> Tensor:
-    """Return the ProxyNCA loss (equation 4): distance to the own proxy against the other proxies.
+    """Return the ProxyNCA loss (equation 4): distance to a vector's proxy versus other proxies.
 
     The distance is Euclidean. Vectors and proxies are normalised first, as in the paper that
     introduced ProxyNCA. If a vector equals a proxy, the distance and its gradient are 0.
 
-    The denominator excludes the own proxy, so the loss can be negative. Without normalisation, the
-    loss would have no lower bound. The library squares the distance and includes the own proxy in
-    the denominator.
+    The denominator excludes the proxy of the vector's class, so the loss can be negative. Without
+    normalisation, the loss would have no lower bound. The library squares the distance and includes
+    this proxy in the denominator.
 
     Args:
         vectors: Vectors of any norm, (m, d).
         labels: Class of each vector, from 0 to c - 1, (m,).
         proxies: One proxy per class, of any norm, for at least two classes, (c, d).
-        scale: Factor of the distances, above 0.
+        scale: Multiplier of the distances, above 0.
 
     Returns:
         The mean over the vectors, at least -2 · scale.

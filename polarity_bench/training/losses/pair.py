@@ -137,7 +137,7 @@ class Triplet(Contrastive):
 
 @dataclass(frozen=True)
 class Ranking(Loss):
-    """Multiple negatives ranking loss: ranks each anchor's positive above all others of the batch.
+    """Multiple negatives ranking loss: ranks an anchor's positive above all others in the batch.
 
     References:
         Henderson et al. (2017), https://arxiv.org/abs/1705.00652
@@ -153,7 +153,10 @@ class Ranking(Loss):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The factor of the cosine similarities, the inverse of the temperature."""
+        """Keyword arguments of the loss.
+
+        `scale`, which multiplies the cosine similarities, is 1 / temperature.
+        """
         return {"scale": 1 / self.temperature}
 
     @property

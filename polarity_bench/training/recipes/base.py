@@ -69,7 +69,7 @@ class TrainingContext:
 
     @contextmanager
     def steps(self, n_steps: int) -> Iterator[Steps]:
-        """Open the checkpoints and a progress bar for all optimizer steps of a training."""
+        """Open the checkpoints and a progress bar for all optimizer steps of a run."""
         from polarity_bench.training.loops.descent import Checkpoints, Steps
 
         checkpoints = Checkpoints(self.folder.checkpoints)
@@ -160,13 +160,14 @@ class EpochLog:
 
 @dataclass(frozen=True)
 class Recipe(Parameters, Generic[Examples]):
-    """A training method: the fields are the parameters, and the methods are the steps.
+    """Base class of training methods. Fields are the parameters, and methods are the steps.
 
-    `read` returns the training data. `load` also checks all other inputs. `prepare` completes the
-    examples, which may take long or fail; nothing has been written then. `fit` trains.
+    `read` returns the training data. `load` calls `read` and checks all other inputs except the
+    base. `prepare` completes the examples. This step may be slow or fail, so it runs before
+    anything is written. `fit` trains.
 
-    Each recipe is a separate module and an entry of `RECIPES`. Slow imports belong inside methods,
-    because the command line imports all recipes.
+    Each recipe has its own module or package and an entry in `RECIPES`. Slow imports belong inside
+    methods, because the command line imports all recipes.
     """
 
     family: ClassVar[str] = "recipe"

@@ -109,7 +109,7 @@ class Margins(Recipe[Draws], ExampleSpec):
                 )
         elif self.warm_up > 1 and self.warm_up != int(self.warm_up):
             raise InputError(
-                "`warm_up` must be a share of the steps up to 1, an integer number of steps, or "
+                "`warm_up` must be a share of the steps below 1, an integer number of steps, or "
                 f"'as-released', got {self.warm_up}"
             )
         usual = ExampleSpec(examples=self.examples, dropout=self.dropout)

@@ -60,7 +60,7 @@ class Learnt:
 
 @dataclass(frozen=True, kw_only=True)
 class Axis(Recipe["LabelledTexts"]):
-    """Class coordinates h, added to an encoder's vector e; the result is ranked by inner product.
+    """Class coordinates h, placed before an encoder's vector e; vectors compare by inner product.
 
     - `linear` predicts the class from e with a linear probe.
     - `tuned` predicts the class with a copy of the base, fine-tuned as a classifier. Encoding takes
@@ -121,17 +121,17 @@ class Axis(Recipe["LabelledTexts"]):
     @classmethod
     def unused(cls, values: Mapping[str, Any]) -> Mapping[str, str]:
         """Return the parameters of other heads, and `strength` if no axis is added."""
-        head, instead = values.get("head", "linear"), "leave it out, or use the `head`"
+        head, instead = values.get("head", "linear"), "or use the `head`"
         heads = dict.fromkeys(("epochs", "batch_size", "rate", "dtype"), "tuned or shared")
         heads |= {"keep": "shared", "probe": "linear", "stretch": "linear"}
         unused = {
-            name: f"with the head {head!r}; {instead} {others}"
+            name: f"with the head {head!r}; omit `{name}`, {instead} {others}"
             for name, others in heads.items()
             if head not in others
         }
         no_axis = values.get("stretch") is not None or values.get("probe") == "fisher"
         if head == "linear" and no_axis:
-            unused["strength"] = "without an axis; leave it out, or leave out `stretch` and `probe`"
+            unused["strength"] = "without an axis; omit `strength`, or omit `stretch` and `probe`"
         return unused
 
     @property
@@ -189,7 +189,7 @@ class Axis(Recipe["LabelledTexts"]):
         return Inputs(given.digest, given, _single(given))
 
     def fit(self, bench: TrainingContext, examples: LabelledTexts, epochs: EpochLog) -> FitResult:
-        """Train the head and append it to the base."""
+        """Train the module and append it to the base."""
         from sentence_transformers.base.modules import Normalize
 
         model, texts = bench.base.model, _single(examples)

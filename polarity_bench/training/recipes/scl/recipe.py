@@ -119,8 +119,8 @@ class Scl(Recipe[PairBatches]):
                 value = getattr(self, each.name)
                 if each.name in ("temperature", "similarity", *limits) and value != each.default:
                     raise InputError(
-                        f"`{each.name}` {value} has no effect without the contrastive loss "
-                        "(`lambda_` 0); leave it out"
+                        f"`{each.name}` {value}: has no effect without the contrastive loss "
+                        f"(`lambda_` 0); omit `{each.name}`"
                     )
 
     @property
@@ -150,7 +150,7 @@ class Scl(Recipe[PairBatches]):
         return [name.strip() for name in (self.pairs or "").split(",") if name.strip()]
 
     def below(self, folder: Path) -> Scl:
-        """Return a copy with the relative paths in `pairs` resolved from a folder."""
+        """Return a copy with the relative paths in `pairs` resolved relative to a folder."""
         if self.pairs is None:
             return self
         return replace(self, pairs=",".join(_located(name, folder) for name in self.names))
@@ -327,7 +327,7 @@ def _counted(names: tuple[str, ...], access: DataAccess) -> tuple[int, str]:
 
 
 def _located(name: str, folder: Path) -> str:
-    """Return the path of a file resolved from a folder, or the unchanged name of a data set.
+    """Return a file's path relative to a folder, or the unchanged name of a data set.
 
     The name of a missing file counts as a path only if the name starts with `./`, `../` or `~`;
     otherwise the file may be in the data folder.

@@ -137,7 +137,8 @@ class SetFit(Recipe["LabelledTexts"]):
             if count > len(members):
                 raise InputError(
                     f"`samples_per_class` {count:,}: {data.task.spec.name} has only "
-                    f"{len(members):,} distinct training texts of the class {name!r}; use fewer"
+                    f"{len(members):,} distinct training texts of the class {name!r}; use a "
+                    "smaller number"
                 )
             drawn.append(members[:count])
         rows = generator.permutation(np.concatenate(drawn))

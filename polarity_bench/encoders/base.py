@@ -103,7 +103,9 @@ class EncoderId:
     def label(self) -> str:
         """Name for tables: the encoder's name, with its prompt, backend and strength if any."""
         details = [f"prompt {self.prompt!r}"] if self.prompt else []
-        details += [] if self.backend == "torch" else [f"{self.backend} {self.dtype}"]
+        computed = [] if self.backend == "torch" else [self.backend]
+        computed += [] if self.dtype == "float32" else [self.dtype]
+        details += [" ".join(computed)] if computed else []
         details += [] if self.strength is None else [f"strength {shortest(self.strength)}"]
         return printable(f"{self.name} ({', '.join(details)})" if details else self.name)
 

@@ -64,7 +64,7 @@ def test_the_backend_is_part_of_the_identity(sentence_bert: Path) -> None:
     assert onnx.weights == torchs.weights
     assert onnx.digest != torchs.digest
     assert EncoderId(**onnx.to_dict()) == onnx
-    assert onnx.label == f"{torchs.label} (onnx float32)"
+    assert onnx.label == f"{torchs.label} (onnx)"
 
 
 def test_a_graph_that_computes_something_else_is_refused(

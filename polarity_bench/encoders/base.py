@@ -103,7 +103,7 @@ class EncoderId:
     def label(self) -> str:
         """Name for tables: the encoder's name, with its prompt, backend and strength if any."""
         details = [f"prompt {self.prompt!r}"] if self.prompt else []
-        computed = [] if self.backend == "torch" else [self.backend]
+        computed: list[str] = [] if self.backend == "torch" else [self.backend]
         computed += [] if self.dtype == "float32" else [self.dtype]
         details += [" ".join(computed)] if computed else []
         details += [] if self.strength is None else [f"strength {shortest(self.strength)}"]

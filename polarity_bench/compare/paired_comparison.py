@@ -94,7 +94,7 @@ class Comparison:
 
     @property
     def falls(self) -> bool:
-        """For a one-sided test: whether the decrease is significant or the difference undefined."""
+        """Whether a one-sided test finds a decrease, or the difference is undefined."""
         return self.is_significant or math.isnan(self.test.difference)
 
 

@@ -91,7 +91,8 @@ class WordVectorsEncoder(UnpaddedEncoder):
     """Average of the word vectors of a text's words and punctuation marks.
 
     If a word is unknown, its lower-case form is used. If that is unknown too, the word is skipped.
-    A text without known words gets the mean of all vectors, because a zero vector has no cosine.
+    A text without known words gets the mean of all vectors, because a zero vector
+    has no cosine similarity.
     The authors of GloVe recommend this mean for unknown words.
 
     Args:

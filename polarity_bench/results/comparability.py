@@ -154,7 +154,7 @@ class Group:
         """Return an entry's scores for a task by metric; empty if the entry has no result.
 
         On retrieval tasks, these are the scores at the entry's k and the group's weighting. On
-        other tasks, the only score is the score to show, with the key `MAIN`.
+        other tasks, only the displayed score is returned, under the key `MAIN`.
         """
         stored = self.stored(task, entry)
         if stored is None:

@@ -153,7 +153,7 @@ def match_published(
         if len(alike := sorted(twins.get(twin, ()))) > 1:
             raise InputError(
                 f"{where}: several encoders are named {twin!r}, with the digests "
-                f"{', '.join(alike)}; write the first 8 digits of one of the digests"
+                f"{', '.join(alike)}; replace the name with the first 8 digits of its digest"
             )
         known, k = tasks[number.task], number.key.k
         if number.key not in {replace(key, k=k) if key.k and k else key for key in known}:

@@ -237,7 +237,7 @@ def front_matter(
         base: The encoder to record as the base, and the reference of the scores.
         task: The task that the encoder was scored on.
         kept: Scores of the published weights.
-        tags: Tags besides those of every encoder.
+        tags: Tags to add to those that every card has.
         licence: Licence of the base, if known.
         own_data: Whether the encoder was trained on the task's own texts.
     """
@@ -273,7 +273,7 @@ def header(tags: Sequence[str] = (), *, library: str | None = LIBRARY, **data: A
     """Return the YAML header of a card that this package writes.
 
     Args:
-        tags: Tags besides those of every encoder.
+        tags: Tags to add to those that every card has.
         library: The library that loads the encoder; None if no library does.
         **data: Further fields of `ModelCardData`; fields that are None are left out.
     """

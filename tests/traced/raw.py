@@ -83,6 +83,9 @@ def label(encoder: Mapping[str, Any]) -> str:
     """Return the name of an encoder in tables."""
     strength = encoder.get("strength")
     said = [f"prompt {encoder['prompt']!r}"] if encoder.get("prompt") else []
+    computed = [encoder["backend"]] if "backend" in encoder else []
+    computed += [encoder["dtype"]] if encoder["dtype"] != "float32" else []
+    said += [" ".join(computed)] if computed else []
     said += [] if strength is None else [f"strength {shortest(strength)}"]
     return f"{encoder['name']} ({', '.join(said)})" if said else str(encoder["name"])
 

@@ -183,7 +183,7 @@ def test_a_run_that_was_stopped_is_not_taken_for_an_encoder(
         ({"variant": "paper"}, "`variant`: unknown value 'paper'; did you mean 'papers'"),
         ({"samples_per_class": 1}, "`samples_per_class` must be at least 2, got 1"),
         ({"pairs": 0}, "`pairs` must be at least 2, got 0"),
-        ({"pairs": 7}, "`pairs` must be even, because half of the pairs have equal classes, got 7"),
+        ({"pairs": 7}, "`pairs` must be even, got 7; half of the pairs have equal classes"),
         ({"batch_size": 0}, "`batch_size` must be at least 1, got 0"),
         ({"seed": -1}, "`seed` must be at least 0, got -1"),
     ],

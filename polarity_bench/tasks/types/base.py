@@ -249,7 +249,7 @@ class Task(ABC):
     def items(self) -> Sequence[Mapping[str, str]]:
         """Text, label and other fields of each item, in the order of the stored values.
 
-        The sequence is empty if the task type does not support it.
+        The sequence is empty if the task type does not provide items.
         """
         return ()
 

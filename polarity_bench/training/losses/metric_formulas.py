@@ -1,6 +1,6 @@
-"""Metric losses as pure functions, where pytorch-metric-learning ("the library") differs.
+"""Metric losses that pytorch-metric-learning ("the library") defines differently from the papers.
 
-The equations are those of the few-shot paper, see `metric`.
+They are pure functions. The equations are those of the few-shot paper; see `metric`.
 
 Shapes: m vectors, d dimensions, c classes, k proxies of a class.
 """

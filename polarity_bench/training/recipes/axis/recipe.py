@@ -60,7 +60,7 @@ class Learnt:
 
 @dataclass(frozen=True, kw_only=True)
 class Axis(Recipe["LabelledTexts"]):
-    """Class coordinates h, placed before an encoder's vector e; vectors compare by inner product.
+    """Class coordinates h, placed before an encoder's vector e; compared by inner product.
 
     - `linear` predicts the class from e with a linear probe.
     - `tuned` predicts the class with a copy of the base, fine-tuned as a classifier. Encoding takes
@@ -68,7 +68,8 @@ class Axis(Recipe["LabelledTexts"]):
     - `shared` fine-tunes the base itself as a classifier, and preserves e by distillation.
 
     `stretch` lengthens e along the probe's directions instead of adding coordinates. No rows are
-    held out and queries do not influence training. The final weights are published.
+    held out and queries do not influence training. The weights after the last step are
+    published.
 
     References:
         Kim et al. (2023), EmbedDistill, for `shared`. docs/training.md reports our findings.

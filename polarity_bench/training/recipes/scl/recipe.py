@@ -56,7 +56,8 @@ class Scl(Recipe[PairBatches]):
     """One epoch on NLI pairs with the loss (1 - λ) · cross-entropy + λ · contrastive loss.
 
     With λ = 0 the loss is SBERT's objective. With λ = 0 and `augmented` cross-entropy, the recipe
-    trains the paper's baselines with augmented data. The final weights are published.
+    trains the paper's baselines with augmented data. The weights after the last step are
+    published.
 
     References:
         Liao (2021), Sentence Embeddings using Supervised Contrastive Learning,

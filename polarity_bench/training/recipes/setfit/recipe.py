@@ -102,8 +102,7 @@ class SetFit(Recipe["LabelledTexts"]):
             object.__setattr__(self, "batch_size", _BATCH_SIZES[self.variant])
         if self.pairs is not None and self.pairs % 2:
             raise InputError(
-                "`pairs` must be even, because half of the pairs have equal classes, got "
-                f"{self.pairs}"
+                f"`pairs` must be even, got {self.pairs}; half of the pairs have equal classes"
             )
 
     def load(self, bench: TrainingContext) -> Inputs[LabelledTexts]:

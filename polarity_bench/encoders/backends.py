@@ -198,7 +198,7 @@ def _check(run: Run, model: Any, forward: Callable[..., Any], where: str, dtype:
     with torch.inference_mode():
         inputs = {name: features[name] for name in _INPUTS if name in features}
         expected = forward(**inputs, return_dict=True)["last_hidden_state"]
-    means = [(hidden * mask).sum(dim=1) for hidden in (run(features), expected)]
+    means = [(hidden.double() * mask).sum(dim=1) for hidden in (run(features), expected)]
     least = float(torch.nn.functional.cosine_similarity(*means).min())
     if not least >= _LEAST_COSINE[dtype]:
         raise InputError(

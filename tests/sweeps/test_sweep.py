@@ -242,7 +242,7 @@ def test_an_interrupted_sweep_offers_the_same_command_until_nothing_is_left(
 
     folder = tmp_path / "out"
     words = sweep_command(grid, folder, task_dir)
-    command = "next: " + shlex.join(["polarity-bench", *words[3:]]) + "\n"
+    command = shlex.join(["polarity-bench", *words[3:]]) + "\n"
     # A shell lets what it starts in the background ignore the signal, and children inherit that.
     driver = subprocess.Popen(
         words,
@@ -256,12 +256,12 @@ def test_an_interrupted_sweep_offers_the_same_command_until_nothing_is_left(
     driver.send_signal(signal.SIGINT)
     said = driver.communicate()[1]
     assert driver.returncode == 130
-    assert f" are left; {command}interrupted; " in said
+    assert f" are left; to resume: {command}interrupted; " in said
     assert "leaked" not in said, "its worker leaves no semaphore behind"
     named: list[list[str | Path]] = [["-o", folder], [grid, "-o", folder], [folder]]
     for each in named:
         done = status(*each)
-        assert (done.code, done.err.endswith(command)) == (0, True), done.err
+        assert (done.code, done.err.endswith(f"next: {command}")) == (0, True), done.err
     other = status("other.toml", "-o", folder)
     assert (other.code, "contains a sweep of" in other.err) == (2, True), other.err
     subprocess.run(words, check=True)

@@ -26,7 +26,7 @@ class Fold(NamedTuple):
 
 
 def folds(labels: IntArray, n_folds: int, seed: int) -> list[Fold]:
-    """Split the rows into stratified folds, each of which is the test set once.
+    """Split the rows into stratified folds; each fold is the test set once.
 
     Args:
         labels: Class of each row, (n,).

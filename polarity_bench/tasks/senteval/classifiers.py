@@ -1,8 +1,9 @@
-"""The two classifier families of SentEval.
+"""Classifier families of the transfer protocols.
 
-The method `fit` of a family trains one classifier per regularization. It returns each classifier as
-a function from features to labels. Labels are integers from 0. Both families reproduce the seeds,
-permutations and early stopping of the SentEval toolkit, so results are identical to the last digit.
+A family trains one classifier per training set and regularization. It returns each classifier as a
+function from features to labels. Labels are integers from 0. `SklearnLogistic` and
+`TorchClassifier` reproduce the seeds, permutations, iteration limits and early stopping of the
+SentEval toolkit, so results are identical to the last digit. `ExactLogistic` has none of these.
 The global random state of numpy and torch does not change.
 
 Shapes: n samples, d dimensions, c classes.
@@ -39,6 +40,7 @@ Predict = Callable[[FloatArray], IntArray]
 Examples = tuple[FloatArray, IntArray]
 """Features, (n, d), and labels, (n,)."""
 
+
 OPTIMIZERS: Mapping[str, str] = {
     name.lower(): name
     for name in ("Adadelta", "Adagrad", "Adam", "Adamax", "ASGD", "RMSprop", "Rprop", "SGD")
@@ -47,6 +49,23 @@ OPTIMIZERS: Mapping[str, str] = {
 
 _SPARSE_SHARE = 0.05  # Features with a smaller share of nonzero values become sparse arrays.
 _DEV_SHARE = 0.05  # Share of the training set that serves as dev set if `fit` gets no dev set.
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Fits on one subset of examples, one per regularization.
+
+    Attributes:
+        train: Positions of the training examples.
+        regularizations: Regularization of each fit.
+        dev: Positions of the dev examples; None to compute no dev accuracy.
+        test: Positions of the examples to predict; None to predict nothing.
+    """
+
+    train: IntArray
+    regularizations: tuple[float, ...]
+    dev: IntArray | None = None
+    test: IntArray | None = None
 
 
 class ClassifierFamily(ABC):
@@ -62,6 +81,8 @@ class ClassifierFamily(ABC):
     """Candidate regularizations for `nested_kfold` and `dev_split`."""
     wide_grid: ClassVar[tuple[float, ...]]
     """Candidate regularizations for `kfold`."""
+    together: ClassVar[bool] = False
+    """Whether fits on several training sets are faster together than in several processes."""
     seed: int
     """Seed of the initial weights, the permutations and the folds of `kfold`."""
 
@@ -90,6 +111,81 @@ class ClassifierFamily(ABC):
         Returns:
             The fitted classifiers, one per regularization.
         """
+
+    def fit_subsets(
+        self,
+        examples: Examples,
+        fits: Sequence[Fit],
+        *,
+        n_classes: int,
+    ) -> list[list[Predict]]:
+        """Fit classifiers on several subsets of the same examples.
+
+        Args:
+            examples: All examples.
+            fits: The subsets, and their regularizations.
+            n_classes: Number of classes.
+
+        Returns:
+            The fitted classifiers of each subset, one per regularization.
+        """
+        features, labels = examples
+
+        def chosen(positions: IntArray) -> Examples:
+            return features[positions], labels[positions]
+
+        return [
+            self.fit(
+                chosen(fit.train),
+                fit.regularizations,
+                n_classes=n_classes,
+                dev=None if fit.dev is None else chosen(fit.dev),
+            )
+            for fit in fits
+        ]
+
+
+@dataclass(frozen=True)
+class ExactLogistic(ClassifierFamily):
+    """Logistic regression at its optimum, computed in float64.
+
+    The argument `regularizations` of `fit` lists values of scikit-learn's C, the inverse of the
+    regularization strength.
+    """
+
+    protocol: ClassVar[SentEvalProtocol] = "senteval-exact"
+    grid: ClassVar[tuple[float, ...]] = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+    wide_grid: ClassVar[tuple[float, ...]] = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+    together: ClassVar[bool] = True
+
+    seed: int = 1111
+
+    def fit(
+        self,
+        train: Examples,
+        regularizations: Sequence[float],
+        *,
+        n_classes: int,
+        dev: Examples | None = None,  # noqa: ARG002 - this family has no early stopping
+    ) -> list[Predict]:
+        """Fit one model per value of C."""
+        everything = Fit(np.arange(len(train[1])), tuple(regularizations))
+        return self.fit_subsets(train, [everything], n_classes=n_classes)[0]
+
+    def fit_subsets(
+        self, examples: Examples, fits: Sequence[Fit], *, n_classes: int
+    ) -> list[list[Predict]]:
+        """Fit the models of all subsets together, from one value of C to the next."""
+        from polarity_bench.tasks.senteval.logistic import LogisticFits, predicted
+
+        features, labels = examples
+        trains = [fit.train for fit in fits]
+        logistic = LogisticFits(_packed(features), labels, n_classes, trains)
+        grid = zip(*(fit.regularizations for fit in fits), strict=True)
+        solved = [logistic.solve(values) for values in grid]
+        return [
+            [partial(predicted, weights[:, fit]) for weights in solved] for fit in range(len(fits))
+        ]
 
 
 @dataclass(frozen=True)

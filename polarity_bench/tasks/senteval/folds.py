@@ -25,7 +25,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -34,6 +33,8 @@ from numpy.typing import NDArray
 
 from polarity_bench.tasks.senteval.classifiers import (
     ClassifierFamily,
+    Fit,
+    Predict,
     single_threaded,
     single_threaded_processes,
 )
@@ -133,7 +134,7 @@ def nested_kfold(
     (everything,) = study.parts
     outer = study.folds(everything, n_folds, _NESTED_SEED)
     inner = [
-        _Job(fit, classifier.grid, dev)
+        Fit(fit, classifier.grid, dev)
         for train, _ in outer
         for fit, dev in study.folds(train, n_folds, _NESTED_SEED)
     ]
@@ -143,7 +144,7 @@ def nested_kfold(
         for start in range(0, len(trials), n_folds)
     ]
     tests = [
-        _Job(train, (regularization,), test=test)
+        Fit(train, (regularization,), test=test)
         for (train, test), (regularization, _) in zip(outer, choices, strict=True)
     ]
     tested = [trial for (trial,) in study.run(tests)]
@@ -171,8 +172,8 @@ def kfold(
     train_part, test_part = study.parts
     grid = classifier.wide_grid
     folds = study.folds(train_part, n_folds, classifier.seed)
-    choice = _choose(study.run([_Job(fit, grid, dev) for fit, dev in folds]), grid)
-    ((trial,),) = study.run([_Job(train_part, choice[:1], test=test_part)])
+    choice = _choose(study.run([Fit(fit, grid, dev) for fit, dev in folds]), grid)
+    ((trial,),) = study.run([Fit(train_part, choice[:1], test=test_part)])
     return _outcome(study, test, [test_part], [choice], [trial])
 
 
@@ -191,30 +192,14 @@ def dev_split(
     study = _Study(classifier, workers, train, dev, test)
     fit_on, stop_on, test_on = study.parts
     grid = classifier.grid
-    shares = [grid[worker::workers] for worker in range(min(workers, len(grid)))]
-    done = study.run([_Job(fit_on, share, stop_on, test_on) for share in shares])
+    n_shares = 1 if classifier.together else min(workers, len(grid))
+    shares = [grid[share::n_shares] for share in range(n_shares)]
+    done = study.run([Fit(fit_on, share, stop_on, test_on) for share in shares])
     trials = dict(zip(chain(*shares), chain(*done), strict=True))
     choice = _choose([[trials[value] for value in grid]], grid)
     # The toolkit fits the chosen regularization a second time. Seed and data are the same, so the
     # first fit is reused.
     return _outcome(study, test, [test_on], [choice], [trials[choice[0]]])
-
-
-@dataclass(frozen=True)
-class _Job:
-    """Fits on one training set, one per regularization.
-
-    Attributes:
-        train: Positions of the training samples in the study.
-        regularizations: Regularization of each fit.
-        dev: Positions of the dev samples; None to compute no dev accuracy.
-        test: Positions of the samples to predict; None to predict nothing.
-    """
-
-    train: IntArray
-    regularizations: tuple[float, ...]
-    dev: IntArray | None = None
-    test: IntArray | None = None
 
 
 @dataclass(frozen=True)
@@ -263,35 +248,41 @@ class _Study:
             for train, held_out in splitter.split(np.zeros(len(part)), self.labels[part])
         ]
 
-    def run(self, jobs: Sequence[_Job]) -> list[list[_Trial]]:
-        """Run all jobs, and return the trials of each job, one per regularization."""
-        fit = partial(_fit, self.classifier, self.features, self.labels)
-        if self.workers == 1:
-            return [fit(job) for job in jobs]
+    def run(self, fits: Sequence[Fit]) -> list[list[_Trial]]:
+        """Run all fits, and return the trials of each, one per regularization."""
+        if self.workers == 1 or self.classifier.together:
+            return self._run(fits)
         from sklearn.utils.parallel import delayed
 
         processes = single_threaded_processes(self.workers)
-        trials: list[list[_Trial]] = processes(delayed(fit)(job) for job in jobs)
-        return trials
+        trials: list[list[list[_Trial]]] = processes(delayed(self._run)([fit]) for fit in fits)
+        return [each for (each,) in trials]
 
+    def _run(self, fits: Sequence[Fit]) -> list[list[_Trial]]:
+        from threadpoolctl import threadpool_limits
 
-def _fit(
-    classifier: ClassifierFamily, features: FloatArray, labels: IntArray, job: _Job
-) -> list[_Trial]:
-    train = (features[job.train], labels[job.train])
-    dev = None if job.dev is None else (features[job.dev], labels[job.dev])
-    test = features[[] if job.test is None else job.test]
-    with single_threaded(with_torch=classifier.protocol == "senteval-torch"):
-        fitted = classifier.fit(
-            train, job.regularizations, n_classes=int(labels.max()) + 1, dev=dev
+        classifier, examples = self.classifier, (self.features, self.labels)
+        limited = (
+            threadpool_limits(self.workers)
+            if classifier.together
+            else single_threaded(with_torch=classifier.protocol == "senteval-torch")
         )
-        return [
-            _Trial(
-                dev_accuracy=float((predict(dev[0]) == dev[1]).mean()) if dev else np.nan,
-                predictions=predict(test) if len(test) else np.empty(0, dtype=np.int64),
-            )
-            for predict in fitted
-        ]
+        with limited:
+            fitted = classifier.fit_subsets(examples, fits, n_classes=int(self.labels.max()) + 1)
+            return [
+                [self._trial(predict, fit) for predict in classifiers]
+                for fit, classifiers in zip(fits, fitted, strict=True)
+            ]
+
+    def _trial(self, predict: Predict, fit: Fit) -> _Trial:
+        return _Trial(
+            dev_accuracy=np.nan
+            if fit.dev is None
+            else float((predict(self.features[fit.dev]) == self.labels[fit.dev]).mean()),
+            predictions=np.empty(0, dtype=np.int64)
+            if fit.test is None
+            else predict(self.features[fit.test]),
+        )
 
 
 def _choose(folds: Sequence[Sequence[_Trial]], grid: Sequence[float]) -> _Choice:

@@ -13,6 +13,7 @@ from polarity_bench.errors import InputError, nearest
 from polarity_bench.tasks.senteval.classifiers import (
     OPTIMIZERS,
     ClassifierFamily,
+    ExactLogistic,
     SklearnLogistic,
     TorchClassifier,
 )
@@ -26,17 +27,17 @@ from polarity_bench.validation import Strict, one_of, validated
 
 @dataclass(frozen=True)
 class Preset:
-    """Settings of a transfer protocol, as in a published table. The default is `senteval-sklearn`.
+    """Settings of a transfer protocol, as in a published table. The default is `senteval-exact`.
 
     Attributes:
         classifier: Classifier family with its parameters.
         n_folds: Number of folds for tasks without a dev set.
         lower_case: Whether texts are lower-cased before encoding.
         placeholder: Text to encode instead of an empty text.
-        name: Name of the preset in tables; empty for `senteval-sklearn`, which has one preset.
+        name: Name of the preset in tables; empty for protocols with a single preset.
     """
 
-    classifier: ClassifierFamily = field(default_factory=SklearnLogistic)
+    classifier: ClassifierFamily = field(default_factory=ExactLogistic)
     n_folds: int = 10
     lower_case: bool = False
     placeholder: str = "."
@@ -54,7 +55,8 @@ class Preset:
 
 PRESETS: Mapping[str, Preset] = MappingProxyType(
     {
-        "sklearn": Preset(),
+        "exact": Preset(),
+        "sklearn": Preset(SklearnLogistic()),
         "papers": Preset(
             TorchClassifier(batch_size=128, tenacity=5, epoch_size=3),
             n_folds=3,
@@ -92,8 +94,8 @@ def choose_preset(
     """Return the preset of a transfer protocol, with the user's changes.
 
     Args:
-        protocol: `senteval-sklearn` or `senteval-torch`. The default is `senteval-torch` if
-            `preset` or `classifier` is given, and `senteval-sklearn` otherwise.
+        protocol: `senteval-exact`, `senteval-sklearn` or `senteval-torch`. The default is
+            `senteval-torch` if `preset` or `classifier` is given, and `senteval-exact` otherwise.
         preset: `literature` (the default of `senteval-torch`) or `papers`.
         kfold: Number of folds; the preset's number by default.
         classifier: Parameters of `senteval-torch` that replace those of the preset, as NAME=VALUE
@@ -103,16 +105,16 @@ def choose_preset(
     Raises:
         InputError: If a name is unknown, or a value is invalid for the protocol.
     """
-    protocol = protocol or ("senteval-torch" if preset or classifier else "senteval-sklearn")
+    protocol = protocol or ("senteval-torch" if preset or classifier else "senteval-exact")
     if protocol not in SENTEVAL_PROTOCOLS:
         raise InputError(f"unknown `protocol` {protocol!r}{nearest(protocol, SENTEVAL_PROTOCOLS)}")
     if kfold is not None and kfold < 2:
         raise InputError(f"`kfold` must be at least 2, got {kfold}")
-    if protocol == "senteval-sklearn":
+    if protocol != "senteval-torch":
         if preset or classifier:
             option = "preset" if preset else "classifier"
             raise InputError(f"`{option}` needs the `protocol` senteval-torch, got {protocol}")
-        chosen = PRESETS["sklearn"]
+        chosen = PRESETS[protocol.removeprefix("senteval-")]
     else:
         name = preset or "literature"
         if name not in TORCH_PRESETS:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-SentEvalProtocol = Literal["senteval-sklearn", "senteval-torch"]
+SentEvalProtocol = Literal["senteval-exact", "senteval-sklearn", "senteval-torch"]
 SENTEVAL_PROTOCOLS: tuple[SentEvalProtocol, ...] = get_args(SentEvalProtocol)
 
 TorchPreset = Literal["literature", "papers"]

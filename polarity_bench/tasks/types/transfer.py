@@ -27,7 +27,7 @@ from polarity_bench.tasks.senteval.folds import (
     kfold,
     nested_kfold,
 )
-from polarity_bench.tasks.senteval.presets import Preset
+from polarity_bench.tasks.senteval.presets import PRESETS
 from polarity_bench.tasks.types.base import Settings, TaskScores
 from polarity_bench.tasks.types.rows import FilesSpec, Parts, PreparedTask, required_files
 from polarity_bench.values import BoolArray, digest_of
@@ -145,9 +145,12 @@ class TransferTask(PreparedTask):
 
     @property
     def variant(self) -> str:
-        """Name of the protocol and digest of its parameters; '' for the default protocol."""
+        """Name of the protocol and digest of its parameters.
+
+        It is '' for `senteval-sklearn`, which was the default when the first results were stored.
+        """
         preset = self.preset
-        if preset == Preset():
+        if preset == PRESETS["sklearn"]:
             return ""
         return f"protocol_{preset.protocol}-{digest_of(dict(self.protocol))[:8]}"
 

@@ -1,0 +1,237 @@
+"""Logistic regressions on several subsets of the same samples, solved to their optimum together.
+
+The objective is scikit-learn's: C times the sum of the log losses, plus half the squared length of
+the weights. Intercepts are not penalized. Two classes have one logit; more classes have one each.
+The optimum is unique, except for a constant that all intercepts may share. Predictions therefore
+depend on the data and on C alone, neither on the algorithm nor on tiny changes of the features.
+
+The training sets of the folds of a task share most samples. One product with the features serves
+all folds, and one Cholesky factor of the mean Hessian preconditions all of them. Newton's method
+with conjugate gradients then needs few products.
+
+Shapes: n samples, d features including the constant 1, f fits, c logits.
+
+References:
+    Nocedal and Wright (2006), Numerical Optimization, algorithms 3.1, 5.3 and 7.1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.linalg import cho_factor, cho_solve
+from scipy.special import expit, logsumexp, softmax
+
+from polarity_bench.values import FloatArray, IntArray
+
+Weights = NDArray[np.float64]
+"""Weights of all fits, (d, f, c). The last feature is the constant 1; its weight is the intercept."""
+
+_TOLERANCE = 1e-8
+"""Greatest distance from the optimum, in the norm of the mean Hessian.
+
+The Hessian is at least the identity, so this also bounds the error of the logits of unit vectors.
+"""
+_MAX_STEPS = 200
+_MAX_PRODUCTS = 500  # for one step
+_PRODUCTS_PER_FACTOR = 8  # A new factor of the Hessian costs about as much.
+_MAX_FACTORED = 5_000  # features up to which the Hessian is factored; beyond, its diagonal is used
+_ROUNDING = 1e-12  # relative rounding error of a sum of losses
+
+
+class LogisticFits:
+    """Logistic regressions on subsets of the same samples.
+
+    Attributes:
+        weights: Weights of the last solution, (d, f, c); at first 0.
+    """
+
+    def __init__(
+        self, features: Any, labels: IntArray, n_classes: int, trains: Sequence[IntArray]
+    ) -> None:
+        """Prepare the fits.
+
+        Args:
+            features: Features of all samples, (n, d - 1), dense or sparse.
+            labels: Class numbers from 0, (n,).
+            n_classes: Number of classes.
+            trains: Positions of the training samples of each fit.
+        """
+        self._features = _with_ones(features)
+        self._truth = np.eye(n_classes)[labels][:, None, 1 if n_classes == 2 else 0 :]
+        self._chosen = np.zeros((len(labels), len(trains), 1))
+        for fit, train in enumerate(trains):
+            self._chosen[train, fit] = 1.0
+        d, c = self._features.shape[1], self._truth.shape[2]
+        self._penalty = np.ones((d, 1, 1))
+        self._penalty[-1] = 0.0
+        self.weights: Weights = np.zeros((d, len(trains), c))
+
+    def solve(self, inverse_regularizations: Sequence[float]) -> Weights:
+        """Move the weights from the last solution to the optimum.
+
+        Args:
+            inverse_regularizations: C of each fit.
+
+        Returns:
+            The weights at the optimum.
+
+        Raises:
+            FloatingPointError: If the method does not converge, for example because of NaN.
+        """
+        strengths = np.asarray(inverse_regularizations, dtype=np.float64)[:, None]
+        logits = self._logits(self.weights)
+        losses = self._losses(logits, self.weights, strengths)
+        factors: list[FloatArray] = []
+        for _ in range(_MAX_STEPS):
+            probabilities = _probabilities(logits)
+            if not factors:
+                curvatures = strengths * self._chosen * probabilities * (1 - probabilities)
+                factors = [self._factor(curvature) for curvature in curvatures.mean(1).T]
+            wrong = strengths * self._chosen * (probabilities - self._truth)
+            gradient = self._back(wrong) + self._penalty * self.weights
+            distances = np.sqrt(_inner(gradient, _divided(gradient, factors)))
+            active = ~(distances <= _TOLERANCE)  # also true for NaN
+            if not active.any():
+                return self.weights
+            precisions = np.clip(distances, 0.1 * _TOLERANCE / distances, 0.1)
+            hessian = partial(self._times_hessian, probabilities, strengths)
+            direction, n_products = _conjugate_gradients(
+                hessian, factors, -gradient, precisions, active
+            )
+            changes = self._logits(direction)
+            slopes = _inner(gradient, direction)
+            lengths = active.astype(np.float64)[:, None]
+            while True:
+                weights = self.weights + lengths * direction
+                new = self._losses(logits + lengths * changes, weights, strengths)
+                too_long = new > losses + 1e-4 * lengths[:, 0] * slopes + _ROUNDING * losses
+                if not too_long.any():
+                    break
+                lengths[too_long] /= 2
+            self.weights, logits, losses = weights, logits + lengths * changes, new
+            if n_products > _PRODUCTS_PER_FACTOR:
+                factors = []
+        raise FloatingPointError(f"no optimum after {_MAX_STEPS} steps of Newton's method")
+
+    def _logits(self, weights: Weights) -> FloatArray:
+        """Multiply the features by the weights: (n, f, c)."""
+        product = self._features @ weights.reshape(len(weights), -1)
+        return np.asarray(product).reshape(-1, *weights.shape[1:])
+
+    def _back(self, values: FloatArray) -> Weights:
+        """Multiply the transposed features by values of shape (n, f, c)."""
+        product = self._features.T @ values.reshape(len(values), -1)
+        return np.asarray(product).reshape(-1, *values.shape[1:])
+
+    def _losses(self, logits: FloatArray, weights: Weights, strengths: FloatArray) -> FloatArray:
+        """Return the objective of each fit, (f,)."""
+        total = np.logaddexp(0, logits[..., 0]) if logits.shape[2] == 1 else logsumexp(logits, 2)
+        log_losses = (total - (logits * self._truth).sum(2)) * self._chosen[..., 0]
+        lengths = (self._penalty * weights**2).sum((0, 2))
+        return np.asarray(strengths[:, 0] * log_losses.sum(0) + lengths / 2)
+
+    def _times_hessian(
+        self, probabilities: FloatArray, strengths: FloatArray, direction: Weights
+    ) -> Weights:
+        changes = probabilities * self._logits(direction)
+        of_others = changes if changes.shape[2] == 1 else changes.sum(2, keepdims=True)
+        changes -= probabilities * of_others
+        changes *= strengths * self._chosen
+        return self._back(changes) + self._penalty * direction
+
+    def _factor(self, curvature: FloatArray) -> FloatArray:
+        """Return the Cholesky factor of one logit's Hessian, (d, d), or its diagonal, (d,)."""
+        penalty = self._penalty[:, 0, 0]
+        if len(penalty) > _MAX_FACTORED:
+            return np.asarray((self._features**2).T @ curvature + penalty)
+        scaled = self._features * np.sqrt(curvature)[:, None]
+        hessian: Any = scaled.T @ scaled
+        if sparse.issparse(hessian):
+            hessian = hessian.toarray()
+        hessian[np.diag_indices_from(hessian)] += penalty
+        factor, _ = cho_factor(hessian, lower=True, overwrite_a=True, check_finite=False)
+        return np.asarray(factor)
+
+
+def predicted(weights: FloatArray, features: FloatArray) -> IntArray:
+    """Return the class of each sample, (n,), by the weights of one fit, (d, c)."""
+    logits = features @ weights[:-1] + weights[-1]
+    classes = logits[:, 0] > 0 if logits.shape[1] == 1 else logits.argmax(1)
+    return np.asarray(classes, dtype=np.int64)
+
+
+def _with_ones(features: Any) -> Any:
+    ones = np.ones((features.shape[0], 1))
+    if sparse.issparse(features):
+        return sparse.csr_array(sparse.hstack([features, ones], dtype=np.float64))
+    return np.hstack([np.asarray(features, dtype=np.float64), ones])
+
+
+def _probabilities(logits: FloatArray) -> FloatArray:
+    return np.asarray(expit(logits) if logits.shape[2] == 1 else softmax(logits, axis=2))
+
+
+def _inner(one: Weights, other: Weights) -> FloatArray:
+    """Return the inner product of the weights of each fit, (f,)."""
+    return np.asarray(np.einsum("dfc,dfc->f", one, other))
+
+
+def _divided(values: Weights, factors: Sequence[FloatArray]) -> Weights:
+    """Divide the values of each logit by its factored Hessian.
+
+    At the optimum, the weights of several logits sum to 0. So do gradients and directions, and
+    there the Hessian is far from singular.
+    """
+    divided = [
+        cho_solve((factor, True), each, check_finite=False)
+        if factor.ndim == 2
+        else each / factor[:, None]
+        for factor, each in zip(factors, np.moveaxis(values, 2, 0), strict=True)
+    ]
+    quotients = np.stack(divided, axis=2)
+    return quotients - quotients.mean(2, keepdims=True) if len(factors) > 1 else quotients
+
+
+def _conjugate_gradients(
+    hessian: Callable[[Weights], Weights],
+    factors: Sequence[FloatArray],
+    target: Weights,
+    precisions: FloatArray,
+    active: NDArray[np.bool_],
+) -> tuple[Weights, int]:
+    """Divide by the Hessian of each fit.
+
+    Args:
+        hessian: Function that multiplies by the Hessian.
+        factors: Preconditioner of each logit.
+        target: What to divide, (d, f, c).
+        precisions: Relative error allowed for each fit, (f,).
+        active: The fits to compute, (f,); the others get 0.
+
+    Returns:
+        The quotient, and the number of products with the Hessian.
+    """
+    quotient, residual = np.zeros_like(target), target.copy()
+    direction = divided = _divided(residual, factors)
+    squared = _inner(residual, divided)
+    allowed = precisions**2 * squared
+    n_products = 0
+    while active.any() and n_products < _MAX_PRODUCTS:
+        product = hessian(direction)
+        n_products += 1
+        lengths = np.zeros_like(squared)
+        np.divide(squared, _inner(direction, product), out=lengths, where=active)
+        quotient += lengths[:, None] * direction
+        residual -= lengths[:, None] * product
+        divided = _divided(residual, factors)
+        before, squared = squared, _inner(residual, divided)
+        active = active & (squared > allowed)
+        shares = np.divide(squared, before, out=np.zeros_like(squared), where=active)
+        direction = divided + shares[:, None] * direction
+    return quotient, n_products

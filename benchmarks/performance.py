@@ -1,10 +1,10 @@
-"""Speed side by side: encoding, retrieval, start and suites, each beside its peers.
+"""Measure the speed of encoding, retrieval, commands and a suite, with other libraries beside it.
 
-    python benchmarks/performance.py [encoding retrieval start suite] [--rounds 5] [--table FILE]
+    python benchmarks/performance.py [encoding retrieval start suite] [--rounds 5]
 
-All paths of a section run in turn in every round, and the table has medians over the rounds and
-their ratio to the first path. Run it on an idle machine: the load is measured before it begins.
-Writes `docs/performance.json`, and the tables between the markers of `docs/performance.md`.
+In every round, all paths of a section run one after another. The tables show medians over the
+rounds. Run the script on an idle machine: it records the load before each section. The script
+writes `docs/performance.json` and the tables between the markers of `docs/performance.md`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Timed = dict[str, list[float]]
 
 
 def interleave(paths: dict[str, Action], rounds: int) -> Timed:
-    """Run every path once without timing it, then all in turn in each round; return the seconds."""
+    """Run every path once untimed, then time all paths in each round; return the seconds."""
     for path in paths.values():
         path()
     seconds: Timed = {name: [] for name in paths}
@@ -53,7 +53,7 @@ def medians(seconds: Timed) -> dict[str, float]:
 
 
 def encoding(rounds: int) -> tuple[list[str], list[list[Any]], str]:
-    """Encode the same texts by every path; the store is left out."""
+    """Time every path on the same texts, without the store of vectors."""
     import torch
 
     from polarity_bench import EncoderOptions, load_encoder, load_task
@@ -130,7 +130,7 @@ def matrix_rate() -> float:
 
 
 def retrieval(rounds: int) -> tuple[list[str], list[list[Any]], str]:
-    """Retrieve 16 sources by the exact search of this package and by faiss."""
+    """Time the retrieval of 16 sources by the exact search of this package and by faiss."""
     import faiss
 
     from polarity_bench.embedding.arrays import Embeddings
@@ -179,7 +179,7 @@ def retrieval(rounds: int) -> tuple[list[str], list[list[Any]], str]:
 
 
 def start(rounds: int) -> tuple[list[str], list[list[Any]], str]:
-    """Time commands that should start at once, each in a process of its own."""
+    """Time commands that should be fast, each in a new process."""
     with tempfile.TemporaryDirectory() as folder:
         _command(folder, "run", "--tasks", "contrast", "--model", "random")
         _command(folder, "run", "--tasks", "contrast", "--model", "tfidf")
@@ -187,19 +187,19 @@ def start(rounds: int) -> tuple[list[str], list[list[Any]], str]:
         shutil.copytree(Path(folder) / "results", board / "results")
         (board / "board.toml").touch()
         commands = {
-            "--help": ["--help"],
-            "tasks": ["tasks"],
-            "compare": ["compare", "random", "tfidf", "--task", "contrast"],
-            "leaderboard build": ["leaderboard", "build", "board"],
-            "run --model random": ["run", "--tasks", "contrast", "--model", "random", "--output"],
-            "run, stored vectors": ["run", "--tasks", "contrast", "--output"],
+            "`--help`": ["--help"],
+            "`tasks`": ["tasks"],
+            "`compare`": ["compare", "random", "tfidf", "--task", "contrast"],
+            "`leaderboard build`": ["leaderboard", "build", "board"],
+            "`run --model random`": ["run", "--tasks", "contrast", "--model", "random", "--output"],
+            "`run` with stored vectors": ["run", "--tasks", "contrast", "--output"],
         }
         paths: dict[str, Action] = {
             name: lambda words=words: _command(folder, *words)  # type: ignore[misc]
             for name, words in commands.items()
         }
         seconds = medians(interleave(paths, rounds))
-    return ["command", "seconds"], [[f"`{n}`", s] for n, s in seconds.items()], "Wall time."
+    return ["command", "seconds"], [[name, value] for name, value in seconds.items()], "Wall time."
 
 
 def suite(rounds: int) -> tuple[list[str], list[list[Any]], str]:

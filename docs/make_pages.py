@@ -63,9 +63,9 @@ def _keys(table: dict[str, Any], keys: list[str]) -> str:
         default = (
             f"`{json.dumps(what['default'])}`" if what.get("default") not in (None, "") else ""
         )
-        default = "**needed**" if key in table.get("required", []) else default
+        default = "**required**" if key in table.get("required", []) else default
         rows.append([f"`{key}`", _takes(key, what), default, what["description"]])
-    return _table(["key", "what it takes", "by default", "what it is"], rows)
+    return _table(["key", "type", "default", "description"], rows)
 
 
 def _takes(key: str, what: dict[str, Any]) -> str:

@@ -6,8 +6,8 @@ float64 computes them without rounding. A similarity therefore does not depend o
 BLAS, the number of threads or the block. Equal vectors tie exactly, and the earlier source of a tie
 ranks first. The rounding of the values changes a cosine by about 1e-8, less than float32 does.
 
-For encoders that are compared by inner product, the sources keep their relative lengths: all are
-divided by the length of the longest source. Each query is divided by its own length, which does not
+If the similarity is the inner product, the sources keep their relative lengths: all are divided by
+the length of the longest source. Each query is divided by its own length, which does not
 change its ranking.
 
 Only a few products need to be exact. A float32 matrix product with a known error bound first
@@ -121,7 +121,7 @@ def similarity_at(query: Embeddings, source: Embeddings, index: IntArray) -> Flo
 def cosine_at(query: Embeddings, source: Embeddings, index: IntArray) -> FloatArray:
     """Return the cosine of each query and the sources at the positions `index`, (q, k).
 
-    This function also returns cosines for encoders that are compared by inner product.
+    This function also returns cosines if the encoder's similarity is the inner product.
     """
     return _cosine(_products_at(query, source, index, None))
 
@@ -155,7 +155,7 @@ def _products_at(
 
 
 def _longest(source: Embeddings) -> float | None:
-    """Return the length of the longest source, or None if the encoder is compared by cosine."""
+    """Return the length of the longest source vector, or None if the similarity is the cosine."""
     if source.similarity == "cosine":
         return None
     blocks = _blocks(len(source), _BLOCK)
@@ -239,23 +239,23 @@ def _screen(
 ) -> tuple[tuple[IntArray, IntArray], IntArray]:
     """Find the sources of a block that may be among the k nearest.
 
-    Rough products differ from `_SHRUNK` times the exact products by less than `error`. Hence these
-    exceed t = (k-th greatest rough product) - error for at least k sources, and for each of the k
-    nearest. The k nearest also exceed the k-th greatest product of earlier blocks, because earlier
-    sources win ties. Their rough products therefore exceed the greater of these two bounds minus
-    `error`.
+    Rough products differ from `_SHRUNK` times the exact products by less than `error`. Hence the
+    scaled exact products exceed t = (k-th greatest rough product) - error for at least k sources,
+    and for each of the k nearest. The k nearest also exceed the k-th greatest product of earlier
+    blocks, because earlier sources win ties. Their rough products therefore exceed the greater of
+    these two bounds minus `error`.
 
     Args:
         query: Scaled queries, see `_units`, (q, d).
         rough_source: Sources, see `_rough`, (b, d).
-        source_error: Their error.
+        source_error: Bound on the error of `rough_source`, see `_rough`.
         barred: Rows and columns of the excluded pairs.
         least: The k-th greatest product of each query in earlier blocks, (q,).
         k: Number of sources to retrieve.
 
     Returns:
         Rows and columns of the candidates, each (m,), and the rows with so many candidates that
-        one exact matrix product is faster; they are not among the former.
+        one exact matrix product is faster. These rows have no candidates in the first lists.
     """
     import torch
 
@@ -461,8 +461,7 @@ class Retrieval:
 
     Attributes:
         index: Positions of the sources, (q, k) int64.
-        similarity: Cosines, or inner products if the encoder is compared by inner product,
-            (q, k) float64.
+        similarity: Cosines or inner products, whichever the encoder uses, (q, k) float64.
     """
 
     index: IntArray

@@ -22,7 +22,7 @@ from standins import Bench, Done, HashEncoder, Workshop, call, tiny_encoder, wri
 
 from polarity_bench.training import history
 
-DATA = os.environ.pop("POLARITY_BENCH_DATA", None)  # taken before any test can read it
+DATA = os.environ.get("POLARITY_BENCH_DATA")
 os.environ["HF_HUB_OFFLINE"] = "1"  # the hub's libraries read it on import
 os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 
@@ -72,6 +72,12 @@ def _no_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
 def drawn_history(monkeypatch: pytest.MonkeyPatch) -> None:
     """Draw the histories of trainings, as outside of tests."""
     monkeypatch.setattr(history, "plot", PLOT)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_data_by_default() -> None:
+    """No test reads POLARITY_BENCH_DATA. The processes of xdist inherit it before this."""
+    os.environ.pop("POLARITY_BENCH_DATA", None)
 
 
 @pytest.fixture(scope="session")

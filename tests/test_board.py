@@ -601,7 +601,7 @@ def test_what_has_no_value_per_query_is_not_called_missing() -> None:
     stored = [(Path(f"{r.key.encoder.digest}.json"), r) for r in results]
     found = BoardParts(stored, BoardFile(measures={"transfer": "macro-F1"}))
     assert (
-        "Ranks by macro-F1 are unknown: results hold no value per query of this score."
+        "Ranks by macro-F1 are unknown: the results have no values per query of this score."
         in render(board(found))
     )
     assert "Ranks by accuracy are unknown: the values per query are missing." in render(

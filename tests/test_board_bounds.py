@@ -466,7 +466,7 @@ def test_the_note_names_the_encoder_that_a_published_row_is_compared_with(folder
         f"name,task,score,value,source,twin\nTheir BERT,sst2,{P},60,T,{ONE.name}\n"
     )
     shown = render(read_board(folder))
-    assert f"minus the published number. Compared are Their BERT with {ONE.name}." in shown
+    assert f"minus the published number. Compared pairs: Their BERT with {ONE.name}." in shown
     assert "same encoder" not in shown
     (folder / "published.csv").write_text(f"{HEAD}Their BERT,sst2,{P},60,T\n")
     assert "In brackets" not in render(read_board(folder))

@@ -380,7 +380,7 @@ def test_a_log_that_is_no_terminal_gets_a_line_now_and_then(
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) >= 2
     for line in lines:
-        told = re.fullmatch(r"scoring: 31 of 40, ([\d.]+) a second, (\d+) s left", line)
+        told = re.fullmatch(r"scoring: 31 of 40, ([\d.]+) per second, (\d+) s left", line)
         assert told
         assert 1 < float(told[1]) < 6
         assert 1 <= int(told[2]) <= 9

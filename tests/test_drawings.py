@@ -68,7 +68,7 @@ def test_one_k_makes_no_curve_and_s_needs_one_reference() -> None:
     own = [placed(e, "sst2", 0.7, 0.4, ks=ks) for e in (ONE, TWO)]
     assert shape(k_curves(group_of(*own), NAMES)) == [
         ("sst2, linear weights: P by k", ["one", "two"]),
-        ("sst2, linear weights: S by k, each encoder under itself", ["one", "two"]),
+        ("sst2, linear weights: S by k, each encoder as its own reference", ["one", "two"]),
     ]
     mixed = [*own, placed(OTHER, "sst2", 0.6, 0.4, reference=ONE, ks=ks)]
     assert shape(k_curves(group_of(*mixed), NAMES)) == [

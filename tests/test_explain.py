@@ -190,7 +190,7 @@ def test_the_command_makes_results_once_and_prints_what_changed(
     assert loadable == ["ash", "maple"]
     found = explained(task, tmp_path / "again")
     said = ", ".join(f"{n} {outcome}" for outcome, n in found.counts.items())
-    assert f"Of 10 queries, by the vote of their 4 nearest: {said}." in done.out
+    assert f"Of 10 queries, by the vote of their 4 nearest sources: {said}." in done.out
     lines = [line for line in done.out.split("\n") if re.match(r"\| \d+ ", line)]
     rows = [re.split(r"(?<!\\)\|", line)[1:-1] for line in lines]
     for row, answer in zip(rows, found.most_changed(3), strict=True):

@@ -259,7 +259,7 @@ def test_what_joint_is_made_of_stands_beside_it(bench: Bench, task_dir: Path, ta
         assert held[metric] == pytest.approx(stored)
     shown = ran(bench, task_dir, *words).out
     assert f"{100 * held['retention'][0]:.2f} to {100 * held['retention'][1]:.2f}" in shown
-    assert "Joint can stay the same although an encoder loses meaning" in shown
+    assert "joint can stay the same although the encoder loses meaning" in shown
 
 
 def test_a_baseline_in_the_output_folder_is_read_before_it_is_replaced(

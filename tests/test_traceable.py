@@ -282,7 +282,7 @@ def raise_fold(text: str) -> str:
             "triple-entropy",
             "mr/cce-*.seconds.jsonl",
             lambda text: text.replace('"seconds": ', '"seconds": 1', 1),
-            {"mr | CCE (epochs 8, rate 0.0001)", "| s a fold"},
+            {"mr | CCE (epochs 8, rate 0.0001)", "| s per fold"},
         ),
         (
             "axis-sarcastic-headlines",

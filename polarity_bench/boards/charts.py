@@ -52,7 +52,7 @@ def k_curves(group: Group, names: Mapping[str, str]) -> list[LineChart]:
             shares.setdefault(entry.reference or entry.encoder, []).append(entry)
         shown = [("P by k", "P", entries)]
         if len(shares) > 1 and all(entry.reference == "" for entry in entries):
-            shown.append(("S by k, each encoder under itself", "S", entries))
+            shown.append(("S by k, each encoder as its own reference", "S", entries))
         else:
             for reference in sorted(shares, key=lambda reference: (names[reference], reference)):
                 compared = shares[reference]

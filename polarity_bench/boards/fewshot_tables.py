@@ -212,7 +212,10 @@ def _tables(rows: DataFrame, frame: DataFrame) -> list[Table]:
     tasks = {str(task): of_task for task, of_task in measured.groupby("task", sort=False)}
     notes = _at_chance(measured)
     if (measured["n"] < measured["n_planned"]).any():
-        notes = [f"In brackets: the folds scored so far, of {first['n_planned']}.", *notes]
+        notes = [
+            f"In brackets: number of folds scored so far, out of {first['n_planned']}.",
+            *notes,
+        ]
     lead = f"{MEASURES[first['metric']]}, times 100."
     published = frame[
         (frame["role"] == "published")
@@ -270,8 +273,8 @@ def _published(rows: DataFrame, tasks: Mapping[str, DataFrame]) -> Table:
         f"{of_task['rows'].iloc[0]:,.0f} rows of {task}" for task, of_task in tasks.items()
     )
     lead = (
-        f"Printed in {sources}, with other encoders and other folds. The scores above use all "
-        f"parts of a data set ({sizes}); a paper may use the training part alone."
+        f"From {sources}, with other encoders and other folds. The scores above use all parts of a "
+        f"data set ({sizes}); a paper may use only the training part."
     )
     rows = rows.assign(mark=["*" if star else "" for star in rows["star"]])
     index = rows.set_index(["method", "encoder"]).index.unique()
@@ -301,7 +304,7 @@ def _tests(task: str, rows: DataFrame) -> Table:
             Column("p", rows["p"].tolist(), unit="probability"),
             Column("p (Holm)", rows["p_holm"].tolist(), unit="probability"),
             Column("folds", rows["n"].tolist(), unit="count"),
-            Column("s a fold", rows["seconds"].tolist(), unit="seconds", digits=1),
+            Column("s per fold", rows["seconds"].tolist(), unit="seconds", digits=1),
         ],
         details=rows["row"].tolist(),
         notes=[power] if power else [],

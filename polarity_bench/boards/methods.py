@@ -1,7 +1,7 @@
 """Method rows, which average over seeds and show one strength of a dial.
 
-Encoders form a method if `board.toml` lists them under `[[method]]`, or if the recorded trainings
-differ only in the seed. Any other encoder is a method by itself.
+Encoders form a method if `board.toml` lists them under `[[method]]`, or if their recorded
+training runs differ only in the seed. Any other encoder is a method by itself.
 
 The strength of a dial is chosen on the test data of the shown tasks, by the mean over seeds. For
 this reason, a row with a chosen strength is never ranked and never bold.
@@ -24,7 +24,8 @@ from polarity_bench.values import digest_of
 def methods_of(results: Sequence[Result], listed: Sequence[Method]) -> dict[str, str]:
     """Return the name of each encoder's method, by digest; encoders without a method are left out.
 
-    Encoders that no method lists form a method if their recorded trainings differ only in the seed.
+    Encoders that no method lists form a method if their recorded training runs differ only in the
+    seed.
 
     Args:
         results: The results of a board.

@@ -106,7 +106,7 @@ def _certainty(row: BoardRow, rankings: Sequence[Ranking]) -> str:
             best, worst = ranking.ranks[row.entry]
             if best == worst == 1:
                 return "Paired tests separate it from all others."
-            return f"Paired tests do not separate it from {count(worst - best, 'other')}."
+            return f"Paired tests do not separate it from {count(worst - best, 'other encoder')}."
     return ""
 
 

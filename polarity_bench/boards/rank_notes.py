@@ -22,7 +22,7 @@ _NAMED = 5
 _LISTED = 24
 """Maximum number of ties in a note. If there are more, only the ranks show them."""
 _NOT_HERE = "the values per query are missing"
-_NO_VALUES = "results hold no value per query of this score"
+_NO_VALUES = "the results have no values per query of this score"
 
 
 @dataclass(frozen=True)

@@ -100,7 +100,7 @@ def size_charts(title: str, trainings: DataFrame, task: str) -> list[LineChart]:
     return [
         LineChart(
             f"{title}: {short} by examples, {task}",
-            "examples an epoch",
+            "examples per epoch",
             short,
             [float(n) for n in points.index],
             [

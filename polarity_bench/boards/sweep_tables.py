@@ -390,8 +390,8 @@ def _loss_tables(
         means = mean_over_seeds(records, ["row", "base", "task"])
         over, interval = "queries", "over queries"
         if means["n_planned"].max() > 1:
-            over = "seeds, of a single one over queries"
-            interval = "for other seeds and queries, of a single one over queries"
+            over = "seeds, or over queries for a single encoder"
+            interval = "for other seeds and queries, or over queries for a single encoder"
         lead = (
             f"**{name} {short}**: {n}{_at_k(sweep.bases_of(trainings), trainings)}ranks weighted "
             f"{sweep.weighting}ly; mean and std over {over}. {_counted(trainings)}{hidden} "
@@ -481,8 +481,9 @@ def _size_table(sweep: Sweep, heading: str, trainings: DataFrame) -> Table:
     runs = _of_metric(records[records["role"] != "published"], _P).groupby("row")["value"].count()
     n_runs = runs.reindex(range(len(rows))).astype(float).tolist()
     lead = (
-        f"P and S of n trainings, over losses, encoders and seeds: {_at_k(bases, trainings)}"
-        f"ranks weighted {sweep.weighting}ly; std with n - 1. {_counted(trainings)}"
+        f"P and S of n training runs, over losses, encoders and seeds: "
+        f"{_at_k(bases, trainings)}ranks weighted {sweep.weighting}ly; std with n - 1. "
+        f"{_counted(trainings)}"
     )
     return Table(
         heading,
@@ -504,7 +505,7 @@ def _detail(row: _Row, sweep: Sweep) -> Detail:
     done = records[records["state"] == "done"].sort_values("date")
     if row.role != "base":
         settings = dict.fromkeys(f"{k} {word(v)}" for each in all_settings for k, v in each.items())
-        facts = {"settings": ", ".join(settings), "trainings": f"{len(done)} of {len(records)}"}
+        facts = {"settings": ", ".join(settings), "training runs": f"{len(done)} of {len(records)}"}
     if done.empty:
         return Detail(facts)
     facts |= done["made_by"].iloc[-1]
@@ -565,7 +566,7 @@ def _counted(trainings: DataFrame) -> str:
     numbers = {"missing": runs["state"] == "left", "failed": runs["state"] == "failed"}
     numbers["undefined"] = undefined
     lacking = ", ".join(f"{n.sum():,} {what}" for what, n in numbers.items() if n.any())
-    noun = "training" if len(runs) == 1 else "trainings"
+    noun = "training run" if len(runs) == 1 else "training runs"
     return f"{len(runs):,} {noun}{': ' if lacking else ''}{lacking}."
 
 
@@ -579,7 +580,7 @@ def _said(keys: Sequence[str], values: Sequence[Any]) -> list[str]:
 
 def _count(n: int | None) -> str:
     """Return a number of examples as text; None stands for the default number."""
-    return f"{DEFAULT_COUNT:,} or all there are" if n is None else f"{n:,}"
+    return f"{DEFAULT_COUNT:,} or all if there are fewer" if n is None else f"{n:,}"
 
 
 def _examples_of(trainings: DataFrame) -> str:

@@ -122,7 +122,7 @@ def _text(found: Comparison, items: Items, width: int | None) -> str:
     if found.alternative == "two-sided":
         tails, verdict = "two-sided", "significant" if found.is_significant else "not significant"
     else:
-        tails, verdict = "one-sided", "B is worse" if found.falls else "no fall beyond chance"
+        tails, verdict = "one-sided", "B is worse" if found.falls else "no significant decrease"
     level = f"{100 * found.interval_level:g} %"
     p = "n/a (too few queries)" if math.isnan(test.p) else probability(test.p)
     difference = f"{percent(test.difference, sign='+')} points, {level} interval {low} to {high}"

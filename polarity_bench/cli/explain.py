@@ -199,7 +199,10 @@ def _text(found: Explanation, n_changed: int, width: int | None) -> str:
     parts = [
         f"## {escape(found.task.spec.name)}, k = {found.k}, {found.weighting} weights",
         table(heads, width=width),
-        f"Of {len(found.answers):,} queries, by the vote of their {found.k} nearest: {outcomes}.",
+        (
+            f"Of {len(found.answers):,} queries, by the vote of their {found.k} nearest sources: "
+            f"{outcomes}."
+        ),
     ]
     if changed:
         parts += ["Most changed queries:", table(_rows(found, changed), width=width)]

@@ -102,9 +102,9 @@ def gate_text(judged: gate.Gate, width: int | None) -> str:
     n = len(compared)
     many = f", corrected for {n} tasks by Holm's method" if n > 1 else ""
     legend = (
-        f"p: p-value of a one-sided test for a fall{many}. If p is below {LEVEL:g}, the score "
-        "falls. This happens by chance in 5 % of runs without a true fall. detectable: minimum "
-        "detectable fall (80 % power). Scores times 100."
+        f"p: p-value of a one-sided test for a decrease{many}. If p is below {LEVEL:g}, the score "
+        "counts as fallen. Without a true decrease, this happens by chance in at most 5 % of runs. "
+        "detectable: minimum detectable decrease (80 % power). Scores times 100."
     )
     parts_of_joint = [_parts(pair) for pair in pairs]
     if any(parts_of_joint):
@@ -113,8 +113,8 @@ def gate_text(judged: gate.Gate, width: int | None) -> str:
             for title, metric in (("P", "polarity"), ("retention", "retention"))
         ]
         legend += (
-            " Joint can stay the same although an encoder loses meaning, if P rises. Therefore "
-            "retention is also shown, for the baseline and for the new encoder."
+            " If P rises, joint can stay the same although the encoder loses meaning. Therefore P "
+            "and retention are also shown, for the baseline and for the new encoder."
         )
     old, new = (escape(f"{encoder.label} {encoder.digest}") for encoder in ids)
     files = dict.fromkeys(str(pair.stored[0][0].parent) for pair in pairs)

@@ -114,7 +114,7 @@ def _progress_lines(task: ProgressTask) -> Iterator[None]:
         while not ended.wait(LINE_SECONDS):
             pace = ""
             if rate := task.speed:  # excludes the first step, which may count earlier work
-                speed = f"{1 / rate:,.1f} seconds each" if rate < 1 else f"{rate:,.1f} a second"
+                speed = f"{1 / rate:,.1f} seconds each" if rate < 1 else f"{rate:,.1f} per second"
                 pace = f", {speed}, {duration(task.time_remaining or 0)} left"
             remark(f"{task.description}: {task.completed:,.0f} of {task.total:,.0f}{pace}")
 

@@ -1,4 +1,4 @@
-"""`polarity-bench tasks`: lists of tasks, task files, and task files for your own data."""
+"""`polarity-bench tasks`: list tasks, show task files, and write task files for your own data."""
 
 from __future__ import annotations
 
@@ -89,7 +89,8 @@ def make_task(
     """Write a task file for your own labelled texts, and print it.
 
     The task file is written to the folder of the data. For each query, an encoder retrieves the
-    nearest sources. A single file without a column of splits is divided into both at random.
+    nearest sources. A single file without a split column is divided at random into sources
+    and queries.
     """
     from polarity_bench.tasks.catalogue import read_task
     from polarity_bench.tasks.scaffold import new_task

@@ -1,4 +1,4 @@
-"""`polarity-bench verify`: new measurements of published scores."""
+"""`polarity-bench verify`: comparison of published scores with new measurements."""
 
 from __future__ import annotations
 

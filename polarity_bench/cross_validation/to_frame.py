@@ -128,9 +128,9 @@ def heading(spec: Mapping[str, Any]) -> str:
     """Return the heading of a table, which lists the settings that its experiments share."""
     protocol, method, encoder = spec["protocol"], spec["method"], EncoderId(**spec["encoder"])
     n_rows, layers, seeds = protocol["rows"], method["layers"], protocol["seeds"]
-    rows = "all rows of each fold" if n_rows is None else f"{n_rows:,} rows"
+    rows = "all training rows" if n_rows is None else f"{n_rows:,} rows"
     rows += "" if n_rows is None or "cut" in protocol else " cut by one seed"
-    rows += f" of {protocol['sample']:,} drawn" if protocol["sample"] else ""
+    rows += f" from a sample of {protocol['sample']:,}" if protocol["sample"] else ""
     parts = [
         encoder.label,
         "first layer" if layers == 1 else f"first {layers} layers" if layers else "",

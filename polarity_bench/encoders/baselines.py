@@ -92,8 +92,7 @@ class WordVectorsEncoder(UnpaddedEncoder):
 
     If a word is unknown, its lower-case form is used. If that is unknown too, the word is skipped.
     A text without known words gets the mean of all vectors, because a zero vector
-    has no cosine similarity.
-    The authors of GloVe recommend this mean for unknown words.
+    has no cosine similarity. The authors of GloVe recommend this mean for unknown words.
 
     Args:
         file: File in GloVe's text format, with a word and its numbers on each line; a word2vec

@@ -3,9 +3,8 @@
 The output folder is checked before any text is encoded. A stored result is reused if it has the
 same task, data, encoder, reference encoder and protocol, and if its values per query are stored
 too. The texts of all other tasks are embedded together. Then each task is scored and its result is
-stored. If a task fails, the other tasks are
-still scored. With several workers, tasks that use a single CPU core are scored in worker processes,
-in parallel with the other tasks.
+stored. If a task fails, the other tasks are still scored. With several workers, tasks that use a
+single CPU core are scored in worker processes, in parallel with the other tasks.
 """
 
 from __future__ import annotations

@@ -13,7 +13,8 @@ from polarity_bench.tasks.types.base import TaskSpec
 
 MEANINGS = {
     "polarity": "share of the k nearest sources that have the query's label, weighted by rank",
-    "similarity": "mean cosine of the query and its k nearest under the reference, by rank",
+    "similarity": "mean cosine, under the reference encoder, between the query and the k retrieved "
+    "sources, weighted by rank",
     "similarity_reference": "S of the k sources that the reference ranks nearest",
     "retention": "share of the reference's S above chance that is kept; 100 % for the reference "
     "itself",
@@ -21,9 +22,10 @@ MEANINGS = {
     "front": "share of the area under the oracle's point, in lift and retention, that an encoder "
     "dominates; a curve counts with all its points",
     "lift": "how far P is above chance; 0 is chance and 1 is a perfect P",
-    "polarity_oracle": "P of retrieval with gold labels: the k nearest of the query's label",
+    "polarity_oracle": "P of retrieval with gold labels, which ranks the sources with the query's "
+    "label first",
     "similarity_oracle": "S of retrieval with gold labels",
-    "knn_accuracy": "share of queries whose label wins the weighted vote of the k nearest",
+    "knn_accuracy": "share of queries whose label wins the weighted vote of the k nearest sources",
     "overlap": "share of the k nearest sources that the reference also finds",
     "sgts": "Spearman's correlation of cosine with equality of labels (SentiCSE)",
     "pairwise_accuracy": "share of minimal pairs in which both queries are nearer to the source of "
@@ -56,7 +58,7 @@ WORDS = {
     "score": "mean and standard deviation over the folds",
     "minus CCE": "mean difference from cross-entropy alone, over the folds that both have",
     "95 %": "interval of the difference from cross-entropy alone, by Student's t",
-    "p (Holm)": "p-value of the paired t-test, corrected for all lines of the data set",
+    "p (Holm)": "p-value of the paired t-test, corrected for all methods on the data set",
     "seen": "share of the sources, or of the tested rows, that occur in the encoder's "
     "training texts, ignoring case and punctuation; empty if the training texts are unknown",
     "base": "the same score of the base that the encoder was trained from",
@@ -66,7 +68,7 @@ WORDS = {
     "seen containing": "share of the texts that contain a shorter training text, even one word",
     "rank": "rank in the table; a range if tests cannot separate the encoders or methods",
     "folds": "number of folds completed so far",
-    "s a fold": "mean seconds per fold",
+    "s per fold": "mean duration of a fold, in seconds",
 }
 """Explanations of other columns, such as those of training histories, seen texts and `fewshot`."""
 
@@ -150,7 +152,7 @@ PUBLISHED_NOTE = "Rows in italics are published numbers, which are not ranked."
 SPREAD_NOTE = "±: standard deviation, as the source prints it."
 TWINS_NOTE = (
     "In brackets: the same score of an encoder measured here, minus the published number. Compared "
-    "are"
+    "pairs:"
 )
 """Constants named `..._NOTE` are notes below boards, in markdown."""
 

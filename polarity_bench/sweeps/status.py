@@ -194,7 +194,7 @@ def _contest(item: PlanItem) -> str:
     if item.kind != CrossValidation.kind:
         return item.task
     rows, folds, sample, seeds = (item.settings[key] for key in DIVISION)
-    of = f" of {sample:,}" if sample else ""
+    of = f" from a sample of {sample:,}" if sample else ""
     divided = f"{'all' if rows is None else f'{rows:,}'} rows{of}, {folds} folds"
     return (
         f"{item.task}, {divided}, seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"

@@ -182,8 +182,8 @@ def test_a_grid_is_shown_as_in_the_paper(sweep: Sweep) -> None:
         "# Made up\n\n**triplet 0.5** has the highest P on e5, sst2: 90.1 with S 72.0;"
     )
     assert "\n\n## Losses\n\n**Polarity P**: " in text
-    assert "**Semantic similarity S**: N = 50,000 or all there are, k = 16, ranks" in text
-    assert text.count("mean and std over queries. 8 trainings.") == 2
+    assert "**Semantic similarity S**: N = 50,000 or all if there are fewer, k = 16, ranks" in text
+    assert text.count("mean and std over queries. 8 training runs.") == 2
     _, s = tables(text)
     assert text.count(" <sub>25.0</sub> |") == 11  # every number of P
     assert tables(text.replace(" <sub>25.0</sub>", ""))[0] == [
@@ -248,11 +248,12 @@ def test_several_seeds_are_a_mean_and_their_spread(sweep: Sweep) -> None:
         "mnrl-masked": "-",
     }
     assert (
-        "std over seeds, of a single one over queries. 12 trainings: 5 missing, 1 failed." in text
+        "over seeds, or over queries for a single encoder. 12 training runs: 5 missing, 1 failed."
+        in text
     )
     of_one = sweep.text("seed=0")
     assert column(tables(of_one)[0], "e5, sst2")["triplet"] == "**80.0** <sub>25.0</sub>"
-    assert "std over queries. 4 trainings: 2 missing." in of_one
+    assert "std over queries. 4 training runs: 2 missing." in of_one
 
 
 def test_a_mean_over_seeds_has_an_interval_over_seeds_and_queries(sweep: Sweep) -> None:
@@ -265,7 +266,10 @@ def test_a_mean_over_seeds_has_an_interval_over_seeds_and_queries(sweep: Sweep) 
     half = 100 * math.sqrt((12.7062 * 0.05) ** 2 + 0.00125)
     assert float(low) == pytest.approx(85 - half, abs=0.06)
     assert float(high) == 100, "P is at most 1"
-    assert "interval for other seeds and queries, of a single one over queries." in sweep.text()
+    assert (
+        "interval for other seeds and queries, or over queries for a single encoder."
+        in sweep.text()
+    )
     one = sweep.text("seed=0")
     assert "80.0 [77.0, 83.0]" in one.replace("*", "")
     assert "In brackets: the 95 % interval over queries." in one
@@ -273,7 +277,7 @@ def test_a_mean_over_seeds_has_an_interval_over_seeds_and_queries(sweep: Sweep) 
 
 def test_one_that_failed_and_has_a_result_of_the_task_is_there(sweep: Sweep) -> None:
     sweep.fail(sweep.train((0.8, 0.5), loss="triplet"))
-    assert "1 training." in sweep.text()
+    assert "1 training run." in sweep.text()
 
 
 def test_what_is_no_losss_makes_sections_and_recipes_stand_in_each(sweep: Sweep) -> None:
@@ -300,8 +304,8 @@ def test_what_is_no_losss_makes_sections_and_recipes_stand_in_each(sweep: Sweep)
         others | {"triplet": "**70.0**", "mnrl": "**71.0**"},
         others | {"triplet": "72.0"},
     ]
-    assert text.count("4 trainings.") == 2
-    assert text.count("3 trainings.") == 2
+    assert text.count("4 training runs.") == 2
+    assert text.count("3 training runs.") == 2
 
 
 def test_a_batch_that_only_follows_the_examples_makes_no_section(sweep: Sweep) -> None:
@@ -364,7 +368,8 @@ def test_numbers_of_examples_are_summed_up_over_all_configurations(sweep: Sweep)
         ["500", "10.0", "10.0", "10.0", "10.0", "10.0", "10.0", "1"],
     ]
     assert (
-        "k = 16, ranks weighted linearly; std with n - 1. 6 trainings: 1 missing, 1 failed." in text
+        "k = 16, ranks weighted linearly; std with n - 1. 6 training runs: 1 missing, 1 failed."
+        in text
     )
 
 

@@ -449,8 +449,16 @@ def test_the_best_is_told_for_each_way_to_divide_a_task(setup: Setup, tmp_path: 
         state.record(item.digest, ItemOutcome("done", item.name, scores={"little-mr": score}))
     seen = Watch(plan, state).look()
     assert [(best.task, best.name, best.score) for best in seen.best] == [
-        ("little-mr, 6 rows of 1,000, 40 folds, seeds 1, 2", "loss supcon, rows 6", 0.4),
-        ("little-mr, all rows of 1,000, 40 folds, seeds 1, 2", "loss cce, rows all", 0.9),
+        (
+            "little-mr, 6 rows from a sample of 1,000, 40 folds, seeds 1, 2",
+            "loss supcon, rows 6",
+            0.4,
+        ),
+        (
+            "little-mr, all rows from a sample of 1,000, 40 folds, seeds 1, 2",
+            "loss cce, rows all",
+            0.9,
+        ),
     ]
 
 

@@ -144,7 +144,7 @@ class Folds:
 
     def _of_details(self, ways: Sequence[Way], title: str, column: str) -> Number:
         way = one([each for each in ways if each.title == title])
-        if column in {"folds", "s a fold"}:
+        if column in {"folds", "s per fold"}:
             return Number(len(way.scores) if column == "folds" else fmean(way.seconds))
         found = self._compared(ways)[title]
         columns = {"p": Number(found.p), "p (Holm)": Number(found.corrected)}
@@ -215,8 +215,8 @@ def heading_of(spec: Mapping[str, Any]) -> str:
     rows, seeds = protocol["rows"], protocol["seeds"]
     parts = [str(spec["encoder"]["name"])]
     parts += [f"first {method['layers']} layers"] if method["layers"] else []
-    size = "all rows of each fold" if rows is None else f"{rows:,} rows"
-    parts += [size + (f" of {protocol['sample']:,} drawn" if protocol["sample"] else "")]
+    size = "all training rows" if rows is None else f"{rows:,} rows"
+    parts += [size + (f" from a sample of {protocol['sample']:,}" if protocol["sample"] else "")]
     parts += [f"{protocol['folds']} folds"]
     return ", ".join([*parts, f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"])
 

@@ -378,7 +378,7 @@ def test_two_encoders_of_one_heading_are_told_apart() -> None:
 
 def test_a_heading_says_what_was_drawn() -> None:
     spec = made(FineTuning(), BASE, protocol=PROTOCOLS["triple-entropy"]).spec
-    expected = "tiny, all rows of each fold of 1,000 drawn, 5 folds, seeds 2, 16, 128, 2048"
+    expected = "tiny, all training rows from a sample of 1,000, 5 folds, seeds 2, 16, 128, 2048"
     assert heading(spec) == expected
 
 
@@ -525,7 +525,7 @@ def test_a_method_with_folds_to_come_says_how_many_there_are() -> None:
         made(Frozen(), BASE[:5], protocol=protocol),
     ]
     overview = render(outcomes, "accuracy").split("###")[0]
-    assert "In brackets: the folds scored so far, of 12." in overview
+    assert "In brackets: number of folds scored so far, out of 12." in overview
     assert [row[0].endswith("(5)") for row in rows(overview).values()] == [False, False, True]
     assert "In brackets" not in render(outcomes[:1], "accuracy")
 
@@ -543,7 +543,7 @@ def test_what_a_paper_prints_stands_beside_for_as_many_rows(tmp_path: Path) -> N
     file.write_text(PUBLISHED)
     outcomes = [made(FineTuning(), BASE, task=task) for task in ("mr", "trec", "cr")]
     text = render(outcomes, "macro_f1", file)
-    assert "Printed in Table 2, with other encoders and other folds. The scores above" in text
+    assert "From Table 2, with other encoders and other folds. The scores above" in text
     assert "all parts of a data set (60 rows of mr, 60 rows of trec, 60 rows of cr); a" in text
     assert rows(text)["*CCE*"] == [
         "big",

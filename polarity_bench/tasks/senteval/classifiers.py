@@ -376,6 +376,8 @@ def single_threaded_processes(n: int, **options: Any) -> Parallel:
     """Return a pool of single-threaded processes.
 
     The limit applies to all libraries that the processes load. Later calls reuse the processes.
+    joblib replaces a process, with a warning, if its memory has grown by 300 MB since its first
+    call. The processes therefore import torch, the largest library, before that.
 
     Args:
         n: Number of processes.
@@ -384,8 +386,12 @@ def single_threaded_processes(n: int, **options: Any) -> Parallel:
     from joblib import parallel_config
     from sklearn.utils.parallel import Parallel
 
-    with parallel_config("loky", inner_max_num_threads=1):
+    with parallel_config("loky", inner_max_num_threads=1, initializer=_import_torch):
         return Parallel(n_jobs=n, **options)
+
+
+def _import_torch() -> None:
+    import torch  # noqa: F401
 
 
 def _split(examples: Examples, draw: np.random.RandomState) -> tuple[Examples, Examples]:

@@ -200,7 +200,7 @@ class Margins(Recipe[Draws], ExampleSpec):
         return replace(inputs, examples=Draws(guide=guide), encoders={"example_encoder": guide.id})
 
     def read(self, data: TrainingData, access: DataAccess, task_dir: Path | None) -> Inputs[Draws]:
-        """Return the user's own examples, or else the pool; its examples are made in `prepare`."""
+        """Return the user's own examples, or none; `prepare` then draws them from the pool."""
         from polarity_bench.training.examples.source import read_examples
         from polarity_bench.values import digest_of
 
@@ -249,7 +249,7 @@ class Margins(Recipe[Draws], ExampleSpec):
         n_examples = len(next(iter(examples.columns.values()))) // self.epochs
         facts = {
             "Loss": self.loss.words,
-            "Examples": f"{self.loss.examples}, {n_examples:,} an epoch, {self._source(bench)}",
+            "Examples": f"{self.loss.examples}, {n_examples:,} per epoch, {self._source(bench)}",
             "Training": f"{self.epochs} epochs of new draws, batches of {self.batch_size}, rate "
             f"{self.rate:g}, warm-up {self._warm_up}, schedule {self.schedule}, weight decay "
             f"{self.weight_decay:g}, {self.dtype}, seed {self.seed}",

@@ -9,7 +9,7 @@ const made = (tag, text = "", attributes = {}) => {
   return element;
 };
 
-// Sorting: by the whole number, what is missing last both ways; names by their numbers, too.
+// Sorting: unrounded numbers; names with digits in numeric order. Missing values are always last.
 const order = DataTable.ext.type.order;
 const collator = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
 const nothingLast = (compare) => (a, b) =>
@@ -24,7 +24,7 @@ order["name-pre"] = (html) => {
 order["name-asc"] = nothingLast((a, b) => collator.compare(a, b));
 order["name-desc"] = nothingLast((a, b) => collator.compare(b, a));
 
-// Filtering: by what is read. DataTables makes HTML of what has an ampersand, so that each is escaped.
+// Filtering: by the visible text. DataTables decodes text with an ampersand as HTML, so ampersands are escaped.
 const read = (html) => plain(html).replace(/[&<>]/g, (sign) => `&#${sign.charCodeAt(0)};`);
 Object.assign(DataTable.ext.type.search, { name: read, whole: read });
 
@@ -109,12 +109,12 @@ function enhance(table) {
     language: {
       zeroRecords: "No row matches.",
       emptyTable: "No rows.",
-      lengthMenu: "_MENU_ rows a page",
+      lengthMenu: "_MENU_ rows per page",
       entries: { _: "rows", 1: "row" },
     },
   });
   const scroll = table.closest(".scroll");
-  // What scrolls is the table alone: DataTables has put its paging beside it.
+  // DataTables has added its paging to the container. Only the table scrolls.
   const container = table.closest(".dt-container");
   const inner = table.closest(".dt-layout-table") ?? table.parentElement;
   if (container && container !== scroll) {
@@ -169,12 +169,12 @@ function enhance(table) {
       api.columns(boxes.map((each) => +each.dataset.column)).visible(box.checked);
     });
   }
-  // Columns that repeat one text give way to numbers that would be off-screen.
+  // If the table is too wide, hide the columns in which nearly all rows have the same text.
   if (scroll.scrollWidth > scroll.clientWidth) for (const box of all("[data-little]:checked", section)) box.click();
   const ends = section.querySelector("[data-ends]");
   ends?.addEventListener("change", () => table.classList.toggle("no-ends", !ends.checked));
   table.tBodies[0].addEventListener("pointerover", (event) => {
-    const cell = event.target.closest("td.text"); // which may be cut
+    const cell = event.target.closest("td.text"); // whose text may be cut off
     if (cell && !cell.title) cell.title = cell.textContent;
   });
   table.tBodies[0].addEventListener("click", (event) => {
@@ -198,11 +198,11 @@ function titleOf(th) {
   return copy.textContent.trim();
 }
 
-// The front: "yes" if no other shown row with the same reference and k is better in P or S and worse in neither.
+// The front: "yes" unless another visible row with the same reference and k is better in P or S and worse in neither.
 function addFront(table, titles) {
   const [p, s, reference, k] = ["P", "S", "reference", "k"].map((title) => titles.indexOf(title));
   if (Math.min(p, s, reference, k) < 0) return null;
-  // Rows compare if they share reference and k. The encoder that others refer to is its own reference.
+  // Rows are comparable if they have the same reference and k. A reference encoder is its own reference.
   const groupOf = (row) => {
     const by = row.cells[reference].textContent;
     const isBound = /oracle|random/.test(row.className);
@@ -233,7 +233,7 @@ function addFront(table, titles) {
   };
 }
 
-// What is shown of a table, as a CSV file: numbers, and the ends of intervals in columns of their own.
+// Download of the visible cells as a CSV file, with the ends of intervals in separate columns.
 function downloadButton(api, titles, name) {
   const button = made("button", "Download CSV", { type: "button", class: "plain csv" });
   button.addEventListener("click", () => {
@@ -264,7 +264,7 @@ function partsOf(cell) {
   const [, low = "", high = ""] = /\[(.*), (.*)\]/.exec(copy.querySelector("small")?.textContent ?? "") ?? [];
   for (const aside of all("small, sub, span", copy)) aside.remove();
   const text = copy.textContent.trim();
-  const value = text === "-" ? "" : /^[=+@\t]|^-(?![\d.])/.test(text) ? `'${text}` : text; // no formula
+  const value = text === "-" ? "" : /^[=+@\t]|^-(?![\d.])/.test(text) ? `'${text}` : text; // prevents spreadsheets from reading a formula
   return { value, low: low.trim(), high: high.trim() };
 }
 
@@ -280,7 +280,7 @@ function readAddress() {
 }
 
 function plain(html) {
-  const inert = document.createElement("template"); // what it holds neither runs nor loads
+  const inert = document.createElement("template"); // its content neither runs scripts nor loads resources
   inert.innerHTML = String(html);
   return inert.content.textContent.trim();
 }
@@ -306,7 +306,7 @@ if (find.value) search();
 addEventListener("hashchange", readAddress);
 readAddress();
 
-// A row's detail.
+// Details of a row.
 const dialog = document.getElementById("detail");
 dialog.querySelector(".close").addEventListener("click", () => dialog.close());
 dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
@@ -314,7 +314,7 @@ dialog.addEventListener("click", (event) => event.target === dialog && dialog.cl
 function open(api, titles, row) {
   const body = dialog.querySelector(".body");
   const place = api.row(row).index();
-  const cells = titles.map((_, i) => api.cell(place, i).node()); // those of hidden columns, too
+  const cells = titles.map((_, i) => api.cell(place, i).node()); // including cells of hidden columns
   const name = cells.find((cell) => cell.tagName === "TH");
   dialog.querySelector(".kind").textContent = name.querySelector("button").title || "encoder";
   dialog.querySelector("h2").textContent = name.textContent.trim();
@@ -324,8 +324,8 @@ function open(api, titles, row) {
     const facts = detail.facts.map((pair) => pair.map((place) => texts[place]));
     const [source, line] = [said([detail.source]), said(detail.command, " ")];
     if (source) part(body, "Source", made("p", source));
-    if (facts.length) part(body, "How it came about", list(facts));
-    if (line) part(body, "To reproduce it", ...command(line));
+    if (facts.length) part(body, "Provenance", list(facts));
+    if (line) part(body, "Command to reproduce it", ...command(line));
     if (detail.files.length) part(body, "Files", files(detail.files.map((parts) => said(parts))));
   }
   const values = cells.map((cell, i) => [titles[i], inWords(cell)]);
@@ -373,14 +373,14 @@ function command(text) {
       said.textContent = " Copied.";
     } catch {
       getSelection().selectAllChildren(shown);
-      said.textContent = " Selected: copy it by your keyboard.";
+      said.textContent = " Selected; press Ctrl+C or Cmd+C to copy.";
     }
   });
   return [shown, button, said];
 }
 
 for (const code of all("pre")) {
-  if (code.scrollWidth > code.clientWidth) code.tabIndex = 0; // so that the keyboard scrolls it
+  if (code.scrollWidth > code.clientWidth) code.tabIndex = 0; // allows scrolling by keyboard
 }
 
 // Light and dark.
@@ -390,7 +390,7 @@ const button = document.getElementById("theme");
 const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : prefersDark.matches);
 const kept = {
   get: () => { try { return localStorage.getItem("polarity-bench-theme"); } catch { return null; } },
-  set: (theme) => { try { localStorage.setItem("polarity-bench-theme", theme); } catch { /* not kept */ } },
+  set: (theme) => { try { localStorage.setItem("polarity-bench-theme", theme); } catch { /* storage is not available */ } },
 };
 function themed() {
   button.textContent = isDark() ? "Light" : "Dark";
@@ -452,7 +452,7 @@ function inTheme(spec) {
     return known.get(value);
   };
   const painted = new Set(["range", "color", "fill", "stroke"]);
-  const { datasets, ...rest } = spec; // names among the data are no colours
+  const { datasets, ...rest } = spec; // data may contain the names of colours, so it is not changed
   const changed = JSON.parse(JSON.stringify(rest), (key, value) =>
     !painted.has(key) ? value : Array.isArray(value) ? value.map(lookUp) : lookUp(value),
   );
@@ -460,7 +460,7 @@ function inTheme(spec) {
   return { ...changed, datasets: structuredClone(datasets) };
 }
 
-// On a phone: panels below each other, a legend in place of names at the ends of lines.
+// On a phone, panels are below each other, and a legend replaces the names at the ends of lines.
 function squeeze(figure) {
   figure.columns = 1;
   for (const panel of figure.concat ?? [figure]) {

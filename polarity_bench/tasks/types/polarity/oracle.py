@@ -27,8 +27,8 @@ def nearest_of_own_label(
     """Retrieve the k nearest sources that have the query's label.
 
     If the label has fewer than k sources, the nearest sources of other labels fill the remaining
-    ranks. No retrieval of k sources has a higher P. If the encoder is compared by cosine, as S is,
-    none with the same P has a higher S.
+    ranks. No retrieval of k sources has a higher P. If the similarity is the cosine, as in S,
+    no retrieval with the same P has a higher S.
 
     Args:
         query: Embeddings of the queries, (q, d).

@@ -60,7 +60,7 @@ class Learnt:
 
 @dataclass(frozen=True, kw_only=True)
 class Axis(Recipe["LabelledTexts"]):
-    """Class coordinates h, placed before an encoder's vector e; compared by inner product.
+    """Class coordinates h, placed before an encoder's vector e.
 
     - `linear` predicts the class from e with a linear probe.
     - `tuned` predicts the class with a copy of the base, fine-tuned as a classifier. Encoding takes

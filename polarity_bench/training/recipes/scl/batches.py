@@ -150,8 +150,9 @@ def augmented_pairs(batch: Batch) -> tuple[IntArray, IntArray, IntArray]:
     """Return the pairs for the cross-entropy baselines with augmented data.
 
     The paper trains these baselines "on augmented anchor, positive and negative sentences using
-    pure cross-entropy loss", to show that the contrastive loss does not gain from more data alone.
-    The paper gives no details, and the released code has no such baseline. Our pairs are:
+    pure cross-entropy loss", to show that more data alone does not explain the gain of the
+    contrastive loss. The paper gives no details, and the released code has no such baseline. Our
+    pairs are:
 
     - the batch's own pairs that are not entailments;
     - each anchor with each of its positives, which are the batch's own entailment pairs;

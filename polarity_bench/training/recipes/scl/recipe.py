@@ -73,7 +73,7 @@ class Scl(Recipe[PairBatches]):
 
     pairs: str | None = parameter(
         None,
-        "NLI pairs in the format of SNLI or MultiNLI: comma-separated files, or hub:NAME",
+        "NLI pairs in the format of SNLI or MultiNLI: files separated by commas, or hub:NAME",
         role="place",
     )
     lambda_: float = parameter(0.3, "weight of the contrastive loss", least=0, most=1)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -15,6 +15,7 @@ from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from polarity_bench.data.senteval import Row, read_labelled_lines, read_split
 from polarity_bench.tasks.senteval.classifiers import (
     ClassifierFamily,
+    ExactLogistic,
     Examples,
     Predict,
     SklearnLogistic,
@@ -92,9 +93,19 @@ def test_samples_are_sorted_as_python_sorts_them(pairs: bool) -> None:
     assert (samples.labels[order] == labels).all()
 
 
-def test_nested_kfold_is_a_grid_search_in_each_fold() -> None:
+@pytest.mark.parametrize(
+    ("classifier", "options"),
+    [
+        (SklearnLogistic(), {"random_state": 1111}),
+        (ExactLogistic(), {"solver": "newton-cholesky", "tol": 1e-8}),
+    ],
+    ids=["sklearn", "exact"],
+)
+def test_nested_kfold_is_a_grid_search_in_each_fold(
+    classifier: ClassifierFamily, options: dict[str, Any]
+) -> None:
     samples = blobs(400)
-    features, labels = in_order(samples)
+    features, labels = in_order(replace(samples, features=samples.features.astype(np.float64)))
     folds = StratifiedKFold(3, shuffle=True, random_state=1111)
     dev, test, chosen = [], [], []
     in_samples = sorted(range(len(samples)), key=lambda i: (samples.n_tokens[i], samples.labels[i]))
@@ -102,21 +113,21 @@ def test_nested_kfold_is_a_grid_search_in_each_fold() -> None:
     with single_threaded():
         for train_index, test_index in folds.split(features, labels):
             search = GridSearchCV(
-                LogisticRegression(random_state=1111),
+                LogisticRegression(**options),
                 {"C": [0.25, 0.5, 1, 2, 4, 8]},
                 cv=StratifiedKFold(3, shuffle=True, random_state=1111),
                 refit=False,
             ).fit(features[train_index], labels[train_index])
             means = [round(100 * mean, 2) for mean in search.cv_results_["mean_test_score"]]
             best = int(np.argmax(means))
-            model = LogisticRegression(C=2.0 ** (best - 2), random_state=1111)
+            model = LogisticRegression(C=2.0 ** (best - 2), **options)
             model.fit(features[train_index], labels[train_index])
             dev.append(means[best])
             chosen.append(2.0 ** (best - 2))
             test.append(float(model.score(features[test_index], labels[test_index])))
             predicted[np.take(in_samples, test_index)] = model.predict(features[test_index])
 
-    outcome = nested_kfold(samples, SklearnLogistic(), n_folds=3)
+    outcome = nested_kfold(samples, classifier, n_folds=3)
 
     assert outcome.dev_accuracy == pytest.approx(round(np.mean(dev), 2) / 100, abs=1e-12)
     percent = [round(100 * accuracy, 2) for accuracy in test]
@@ -206,7 +217,11 @@ def test_predictions_come_back_in_the_callers_order() -> None:
         assert outcome.test_accuracy == 1.0
 
 
-@pytest.mark.parametrize("classifier", [SklearnLogistic(), TORCH], ids=["sklearn", "torch"])
+@pytest.mark.parametrize(
+    "classifier",
+    [ExactLogistic(), SklearnLogistic(), TORCH],
+    ids=lambda family: family.protocol,
+)
 def test_two_workers_give_the_bytes_of_one(classifier: ClassifierFamily) -> None:
     train, dev, test = (blobs(600, seed=i, pairs=True) for i in range(3))
 

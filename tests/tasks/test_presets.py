@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from polarity_bench.errors import InputError
-from polarity_bench.tasks.senteval.classifiers import OPTIMIZERS, SklearnLogistic, TorchClassifier
+from polarity_bench.tasks.senteval.classifiers import (
+    OPTIMIZERS,
+    ExactLogistic,
+    SklearnLogistic,
+    TorchClassifier,
+)
 from polarity_bench.tasks.senteval.presets import PRESETS, choose_preset
 from polarity_bench.tasks.senteval.protocol_names import SENTEVAL_PROTOCOLS, TORCH_PRESETS
 
@@ -16,10 +22,12 @@ TORCH = "senteval-torch"
 
 
 def test_the_default_is_logistic_regression_with_ten_folds() -> None:
-    preset = choose_preset("senteval-sklearn")
+    preset = choose_preset()
     assert preset.classifier == SklearnLogistic(seed=1111)
     assert (preset.n_folds, preset.lower_case) == (10, False)
     assert choose_preset("senteval-sklearn", device="cuda") == preset  # the encoder's alone
+    classifier = ExactLogistic(seed=1111)
+    assert choose_preset("senteval-exact") == replace(preset, classifier=classifier)
 
 
 def test_the_papers_preset_is_theirs() -> None:
@@ -75,7 +83,7 @@ def test_parameters_are_separated_by_commas_blanks_allowed() -> None:
 
 
 def test_a_changed_preset_says_so_in_its_name() -> None:
-    assert choose_preset("senteval-sklearn").name == ""
+    assert choose_preset("senteval-exact").name == choose_preset("senteval-sklearn").name == ""
     assert choose_preset(TORCH, "papers").name == "papers"
     assert choose_preset(TORCH, "papers", classifier="optim=adam").name == "papers"
     changed = choose_preset(TORCH, classifier="tenacity=1,nhid=50")
@@ -177,5 +185,6 @@ def test_a_preset_or_a_parameter_alone_means_torch() -> None:
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_says_which_protocol_its_classifier_is_of(name: str) -> None:
     preset = PRESETS[name]
-    family = {"senteval-sklearn": SklearnLogistic, TORCH: TorchClassifier}[preset.protocol]
+    families = (ExactLogistic, SklearnLogistic, TorchClassifier)
+    (family,) = (each for each in families if each.protocol == preset.protocol)
     assert isinstance(preset.classifier, family)

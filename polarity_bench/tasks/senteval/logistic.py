@@ -30,7 +30,7 @@ from scipy.special import expit, logsumexp, softmax
 from polarity_bench.values import FloatArray, IntArray
 
 Weights = NDArray[np.float64]
-"""Weights of all fits, (d, f, c). The last feature is the constant 1; its weight is the intercept."""
+"""Weights of all fits, (d, f, c). The last feature is 1, and its weight is the intercept."""
 
 _TOLERANCE = 1e-8
 """Greatest distance from the optimum, in the norm of the mean Hessian.
@@ -82,7 +82,7 @@ class LogisticFits:
             The weights at the optimum.
 
         Raises:
-            FloatingPointError: If the method does not converge, for example because of NaN.
+            FloatingPointError: If the method does not converge.
         """
         strengths = np.asarray(inverse_regularizations, dtype=np.float64)[:, None]
         logits = self._logits(self.weights)
@@ -152,7 +152,7 @@ class LogisticFits:
             return np.asarray((self._features**2).T @ curvature + penalty)
         scaled = self._features * np.sqrt(curvature)[:, None]
         hessian: Any = scaled.T @ scaled
-        if sparse.issparse(hessian):
+        if not isinstance(hessian, np.ndarray):
             hessian = hessian.toarray()
         hessian[np.diag_indices_from(hessian)] += penalty
         factor, _ = cho_factor(hessian, lower=True, overwrite_a=True, check_finite=False)
@@ -167,10 +167,8 @@ def predicted(weights: FloatArray, features: FloatArray) -> IntArray:
 
 
 def _with_ones(features: Any) -> Any:
-    ones = np.ones((features.shape[0], 1))
-    if sparse.issparse(features):
-        return sparse.csr_array(sparse.hstack([features, ones], dtype=np.float64))
-    return np.hstack([np.asarray(features, dtype=np.float64), ones])
+    columns: list[Any] = [features.astype(np.float64), np.ones((features.shape[0], 1))]
+    return sparse.hstack(columns, "csr") if sparse.issparse(features) else np.hstack(columns)
 
 
 def _probabilities(logits: FloatArray) -> FloatArray:

@@ -145,12 +145,9 @@ class TransferTask(PreparedTask):
 
     @property
     def variant(self) -> str:
-        """Name of the protocol and digest of its parameters.
-
-        It is '' for `senteval-sklearn`, which was the default when the first results were stored.
-        """
+        """Name of the protocol and digest of its parameters; '' for the default protocol."""
         preset = self.preset
-        if preset == PRESETS["sklearn"]:
+        if preset == Preset():
             return ""
         return f"protocol_{preset.protocol}-{digest_of(dict(self.protocol))[:8]}"
 

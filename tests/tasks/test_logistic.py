@@ -1,0 +1,81 @@
+"""Fits on several training sets at once against scikit-learn's Newton method on each."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedKFold
+
+from polarity_bench.tasks.senteval import logistic
+from polarity_bench.tasks.senteval.classifiers import ExactLogistic
+from polarity_bench.tasks.senteval.logistic import LogisticFits, predicted
+from polarity_bench.values import FloatArray, IntArray
+
+
+def blobs(n: int, n_classes: int, d: int = 12, seed: int = 0) -> tuple[FloatArray, IntArray]:
+    """Classes that overlap."""
+    draw = np.random.default_rng(seed)
+    centres = np.random.default_rng(99).standard_normal((n_classes, d))
+    labels = draw.integers(n_classes, size=n)
+    features = centres[labels] + 1.5 * draw.standard_normal((n, d))
+    return features.astype(np.float32), labels
+
+
+def weights_of_sklearn(features: FloatArray, labels: IntArray, c: float) -> FloatArray:
+    """The weights of each logit and, last, its intercept; those of several logits sum to 0."""
+    model = LogisticRegression(C=c, solver="newton-cholesky", tol=1e-11, max_iter=500)
+    model.fit(features.astype(np.float64), labels)
+    weights = np.vstack([model.coef_.T, model.intercept_])
+    return weights - weights.mean(1, keepdims=True) if weights.shape[1] > 1 else weights
+
+
+@pytest.mark.parametrize("most_factored", [100, 1], ids=["Cholesky factor", "diagonal"])
+@pytest.mark.parametrize("packed", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
+@pytest.mark.parametrize("n_classes", [2, 5])
+def test_each_fit_is_that_of_scikit_learn(
+    n_classes: int, packed: type, most_factored: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logistic, "_MAX_FACTORED", most_factored)
+    features, labels = blobs(400, n_classes)
+    folds = StratifiedKFold(3, shuffle=True, random_state=1)
+    trains = [train for train, _ in folds.split(features, labels)]
+    fits = LogisticFits(packed(features), labels, n_classes, trains)
+    for inverse_regularizations in ([0.01, 0.25, 1.0], [4.0, 4.0, 4.0], [0.5, 32.0, 500.0]):
+        weights = fits.solve(inverse_regularizations)
+        for fit, (train, c) in enumerate(zip(trains, inverse_regularizations, strict=True)):
+            expected = weights_of_sklearn(features[train], labels[train], c)
+            assert weights[:, fit] == pytest.approx(expected, abs=1e-6)
+
+
+def test_classes_apart_from_each_other_are_told() -> None:
+    """Weights grow with C until all probabilities are near 0 and 1."""
+    labels = np.repeat([0, 1, 2], 20)
+    features = np.eye(3)[labels] * 1000 + np.random.default_rng(0).normal(size=(60, 3))
+    for c in (0.25, 1e6):
+        weights = LogisticFits(features, labels, 3, [np.arange(60)]).solve([c])
+        assert predicted(weights[:, 0], features).tolist() == labels.tolist()
+
+
+def test_noise_moves_no_prediction() -> None:
+    """L-BFGS stops too early for this: noise decides where."""
+    features, labels = blobs(2_000, 6, d=60)
+    noise = 1e-7 * np.random.default_rng(1).standard_normal(features.shape)
+    test, _ = blobs(5_000, 6, d=60, seed=2)
+    of_each = [
+        [
+            predict(test).tolist()
+            for predict in ExactLogistic().fit((given, labels), [0.25, 8.0], n_classes=6)
+        ]
+        for given in (features, features + noise)
+    ]
+    assert of_each[0] == of_each[1]
+
+
+def test_a_class_without_training_samples_is_never_predicted() -> None:
+    features, labels = blobs(300, 3)
+    train = np.flatnonzero(labels != 1)
+    weights = LogisticFits(features, labels, 3, [train, np.arange(300)]).solve([1.0, 1.0])
+    assert set(predicted(weights[:, 0], features)) == {0, 2}
+    assert set(predicted(weights[:, 1], features)) == {0, 1, 2}

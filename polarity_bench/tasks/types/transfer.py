@@ -27,7 +27,7 @@ from polarity_bench.tasks.senteval.folds import (
     kfold,
     nested_kfold,
 )
-from polarity_bench.tasks.senteval.presets import PRESETS
+from polarity_bench.tasks.senteval.presets import Preset
 from polarity_bench.tasks.types.base import Settings, TaskScores
 from polarity_bench.tasks.types.rows import FilesSpec, Parts, PreparedTask, required_files
 from polarity_bench.values import BoolArray, digest_of

@@ -74,7 +74,7 @@ dist: $(VENV)/.dev ## Build the package twice, compare the bytes and check it; T
 	$(BIN)/python -m twine check --strict dist/*
 
 test-lowest: $(VENV)/.uv ## Run the tests with the lowest versions that pyproject.toml allows
-	$(BIN)/uv venv --quiet --clear --python $(PYTHON) .venv-lowest
+	$(BIN)/uv venv --quiet --clear --seed --python $(PYTHON) .venv-lowest
 	$(BIN)/uv pip install --quiet --python .venv-lowest --resolution lowest-direct -e '.[dev]'
 	.venv-lowest/bin/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow" $(ARGS)
 

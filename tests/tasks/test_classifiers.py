@@ -9,6 +9,7 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.parallel import delayed
+from standins.labelled_vectors import blobs
 from torch import nn
 
 from polarity_bench.tasks.senteval.classifiers import (
@@ -22,15 +23,6 @@ from polarity_bench.tasks.senteval.descent import Schedule, batches, train_linea
 from polarity_bench.values import FloatArray, IntArray
 
 TORCH = TorchClassifier(batch_size=32, tenacity=1, epoch_size=2, max_epochs=30)
-
-
-def blobs(n: int, n_classes: int, seed: int, d: int = 12) -> tuple[FloatArray, IntArray]:
-    """Classes that overlap, so that accuracies are neither 0 nor 1."""
-    draw = np.random.default_rng(seed)
-    centres = np.random.default_rng(0).standard_normal((n_classes, d))
-    labels = draw.integers(n_classes, size=n)
-    features = centres[labels] + 1.5 * draw.standard_normal((n, d))
-    return features.astype(np.float32), labels
 
 
 def slow_torch(

@@ -7,20 +7,12 @@ import pytest
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
+from standins.labelled_vectors import blobs
 
 from polarity_bench.tasks.senteval import logistic
 from polarity_bench.tasks.senteval.classifiers import ExactLogistic
 from polarity_bench.tasks.senteval.logistic import LogisticFits, predicted
 from polarity_bench.values import FloatArray, IntArray
-
-
-def blobs(n: int, n_classes: int, d: int = 12, seed: int = 0) -> tuple[FloatArray, IntArray]:
-    """Classes that overlap."""
-    draw = np.random.default_rng(seed)
-    centres = np.random.default_rng(99).standard_normal((n_classes, d))
-    labels = draw.integers(n_classes, size=n)
-    features = centres[labels] + 1.5 * draw.standard_normal((n, d))
-    return features.astype(np.float32), labels
 
 
 def weights_of_sklearn(features: FloatArray, labels: IntArray, c: float) -> FloatArray:
@@ -38,7 +30,7 @@ def test_each_fit_is_that_of_scikit_learn(
     n_classes: int, packed: type, most_factored: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logistic, "_MAX_FACTORED", most_factored)
-    features, labels = blobs(400, n_classes)
+    features, labels = blobs(400, n_classes, seed=1)
     folds = StratifiedKFold(3, shuffle=True, random_state=1)
     trains = [train for train, _ in folds.split(features, labels)]
     fits = LogisticFits(packed(features), labels, n_classes, trains)
@@ -60,9 +52,9 @@ def test_classes_apart_from_each_other_are_told() -> None:
 
 def test_noise_moves_no_prediction() -> None:
     """L-BFGS stops too early for this: noise decides where."""
-    features, labels = blobs(2_000, 6, d=60)
+    features, labels = blobs(2_000, 6, seed=1, d=60)
     noise = 1e-7 * np.random.default_rng(1).standard_normal(features.shape)
-    test, _ = blobs(5_000, 6, d=60, seed=2)
+    test, _ = blobs(5_000, 6, seed=2, d=60)
     of_each = [
         [
             predict(test).tolist()
@@ -74,7 +66,7 @@ def test_noise_moves_no_prediction() -> None:
 
 
 def test_a_class_without_training_samples_is_never_predicted() -> None:
-    features, labels = blobs(300, 3)
+    features, labels = blobs(300, 3, seed=1)
     train = np.flatnonzero(labels != 1)
     weights = LogisticFits(features, labels, 3, [train, np.arange(300)]).solve([1.0, 1.0])
     assert set(predicted(weights[:, 0], features)) == {0, 2}

@@ -40,7 +40,6 @@ Predict = Callable[[FloatArray], IntArray]
 Examples = tuple[FloatArray, IntArray]
 """Features, (n, d), and labels, (n,)."""
 
-
 OPTIMIZERS: Mapping[str, str] = {
     name.lower(): name
     for name in ("Adadelta", "Adagrad", "Adam", "Adamax", "ASGD", "RMSprop", "Rprop", "SGD")
@@ -146,49 +145,6 @@ class ClassifierFamily(ABC):
 
 
 @dataclass(frozen=True)
-class ExactLogistic(ClassifierFamily):
-    """Logistic regression at its optimum, computed in float64.
-
-    The argument `regularizations` of `fit` lists values of scikit-learn's C, the inverse of the
-    regularization strength.
-    """
-
-    protocol: ClassVar[SentEvalProtocol] = "senteval-exact"
-    grid: ClassVar[tuple[float, ...]] = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
-    wide_grid: ClassVar[tuple[float, ...]] = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
-    together: ClassVar[bool] = True
-
-    seed: int = 1111
-
-    def fit(
-        self,
-        train: Examples,
-        regularizations: Sequence[float],
-        *,
-        n_classes: int,
-        dev: Examples | None = None,  # noqa: ARG002 - this family has no early stopping
-    ) -> list[Predict]:
-        """Fit one model per value of C."""
-        everything = Fit(np.arange(len(train[1])), tuple(regularizations))
-        return self.fit_subsets(train, [everything], n_classes=n_classes)[0]
-
-    def fit_subsets(
-        self, examples: Examples, fits: Sequence[Fit], *, n_classes: int
-    ) -> list[list[Predict]]:
-        """Fit the models of all subsets together, from one value of C to the next."""
-        from polarity_bench.tasks.senteval.logistic import LogisticFits, predicted
-
-        features, labels = examples
-        trains = [fit.train for fit in fits]
-        logistic = LogisticFits(_packed(features), labels, n_classes, trains)
-        grid = zip(*(fit.regularizations for fit in fits), strict=True)
-        solved = [logistic.solve(values) for values in grid]
-        return [
-            [partial(predicted, weights[:, fit]) for weights in solved] for fit in range(len(fits))
-        ]
-
-
-@dataclass(frozen=True)
 class SklearnLogistic(ClassifierFamily):
     """scikit-learn's logistic regression, fitted with L-BFGS.
 
@@ -222,6 +178,49 @@ class SklearnLogistic(ClassifierFamily):
             # limit.
             warnings.simplefilter("ignore", ConvergenceWarning)
             return [model.fit(features, labels).predict for model in models]
+
+
+@dataclass(frozen=True)
+class ExactLogistic(ClassifierFamily):
+    """Logistic regression at its optimum, computed in float64.
+
+    The argument `regularizations` of `fit` lists values of scikit-learn's C, the inverse of the
+    regularization strength.
+    """
+
+    protocol: ClassVar[SentEvalProtocol] = "senteval-exact"
+    grid: ClassVar[tuple[float, ...]] = SklearnLogistic.grid
+    wide_grid: ClassVar[tuple[float, ...]] = SklearnLogistic.wide_grid
+    together: ClassVar[bool] = True
+
+    seed: int = 1111
+
+    def fit(
+        self,
+        train: Examples,
+        regularizations: Sequence[float],
+        *,
+        n_classes: int,
+        dev: Examples | None = None,  # noqa: ARG002 - this family has no early stopping
+    ) -> list[Predict]:
+        """Fit one model per value of C."""
+        everything = Fit(np.arange(len(train[1])), tuple(regularizations))
+        return self.fit_subsets(train, [everything], n_classes=n_classes)[0]
+
+    def fit_subsets(
+        self, examples: Examples, fits: Sequence[Fit], *, n_classes: int
+    ) -> list[list[Predict]]:
+        """Fit the models of all subsets together, from one value of C to the next."""
+        from polarity_bench.tasks.senteval.logistic import LogisticFits, predicted
+
+        features, labels = examples
+        trains = [fit.train for fit in fits]
+        logistic = LogisticFits(_packed(features), labels, n_classes, trains)
+        grid = zip(*(fit.regularizations for fit in fits), strict=True)
+        solved = [logistic.solve(values) for values in grid]
+        return [
+            [partial(predicted, weights[:, fit]) for weights in solved] for fit in range(len(fits))
+        ]
 
 
 def _packed(features: FloatArray) -> Any:

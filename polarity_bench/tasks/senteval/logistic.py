@@ -84,23 +84,25 @@ class LogisticFits:
         Raises:
             FloatingPointError: If the method does not converge.
         """
-        strengths = np.asarray(inverse_regularizations, dtype=np.float64)[:, None]
+        # The weight of each sample's log loss: C if the fit is trained on the sample, else 0.
+        shares = np.asarray(inverse_regularizations, dtype=np.float64)[:, None] * self._chosen
         logits = self._logits(self.weights)
-        losses = self._losses(logits, self.weights, strengths)
+        losses = self._losses(logits, self.weights, shares)
         factors: list[FloatArray] = []
         for _ in range(_MAX_STEPS):
             probabilities = _probabilities(logits)
             if not factors:
-                curvatures = strengths * self._chosen * probabilities * (1 - probabilities)
+                curvatures = shares * probabilities * (1 - probabilities)
                 factors = [self._factor(curvature) for curvature in curvatures.mean(1).T]
-            wrong = strengths * self._chosen * (probabilities - self._truth)
-            gradient = self._back(wrong) + self._penalty * self.weights
+            errors = shares * (probabilities - self._truth)
+            gradient = self._back(errors) + self._penalty * self.weights
             distances = np.sqrt(_inner(gradient, _divided(gradient, factors)))
             active = ~(distances <= _TOLERANCE)  # also true for NaN
             if not active.any():
                 return self.weights
-            precisions = np.clip(distances, 0.1 * _TOLERANCE / distances, 0.1)
-            hessian = partial(self._times_hessian, probabilities, strengths)
+            enough = 0.1 * _TOLERANCE / np.maximum(distances, _TOLERANCE)
+            precisions = np.clip(distances, enough, 0.1)
+            hessian = partial(self._times_hessian, probabilities, shares)
             direction, n_products = _conjugate_gradients(
                 hessian, factors, -gradient, precisions, active
             )
@@ -109,7 +111,7 @@ class LogisticFits:
             lengths = active.astype(np.float64)[:, None]
             while True:
                 weights = self.weights + lengths * direction
-                new = self._losses(logits + lengths * changes, weights, strengths)
+                new = self._losses(logits + lengths * changes, weights, shares)
                 too_long = new > losses + 1e-4 * lengths[:, 0] * slopes + _ROUNDING * losses
                 if not too_long.any():
                     break
@@ -129,20 +131,20 @@ class LogisticFits:
         product = self._features.T @ values.reshape(len(values), -1)
         return np.asarray(product).reshape(-1, *values.shape[1:])
 
-    def _losses(self, logits: FloatArray, weights: Weights, strengths: FloatArray) -> FloatArray:
+    def _losses(self, logits: FloatArray, weights: Weights, shares: FloatArray) -> FloatArray:
         """Return the objective of each fit, (f,)."""
         total = np.logaddexp(0, logits[..., 0]) if logits.shape[2] == 1 else logsumexp(logits, 2)
-        log_losses = (total - (logits * self._truth).sum(2)) * self._chosen[..., 0]
+        log_losses = (total - (logits * self._truth).sum(2)) * shares[..., 0]
         lengths = (self._penalty * weights**2).sum((0, 2))
-        return np.asarray(strengths[:, 0] * log_losses.sum(0) + lengths / 2)
+        return np.asarray(log_losses.sum(0) + lengths / 2)
 
     def _times_hessian(
-        self, probabilities: FloatArray, strengths: FloatArray, direction: Weights
+        self, probabilities: FloatArray, shares: FloatArray, direction: Weights
     ) -> Weights:
         changes = probabilities * self._logits(direction)
         of_others = changes if changes.shape[2] == 1 else changes.sum(2, keepdims=True)
         changes -= probabilities * of_others
-        changes *= strengths * self._chosen
+        changes *= shares
         return self._back(changes) + self._penalty * direction
 
     def _factor(self, curvature: FloatArray) -> FloatArray:

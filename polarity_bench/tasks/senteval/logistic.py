@@ -40,7 +40,8 @@ The Hessian is at least the identity, so this also bounds the error of the logit
 _MAX_STEPS = 200
 _MAX_PRODUCTS = 500  # for one step
 _PRODUCTS_PER_FACTOR = 8  # A new factor of the Hessian costs about as much.
-_MAX_FACTORED = 5_000  # features up to which the Hessian is factored; beyond, its diagonal is used
+# Features up to which the Hessian is factored. For more or sparse features, its diagonal is used.
+_MAX_FACTORED = 5_000
 _ROUNDING = 1e-12  # relative rounding error of a sum of losses
 
 
@@ -150,12 +151,10 @@ class LogisticFits:
     def _factor(self, curvature: FloatArray) -> FloatArray:
         """Return the Cholesky factor of one logit's Hessian, (d, d), or its diagonal, (d,)."""
         penalty = self._penalty[:, 0, 0]
-        if len(penalty) > _MAX_FACTORED:
+        if len(penalty) > _MAX_FACTORED or sparse.issparse(self._features):
             return np.asarray((self._features**2).T @ curvature + penalty)
         scaled = self._features * np.sqrt(curvature)[:, None]
-        hessian: Any = scaled.T @ scaled
-        if not isinstance(hessian, np.ndarray):
-            hessian = hessian.toarray()
+        hessian = scaled.T @ scaled
         hessian[np.diag_indices_from(hessian)] += penalty
         factor, _ = cho_factor(hessian, lower=True, overwrite_a=True, check_finite=False)
         return np.asarray(factor)

@@ -168,7 +168,7 @@ class _Pair:
         unlike = f"`tuned` {theirs} cannot be averaged with `base` {ours}: "
         traits, others = _traits(first), _traits(second)
         for name in dict.fromkeys([*traits, *others]):
-            found = differences({name: others.get(name)}, {name: traits.get(name)})
+            found = differences({name: traits.get(name)}, {name: others.get(name)})
             if found:
                 raise InputError(f"{unlike}they differ in {shorten(found[0], 160)}")
         for name, tensor in self._states[0].items():

@@ -151,8 +151,9 @@ def load_training_data(
             set; if the pool would lose more than half of its rows, fewer are held out, with a
             warning.
         seed: Seed of the draw.
-        known: Marks the texts that the base was trained on, which are not held out. Texts with two
-            labels are not held out either: no pool contains them, so they never count as known.
+        known: Marks the texts that the base was trained on. These texts are not held out. With
+            `known`, texts with two labels are not held out either, because `known` cannot mark
+            them: no pool contains them.
 
     Raises:
         InputError: If the task is not a polarity task, its data is missing or invalid, or

@@ -51,7 +51,7 @@ def with_null(row: Row) -> dict[str, float | None]:
 
 
 def best_row(rows: Sequence[Row], metric: str) -> Row:
-    """Return the trained row with the greatest metric; the first of equal rows.
+    """Return the trained row with the highest metric, or the first of several such rows.
 
     Joint scores are clipped at 0 and can be equal. P breaks ties.
 

@@ -350,12 +350,12 @@ def run_folder(model: str, output: str | Path) -> RunFolder:
 
 
 def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """Return the differences between two nested mappings, such as `recipe.epochs: 5, there 3`."""
+    """Return the differences between two nested mappings, such as `epochs: expected 5, got 3`."""
     listed = []
     for key in sorted({*ours, *theirs}):
         mine, other = ours.get(key), theirs.get(key)
         if isinstance(mine, Mapping) and isinstance(other, Mapping):
             listed += differences(mine, other, f"{prefix}{key}.")
         elif mine != other:
-            listed.append(f"{prefix}{key}: {mine!r}, there {other!r}")
+            listed.append(f"{prefix}{key}: expected {mine!r}, got {other!r}")
     return listed

@@ -222,18 +222,21 @@ def of(folder: Path, words: list[str] = WORDS, *more: Any, mode: str = "mean", *
     [
         (
             lambda f: of(f, WORDS, Normalize()),
-            r"modules: \['BertModel', 'Pooling', 'Normalize'\], ",
+            r"modules: .*, got \['BertModel', 'Pooling', 'Normalize'\]",
         ),
-        (lambda f: of(f, width=48), r"0_Transformer\.hidden_size: 48, there 32"),
-        (lambda f: of(f, n_layers=1), r"0_Transformer\.num_hidden_layers: 1, there 2"),
-        (lambda f: of(f, mode="cls"), r"1_Pooling\.pooling_mode: 'cls', there 'mean'"),
+        (lambda f: of(f, width=48), r"0_Transformer\.hidden_size: expected 32, got 48"),
+        (lambda f: of(f, n_layers=1), r"0_Transformer\.num_hidden_layers: expected 2, got 1"),
+        (lambda f: of(f, mode="cls"), r"1_Pooling\.pooling_mode: expected 'mean', got 'cls'"),
         (lambda f: of(f, WORDS[::-1]), r"tokenizer\.model\.vocab\."),
         (
             lambda f: tiny_encoder(f, prompts={"q": "Say "}, default_prompt_name="q"),
-            r"`prompt`: 'Say ', there None",
+            r"`prompt`: expected None, got 'Say '",
         ),
-        (lambda f: tiny_encoder(f, max_tokens=8), r"`max_tokens`: 8, there 16"),
-        (lambda f: tiny_encoder(f, similarity_fn_name="dot"), "similarity: 'dot', there 'cosine'"),
+        (lambda f: tiny_encoder(f, max_tokens=8), r"`max_tokens`: expected 16, got 8"),
+        (
+            lambda f: tiny_encoder(f, similarity_fn_name="dot"),
+            "similarity: expected 'cosine', got 'dot'",
+        ),
     ],
 )
 def test_what_differs_is_named_before_anything_is_written(
@@ -250,7 +253,7 @@ def test_tensors_of_other_shapes_are_named_with_both(tmp_path: Path) -> None:
     static(tmp_path / "one", 8)
     static(tmp_path / "two", 4)
     n_words = len(weights_of(tmp_path / "one")["embedding.weight"])
-    wanted = rf"0\.embedding\.weight: \[{n_words}, 4\], there \[{n_words}, 8\]"
+    wanted = rf"0\.embedding\.weight: expected \[{n_words}, 8\], got \[{n_words}, 4\]"
     with pytest.raises(InputError, match=wanted):
         blend(str(tmp_path / "one"), str(tmp_path / "two"), [0.5], tmp_path / "out")
 

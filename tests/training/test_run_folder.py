@@ -150,8 +150,8 @@ def test_another_run_is_refused_with_what_differs(folder: RunFolder) -> None:
     there = replace(RUN, recipe=OTHER).digest
     said = (
         f"`output` {folder.path}: the folder contains another run ({there}), which differs in "
-        "recipe.loss.margin: 0.1, there 0.5; recipe.seed: 0, there 1. Use another folder, "
-        "or set `overwrite`"
+        "recipe.loss.margin: expected 0.1, got 0.5; recipe.seed: expected 0, got 1. "
+        "Use another folder, or set `overwrite`"
     )
     with pytest.raises(InputError, match=f"^{re.escape(said)}$"):
         folder.claim(RUN)
@@ -163,7 +163,7 @@ def test_at_most_six_differences_are_named(folder: RunFolder) -> None:
     folder.claim(replace(RUN, recipe=other))
     with pytest.raises(InputError, match="which differs in ") as refused:
         folder.claim(RUN)
-    assert str(refused.value).count(", there ") == 6
+    assert str(refused.value).count(": expected ") == 6
 
 
 def test_a_run_of_another_version_differs_in_that(folder: RunFolder) -> None:
@@ -171,7 +171,9 @@ def test_a_run_of_another_version_differs_in_that(folder: RunFolder) -> None:
     content = stored(folder)
     content["run"], content["spec"]["version"] = "0" * 16, 0
     folder.train_file.write_text(json.dumps(content))
-    with pytest.raises(InputError, match=r"\(0{16}\), which differs in version: 2, there 0\. "):
+    with pytest.raises(
+        InputError, match=r"\(0{16}\), which differs in version: expected 2, got 0\. "
+    ):
         folder.claim(RUN)
 
 
@@ -500,10 +502,10 @@ def test_differences_by_hand() -> None:
     ours = {"a": 1, "b": {"x": 1, "y": {"z": "p"}}, "c": None, "only": 0}
     theirs = {"a": 1, "b": {"x": 2, "y": {"z": "q"}}, "c": {"n": 1}, "there": 0}
     assert differences(ours, theirs) == [
-        "b.x: 1, there 2",
-        "b.y.z: 'p', there 'q'",
-        "c: None, there {'n': 1}",
-        "only: 0, there None",
-        "there: None, there 0",
+        "b.x: expected 1, got 2",
+        "b.y.z: expected 'p', got 'q'",
+        "c: expected None, got {'n': 1}",
+        "only: expected 0, got None",
+        "there: expected None, got 0",
     ]
     assert differences(ours, ours) == []

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 BFLOAT16_CHUNK_TEXTS = 2 * CHUNK_TEXTS
-"""Texts per chunk for bfloat16 on a CPU; a sixth faster than `CHUNK_TEXTS`, the best in float32."""
+"""Number of texts in a chunk for bfloat16 on a CPU, where `CHUNK_TEXTS` is a sixth slower."""
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ def sizes(items: Sequence[Item], setup: Setup) -> Sizes:
     """Load every task of the items, once for each protocol, and return the sizes of its data.
 
     Raises:
-        InputError: If data are not available, or if a protocol needs more rows than a task has.
+        InputError: If data is not available, or if a protocol needs more rows than a task has.
     """
     access = setup.access()
     validated = {item.task: item for item in items if isinstance(item, CrossValidation)}

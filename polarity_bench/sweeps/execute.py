@@ -147,7 +147,7 @@ def check(items: Sequence[Item], setup: Setup) -> dict[str, EncoderId]:
         The encoders of evaluations and cross-validations, by the digest of the item.
 
     Raises:
-        InputError: If an encoder or data are not available, or if an item cannot start.
+        InputError: If an encoder or data is not available, or if an item cannot start.
     """
     trainings = [item for item in items if isinstance(item, Training)]
     recipes = [item.job.recipe for item in trainings]

@@ -42,7 +42,7 @@ from polarity_bench.results.result_files import Stored
 from polarity_bench.validation import validated
 
 GREATEST_ATTEMPTS = 3
-"""Number of killed attempts of one driver after which an item fails."""
+"""Number of attempts after which an item fails, if all were killed under one driver."""
 
 
 @dataclass(frozen=True)

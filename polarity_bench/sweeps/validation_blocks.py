@@ -146,7 +146,7 @@ def check_validations(items: Sequence[Item], setup: Setup) -> dict[str, EncoderI
         The encoders, by the digest of the item.
 
     Raises:
-        InputError: If an encoder or data are not available or not suitable, or if two items are the
+        InputError: If an encoder or data is not available or not suitable, or if two items are the
             same experiment.
     """
     data: dict[str, LabelledTexts] = {}

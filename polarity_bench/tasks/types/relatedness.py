@@ -42,7 +42,7 @@ _SEED = 1111
 _BATCH_SIZE = 64
 _BLOCK_EPOCHS = 50
 _MAX_EPOCHS = 1000  # A block starts only if at most this many epochs are finished.
-_TENACITY = 3  # Training ends once more blocks than this had no new best.
+_TENACITY = 3  # Training ends after more blocks than this without a new best score.
 
 
 class RelatednessSpec(FilesSpec):

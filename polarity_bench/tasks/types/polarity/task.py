@@ -153,7 +153,7 @@ class PolaritySpec(TaskSpec):
                 valid for the task.
 
         Warns:
-            InputWarning: If queries repeat a text. Also if queries occur among the sources, and the
+            InputWarning: If queries repeat a text, or if queries occur among the sources and the
                 task file does not declare this.
 
         References:
@@ -176,10 +176,10 @@ class PolaritySpec(TaskSpec):
         ks = settings.ks or (protocol.k,)
         task = PolarityTask(self, pool, query, n_overlap, n_pool, ks, limit)
         if task.n_repeated:
-            unit = "each pair" if protocol.pair else "queries of equal text together"
+            unit = "pairs" if protocol.pair else "groups of queries with the same text"
             warnings.warn(
                 f"{self.name}: {task.n_repeated} of {len(query)} queries repeat the text of an "
-                f"earlier query; intervals and tests draw {unit}",
+                f"earlier query; intervals and tests resample {unit}",
                 InputWarning,
                 stacklevel=2,
             )

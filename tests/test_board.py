@@ -557,7 +557,7 @@ def test_a_ranking_says_that_it_is_corrected_by_itself() -> None:
     assert (
         "all pairs of one ranking: the encoders of one table at one k and reference" in RANKS_NOTE
     )
-    assert "a board of several rankings may show one more often" in RANKS_NOTE
+    assert "On a board with several rankings, the probability is higher." in RANKS_NOTE
 
 
 def test_two_encoders_tied_among_many_may_differ_alone_and_the_note_says_so() -> None:

@@ -327,7 +327,7 @@ def test_tables_fit_the_terminal(bench: Bench, monkeypatch: pytest.MonkeyPatch) 
 def test_a_score_is_explained(bench: Bench) -> None:
     done = bench("explain-score", "SgTS")
     assert done.out.startswith("SgTS: Spearman's correlation of cosine with equality of labels")
-    assert "aspect: share of the k nearest that have" in bench("explain-score").out
+    assert "aspect: share of the k nearest sources that have" in bench("explain-score").out
     assert "P" in json.loads(bench("explain-score", "--json").out)
     assert bench("explain-score", "nothing").code == 2
 

@@ -76,7 +76,7 @@ def test_no_metric_is_without_a_meaning() -> None:
         ("seen, unseen", f"{WORDS['seen']}; {UNSEEN}"),
         ("P, unseen", f"{MEANINGS['polarity']}; {UNSEEN}"),
         ("seen containing", WORDS["seen containing"]),
-        ("aspect", "share of the k nearest that have the query's aspect, weighted by rank"),
+        ("aspect", "share of the k nearest sources that have the query's aspect, weighted by rank"),
     ],
 )
 def test_titles_and_names_are_explained(name: str, said: str) -> None:

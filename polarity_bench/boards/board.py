@@ -232,7 +232,7 @@ def _check_shown(published: Sequence[PublishedNumber], plain: Sequence[Group]) -
 
 
 def _is_there(curve: Curve, ranked: Group) -> bool:
-    """Return whether the board shows all results of a curve, and none was cut by a limit."""
+    """Return whether the board shows all results of a curve, none of them cut by a limit."""
     encoders = {entry.encoder for entry in ranked.tasks.get(curve.task, {})}
     return curve.limit is None and {point.encoder for point in curve.points} <= encoders
 

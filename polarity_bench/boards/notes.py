@@ -155,8 +155,10 @@ def _mean_note(groups: Sequence[Group]) -> str:
         if task not in group.averaged
     ]
     if not left_out:
-        return "An encoder has a mean only if it has every task."
-    return f"Means are over the tasks that every row has, without {', '.join(left_out)}."
+        return "An encoder has a mean only if it has results for all tasks."
+    return (
+        f"Means are over the tasks for which every row has results, without {', '.join(left_out)}."
+    )
 
 
 def _ranked_notes(sections: Sections) -> list[str]:

@@ -54,7 +54,7 @@ def _measured(stored: Sequence[Stored], folder: Path | None) -> Detail:
     trained_by = [_command(words) for words in trained if words]
     recorded = [command for command in map(_recorded, results) if command]
     if 0 < len(recorded) < len(results):
-        facts["command known of"] = f"{len(recorded)} of {len(results)} results"
+        facts["command known for"] = f"{len(recorded)} of {len(results)} results"
     files = [] if folder is None else [path.relative_to(folder).as_posix() for path, _ in stored]
     commands = dict.fromkeys([*trained_by, *recorded])
     return Detail(facts, "\n".join(commands), sorted(files))

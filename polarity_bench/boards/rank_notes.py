@@ -148,7 +148,7 @@ def _ties(standing: Standing, names: Sequence[str]) -> str:
     if len(ties[0]) == len(names):
         return "No two differ significantly."
     if len(ties) > _LISTED:
-        return "Some that share a rank do not differ significantly."
+        return "Some encoders with overlapping ranks do not differ significantly."
     tied = "; ".join(_tied([names[i] for i in tie]) for tie in ties)
     return f"No significant difference within: {tied}."
 

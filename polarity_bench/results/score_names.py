@@ -89,10 +89,10 @@ SCORES_NOTE = (
     "P: polarity score. S: semantic similarity score under the reference encoder. retention: the "
     "share of the reference's own S beyond chance that is kept; 100 if the encoder is its own "
     "reference. joint: harmonic mean of P's lift over chance and of retention, clipped at 0. "
-    "Clipping raises the joint score of noise, so read it with its interval. [low, high] is the "
-    "95 % interval over the queries. Means of joint over tasks are taken before clipping. The "
-    "interval of a mean adds the intervals of the tasks in quadrature, because the tasks are "
-    "independent."
+    "Clipping raises the joint scores of encoders at chance, so read joint with its interval. "
+    "[low, high] is the 95 % interval over the queries. Means of joint over tasks are taken before "
+    "clipping. The interval of a mean adds the intervals of the tasks in quadrature, because the "
+    "tasks are independent."
 )
 FRONT_NOTE = (
     "front: how much of the best possible trade-off of P and S a row reaches, in percent, with its "
@@ -115,8 +115,8 @@ BOUNDS_NOTE = (
 )
 RANDOM_NOTE = "Random retrieval is a bound and does not compete."
 RIVALS_NOTE = (
-    "Scores compete at the same k. S, retention and joint compete only among rows that share a "
-    "reference other than their own encoder."
+    "Rows compete only at the same k. For S, retention and joint, they must also have the same "
+    "reference, which must be another encoder."
 )
 OPPOSED_NOTE = (
     "An encoder at a strength below 0 retrieves texts of the opposite polarity, so its P should be "
@@ -144,9 +144,10 @@ SEEN_NOTE = (
 RANKS_NOTE = (
     "Ranks are ranges. They come from paired tests over the queries, corrected by Holm's method "
     "for all pairs of one ranking: the encoders of one table at one k and reference. In each "
-    "ranking a false difference has a chance of at most 5 %, so a board of several rankings may "
-    "show one more often. The correction grows with the number of pairs: two encoders with the "
-    "same scores may share a rank on one board and differ on another (docs/statistics.md)."
+    "ranking, the probability of any false difference is at most 5 %. On a board with several "
+    "rankings, the probability is higher. The correction grows with the number of pairs: two "
+    "encoders with the same scores may share a rank on one board and differ on another "
+    "(docs/statistics.md)."
 )
 PUBLISHED_NOTE = "Rows in italics are published numbers, which are not ranked."
 SPREAD_NOTE = "±: standard deviation, as the source prints it."
@@ -229,7 +230,7 @@ def _meaning(core: str, name: str, groups: Iterable[str]) -> str:
     known = next((by_title[t.casefold()] for t in bare if t.casefold() in by_title), None)
     key = known or ScoreKey.parse(core)
     meanings = MEANINGS | {
-        group: f"share of the k nearest that have the query's {group}, weighted by rank"
+        group: f"share of the k nearest sources that have the query's {group}, weighted by rank"
         for group in groups
     }
     if key.metric not in meanings:

@@ -37,9 +37,9 @@ _QUERY_BLOCK = 1024  # queries processed at once
 _EXACT_ROWS = 128  # queries whose products with a block are computed in float64 at once
 _PAIRS = 256  # query-source pairs scored at once; their vectors should fit in the CPU cache
 _CROWDED = 1 / 32  # share of candidates above which scoring the whole block at once is faster
-_LARGE = 2**23  # pairs from which a product in bfloat16 saves more than its candidates cost
+_LARGE = 2**23  # number of pairs from which products in bfloat16 save time overall
 _SHRUNK = 0.98  # length of queries in rough products, which therefore stay below 1
-_SAFE = 1e15  # lengths whose squares, and those of most values, float32 represents
+_SAFE = 1e15  # vectors up to this length have squares that float32 can represent
 _GROUP = 16  # sources per group; only the nearest source of a group affects the threshold
 
 
@@ -52,7 +52,7 @@ def top_k(
 ) -> Retrieval:
     """Retrieve the k most similar sources of each query, by the encoder's similarity function.
 
-    Apart from the embeddings and the result, the memory does not grow with the numbers of sources
+    Memory use, apart from the embeddings and the result, does not depend on the number of sources
     and queries: 0.2 GB at 384 dimensions, 0.4 GB at 1,000.
 
     Args:
@@ -329,7 +329,9 @@ def _rough(vectors: FloatArray, length: float | None, in_bfloat16: bool) -> tupl
         return _rounded(vectors / np.float64(length), in_bfloat16)
     with np.errstate(over="ignore", under="ignore"):
         lengths = np.sqrt(np.einsum("nd,nd->n", vectors, vectors))
-    if not (lengths.min() > _SAFE**-1 and lengths.max() < _SAFE):  # squares leave float32's range
+    if not (
+        lengths.min() > _SAFE**-1 and lengths.max() < _SAFE
+    ):  # squares may overflow or underflow
         lengths = _lengths(vectors)
     rough, error = _rounded(vectors / lengths[:, None], in_bfloat16)
     # d squares and d - 1 sums change the squared length by at most d e, e = 2^-24, and the root

@@ -103,18 +103,18 @@ def make_sweep(
     if dry_run:
         _print_dry(sweep, workers, as_json)
         return
-    sweep.take_up()
-    _say_elsewhere(sweep)
+    sweep.write_state()
+    _report_external_results(sweep)
     watch = Watch(sweep.plan, sweep.state)
     try:
         if sweep.left:
-            with live(watch) as look:
+            with show_progress(watch) as look:
                 run(sweep.left, setup, look=look)
     except KeyboardInterrupt:
         n_left = sum(state in ("running", "left") for state in watch.look().states)
-        remark(f"{n_left:,} items are left; to resume: {_typed(address)}")
+        remark(f"{n_left:,} items are left; to resume: {_full_command(address)}")
         raise
-    _report(watch, folder, as_json, again=_typed(address))
+    _report(watch, folder, as_json, again=_full_command(address))
     if watch.look().counts["failed"]:
         raise typer.Exit(1)
 
@@ -158,7 +158,7 @@ def show_status(
         print_json({"sweeps": [_as_json(each) for each in watches]})
         return
     for watch in watches:
-        again = _begun_by(watch) if len(watches) == 1 else None
+        again = _resume_command(watch) if len(watches) == 1 else None
         _report(watch, watch.state.folder, as_json, again=again)
 
 
@@ -187,13 +187,13 @@ def _leave_out_address() -> None:
     ]
 
 
-def _typed(address: str | None) -> str:
+def _full_command(address: str | None) -> str:
     """Return the command line of the user, including the address of the cluster."""
     again = [] if address is None else ["--address", address]
     return shlex.join(["polarity-bench", *sys.argv[1:], *again])
 
 
-def _begun_by(watch: Watch) -> str:
+def _resume_command(watch: Watch) -> str:
     """Return the command that resumes a sweep: the recorded command, or else a plausible one."""
     if watch.plan.command:
         return shlex.join(["polarity-bench", *shlex.split(watch.plan.command)[1:]])
@@ -224,35 +224,35 @@ def _engine(
     if address is not None:
         raise InputError(f"`address` {address}: only for the engine ray; add `engine` ray")
     check_at_least(1, workers=workers)
-    from polarity_bench.sweeps.engines.local import run_local, usual_workers
+    from polarity_bench.sweeps.engines.local import default_workers, run_local
 
-    return partial(run_local, workers=workers or usual_workers(device))
+    return partial(run_local, workers=workers or default_workers(device))
 
 
-def _say_elsewhere(sweep: Sweep) -> None:
+def _report_external_results(sweep: Sweep) -> None:
     """Report existing results that this sweep did not compute.
 
     Items whose results all exist are not run again. For other results, a remark gives the reason
     why they do not count.
     """
-    if made := sweep.elsewhere.made:
+    if made := sweep.external_results.outcomes:
         remark(f"{len(made):,} items are not run, because all their results already exist")
     for why, n in Counter(sweep.others).items():
         remark(f"{n:,} of the remaining items have results that do not count, {why}")
-    if unnamed := sweep.unnamed:
-        remark(f"{len(unnamed):,} folders of results belong to no item, e.g. {unnamed[0]}")
+    if unused := sweep.unused_folders:
+        remark(f"{len(unused):,} folders of results belong to no item, e.g. {unused[0]}")
 
 
 def _print_dry(sweep: Sweep, workers: int | None, as_json: bool) -> None:
     """Print the numbers of remaining items, and an estimate of their duration."""
     from polarity_bench.sweeps.cost import estimate, probe
-    from polarity_bench.sweeps.engines.local import usual_workers
+    from polarity_bench.sweeps.engines.local import default_workers
 
     grid, setup, left = sweep.grid, sweep.setup, sweep.left
-    n_workers = min(workers or usual_workers(setup.options.device), max(1, len(left)))
+    n_workers = min(workers or default_workers(setup.options.device), max(1, len(left)))
     n_all, n_left = (Counter(item.kind for item in items) for items in (grid.items, left))
     counts = {kind: {"in all": n, "left": n_left[kind]} for kind, n in n_all.items()}
-    _say_elsewhere(sweep)
+    _report_external_results(sweep)
     if not as_json:
         print(f"{grid.title}: {len(grid.items):,} in all, {len(left):,} left\n")
         print(_counts_table(counts))
@@ -279,20 +279,20 @@ def _counts_table(counts: Mapping[str, Mapping[str, int]]) -> str:
 
 
 def _as_json(watch: Watch) -> dict[str, Any]:
-    seen = watch.look()
+    progress = watch.look()
     items = []
-    for item, how in zip(watch.plan.items, seen.states, strict=True):
+    for item, how in zip(watch.plan.items, progress.states, strict=True):
         outcome = watch.outcomes.get(item.digest)
         made = {key: value for key, value in vars(outcome).items() if value} if outcome else {}
-        by = {"by": seen.running[item.digest]} if how == "running" else {}
+        by = {"by": progress.running[item.digest]} if how == "running" else {}
         own = {"digest": item.digest, "kind": item.kind, "name": item.name}
         items.append({**own, "encoder": item.encoder, **made, "state": how, **by})
     return {
         "title": watch.plan.title,
         "folder": watch.state.folder,
-        "counts": seen.counts,
-        "seconds_left": seen.seconds_left,
-        "best": seen.best,
+        "counts": progress.counts,
+        "seconds_left": progress.seconds_left,
+        "best": progress.best,
         "failed": [
             item | {"log": watch.state.log(item["digest"])}
             for item in items
@@ -317,22 +317,22 @@ def _report(watch: Watch, folder: Path, as_json: bool, *, again: str | None) -> 
     if as_json:
         print_json(_as_json(watch))
         return
-    seen = watch.look()
+    progress = watch.look()
     kinds = sorted({item.kind for item in watch.plan.items})
     print(f"{watch.plan.title}: {len(watch.plan.items):,} in all, in {folder}\n")
-    n = Counter(zip((item.kind for item in watch.plan.items), seen.states, strict=True))
+    n = Counter(zip((item.kind for item in watch.plan.items), progress.states, strict=True))
     print(_counts_table({kind: {state: n[kind, state] for state in STATES} for kind in kinds}))
-    for best in seen.best:
+    for best in progress.best:
         print(f"\n{escape(best.words)}")
-    if seen.seconds_left:
-        print(f"\nabout {duration(seen.seconds_left)} left")
-    for item, how in zip(watch.plan.items, seen.states, strict=True):
+    if progress.seconds_left:
+        print(f"\nabout {duration(progress.seconds_left)} left")
+    for item, how in zip(watch.plan.items, progress.states, strict=True):
         if how == "failed":
             why = in_flags(watch.outcomes[item.digest].why)
             print(f"\nfailed: {escape(item.name)}: {why} ({watch.state.log(item.digest)})")
-    if again and seen.counts["left"] and not seen.counts["running"]:
+    if again and progress.counts["left"] and not progress.counts["running"]:
         remark(f"next: {again}")
-    elif again and seen.counts["done"]:
+    elif again and progress.counts["done"]:
         place = shlex.quote(str(folder))
         if {"training", "evaluation"} & set(kinds):
             results = place if "training" in kinds else f"{place}/results"
@@ -345,7 +345,7 @@ _LOOK_SECONDS = 2.0
 
 
 @contextmanager
-def live(watch: Watch) -> Iterator[Callable[[], None]]:
+def show_progress(watch: Watch) -> Iterator[Callable[[], None]]:
     """Yield a function that updates the progress of a sweep on stderr.
 
     Without a terminal, the function prints a line at most every half minute.
@@ -353,15 +353,15 @@ def live(watch: Watch) -> Iterator[Callable[[], None]]:
     if not sys.stderr.isatty():
         title = watch.plan.title
         remark(f"{title}: {summary(watch.look())}")
-        yield _seldom(lambda: remark(f"{title}: {summary(watch.look())}"), LINE_SECONDS)
+        yield _throttle(lambda: remark(f"{title}: {summary(watch.look())}"), LINE_SECONDS)
         return
     from rich.console import Console
 
     with Console(stderr=True).status(_running(watch)) as status:
-        yield _seldom(lambda: status.update(_running(watch)), _LOOK_SECONDS)
+        yield _throttle(lambda: status.update(_running(watch)), _LOOK_SECONDS)
 
 
-def _seldom(function: Callable[[], None], seconds: float) -> Callable[[], None]:
+def _throttle(function: Callable[[], None], seconds: float) -> Callable[[], None]:
     """Return a function that calls `function`, but at most once per interval of `seconds`."""
     last = time.monotonic()
 
@@ -378,14 +378,16 @@ def _running(watch: Watch) -> Text:
     """Return the progress of a sweep and the names of the running items as text for a terminal."""
     from rich.text import Text
 
-    seen = watch.look()
-    running = [f"running: {item.name}" for item in watch.plan.items if item.digest in seen.running]
-    return Text("\n".join([f"{watch.plan.title}: {summary(seen)}", *running]))
+    progress = watch.look()
+    running = [
+        f"running: {item.name}" for item in watch.plan.items if item.digest in progress.running
+    ]
+    return Text("\n".join([f"{watch.plan.title}: {summary(progress)}", *running]))
 
 
-def summary(seen: SweepProgress) -> str:
+def summary(progress: SweepProgress) -> str:
     """Return the progress of a sweep in one line."""
-    parts = [f"{n:,} {state}" for state, n in seen.counts.items() if n]
-    if seen.seconds_left:
-        parts.append(f"about {duration(seen.seconds_left)} left")
-    return "; ".join([", ".join(parts), *(best.words for best in seen.best)])
+    parts = [f"{n:,} {state}" for state, n in progress.counts.items() if n]
+    if progress.seconds_left:
+        parts.append(f"about {duration(progress.seconds_left)} left")
+    return "; ".join([", ".join(parts), *(best.words for best in progress.best)])

@@ -40,7 +40,7 @@ def make_if_free(item: Item, setup: Setup, state: SweepState) -> bool:
     Returns:
         Whether this process ran the item.
     """
-    with state.claimed(item.digest) as free:
+    with state.try_lock(item.digest) as free:
         if is_left := free and state.outcome(item.digest) is None:
             make(item, setup, state)
         return is_left
@@ -51,7 +51,7 @@ def make(item: Item, setup: Setup, state: SweepState) -> ItemOutcome:
 
     If the item raises an error, its outcome is `failed`.
     """
-    begun = time.perf_counter()
+    start = time.perf_counter()
     lost = state.begin(item.digest, setup.driver)
     if lost >= GREATEST_ATTEMPTS:
         why = f"the worker process ended {lost} times, perhaps because memory ran out"
@@ -62,7 +62,7 @@ def make(item: Item, setup: Setup, state: SweepState) -> ItemOutcome:
         os.environ["TOKENIZERS_PARALLELISM"] = "false"
         with single_threaded():
             outcome = _attempt(item, setup, state.log(item.digest))
-    outcome = replace(outcome, seconds=round(time.perf_counter() - begun, 3))
+    outcome = replace(outcome, seconds=round(time.perf_counter() - start, 3))
     state.record(item.digest, outcome)
     return outcome
 
@@ -88,7 +88,7 @@ def _make(item: Item, setup: Setup) -> ItemOutcome:
     # An earlier version of the grid with other tasks may have an item with the same job, so the
     # folder of the job is locked too.
     job = item.job
-    with SweepState(setup.output).alone(job.output.name):
+    with SweepState(setup.output).wait_for_lock(job.output.name):
         train(job, check=partial(check_encoder, setup.output, job.model, job.options))
     options = replace(job.options, revision=None, prompt=None, max_tokens=None)
     return _evaluate(item, str(job.output), options, setup)

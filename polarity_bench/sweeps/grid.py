@@ -90,13 +90,13 @@ class Grid:
     Attributes:
         title: Title of the grid.
         items: The items, in the order in which they are run.
-        locating: Context managers in which errors name the line of a training run's setting, each
+        locators: Context managers in which errors name the line of a training run's setting, each
             as a function without arguments, by the digest of the run's job.
     """
 
     title: str
     items: Sequence[Item]
-    locating: Mapping[str, Callable[[], AbstractContextManager[None]]] = field(default_factory=dict)
+    locators: Mapping[str, Callable[[], AbstractContextManager[None]]] = field(default_factory=dict)
 
     @property
     def trainings(self) -> list[Training]:
@@ -163,18 +163,18 @@ def read_grid(file: Path, setup: Setup) -> Grid:
         raise InputError(f"{file}: not valid TOML: {error}") from error
     lines = TomlLines(file, text)
     context = GridContext(setup, file.absolute().parent, load_tasks(setup.task_dir))
-    with lines.locating():
+    with lines.locate_errors():
         grid = validated(GridFile, values)
         tasks = context.task_names("tasks", names=grid.tasks)
     _check_common(grid.all, lines)
     jobs = []
     places = {}
     for number, block in enumerate(grid.train):
-        with lines.locating("train", number, ["all"]):
-            completed = _completed(block, grid.all)
+        with lines.locate_errors("train", number, ["all"]):
+            completed = _add_common_settings(block, grid.all)
         for completed_block in completed:
             of_recipe = f"all.{completed_block.get('recipe', _USUAL['recipe'])}"
-            place = partial(lines.locating, "train", number, [of_recipe, "all"])
+            place = partial(lines.locate_errors, "train", number, [of_recipe, "all"])
             with place():
                 for setting in _product(completed_block):
                     job = _job(setting, context)
@@ -182,15 +182,15 @@ def read_grid(file: Path, setup: Setup) -> Grid:
                     places[job.digest] = place
     evaluations = []
     for number, block in enumerate(grid.evaluate):
-        with lines.locating("evaluate", number):
+        with lines.locate_errors("evaluate", number):
             evaluations += [expand_evaluation(each, tasks, context) for each in _product(block)]
     validations = []
     for number, block in enumerate(grid.cross_validate):
-        with lines.locating(_VALIDATE, number):
+        with lines.locate_errors(_VALIDATE, number):
             validations += expand(_product(block), context)
-    with lines.locating():
-        trainings = _named(jobs, tasks, setup.output)
-        items = [*_with_bases(trainings, evaluations), *_named_validations(validations)]
+    with lines.locate_errors():
+        trainings = _name_trainings(jobs, tasks, setup.output)
+        items = [*_with_bases(trainings, evaluations), *_name_validations(validations)]
     if not items:
         known_blocks = f"a [[train]], [[evaluate]] or [[{_VALIDATE}]]"
         raise InputError(f"{file}: the grid has no items; add {known_blocks} block")
@@ -202,11 +202,11 @@ def _check_common(common: Setting, lines: TomlLines) -> None:
     for name, table in common.items():
         if not isinstance(table, dict):
             continue
-        with lines.locating():
+        with lines.locate_errors():
             if name not in RECIPES:
                 raise InputError(f"'all.{name}': unknown recipe{nearest(name, RECIPES)}")
         settings = [*flattened(RECIPES[name]), "model", "task", "skip", *OPTIONS]
-        with lines.locating(f"all.{name}"):
+        with lines.locate_errors(f"all.{name}"):
             for key in table:
                 if key not in settings:
                     raise InputError(
@@ -214,7 +214,7 @@ def _check_common(common: Setting, lines: TomlLines) -> None:
                     )
 
 
-def _completed(block: Setting, common: Setting) -> list[Setting]:
+def _add_common_settings(block: Setting, common: Setting) -> list[Setting]:
     """Add the settings of `[all]` and `[all.RECIPE]` to a block; return one block per recipe."""
     everywhere = {key: each for key, each in common.items() if not isinstance(each, dict)}
     recipes = block.get("recipe", everywhere.get("recipe", _USUAL["recipe"]))
@@ -299,9 +299,9 @@ def _job(setting: Setting, context: GridContext) -> Job:
     return Job(chosen, model, task, *where).below(context.folder)
 
 
-def _named_validations(items: Sequence[CrossValidation]) -> list[CrossValidation]:
+def _name_validations(items: Sequence[CrossValidation]) -> list[CrossValidation]:
     """Return the cross-validations, named by the settings in which they differ."""
-    differ = _differing([(each.settings["loss"], each.settings) for each in items])
+    differ = _differing_settings([(each.settings["loss"], each.settings) for each in items])
     named = []
     for each in items:
         differing = {key: each.settings[key] for key in differ if key in each.settings}
@@ -322,7 +322,7 @@ def _check_distinct(kind: str, items: Sequence[Training] | Sequence[CrossValidat
             )
 
 
-def _named(
+def _name_trainings(
     jobs: Sequence[tuple[Job, Setting]], tasks: Sequence[str], output: Path
 ) -> list[Training]:
     """Return the jobs as training runs, each with a name and a folder.
@@ -330,7 +330,7 @@ def _named(
     The name consists of the settings in which the jobs differ. If the sweep already has a folder
     that ends with the digits of a job's digest, the job keeps that folder, whatever its name.
     """
-    differ = _differing([(job.recipe.name, setting) for job, setting in jobs])
+    differ = _differing_settings([(job.recipe.name, setting) for job, setting in jobs])
     runs = output / "runs"
     known_folders = _known_folders(output)
     trainings = []
@@ -387,7 +387,7 @@ def _with_bases(
     return [*distinct.values(), *linked]
 
 
-def _differing(several: Sequence[tuple[str, Setting]]) -> list[str]:
+def _differing_settings(several: Sequence[tuple[str, Setting]]) -> list[str]:
     """Return the names of the settings in which items differ.
 
     Items differ in a setting that has several values, or that only some items of a family have. A

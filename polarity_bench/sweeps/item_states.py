@@ -52,7 +52,7 @@ class ItemOutcome:
     Attributes:
         name: Name of the item, for people who read the file.
         why: Reason for the failure; '' if the item is done.
-        seconds: Duration of the last attempt; 0 if the results were made elsewhere.
+        seconds: Duration of the last attempt; 0 for external results.
         ended: Time when the item ended, in seconds since 1970.
         scores: Main score of each task, where it is defined.
         files: Paths of the item's files, relative to the sweep's folder. The item counts as done
@@ -110,7 +110,7 @@ class SweepState:
         for folder in (self.files, self.logs, self.folder / "results"):
             check_writable(folder)
         try:
-            with warnings.catch_warnings(action="error"), self.claimed("any"):
+            with warnings.catch_warnings(action="error"), self.try_lock("any"):
                 pass  # without real locks, filelock warns and uses files that survive a kill
         except (OSError, NotImplementedError, UserWarning) as error:
             raise InputError(
@@ -163,7 +163,7 @@ class SweepState:
         return self.logs / f"{digest}.log"
 
     @contextmanager
-    def claimed(self, digest: str) -> Iterator[bool]:
+    def try_lock(self, digest: str) -> Iterator[bool]:
         """Try to lock an item until the end of the `with` block.
 
         Yields:
@@ -181,7 +181,7 @@ class SweepState:
             lock.release()
 
     @contextmanager
-    def alone(self, name: str) -> Iterator[None]:
+    def wait_for_lock(self, name: str) -> Iterator[None]:
         """Wait for the lock of a name, and hold the lock until the end of the `with` block."""
         with FileLock(self.files / f"{name}.lock"):
             yield
@@ -206,7 +206,7 @@ class SweepState:
         processes = {}
         for file in self.files.glob("*.begun"):
             try:
-                with self.claimed(file.stem) as free:
+                with self.try_lock(file.stem) as free:
                     if not free:
                         processes[file.stem] = file.read_text().splitlines()[-1]
             except OSError:  # the item has just ended, or the user may not lock files

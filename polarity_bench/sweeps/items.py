@@ -55,7 +55,7 @@ class Setup:
     driver: str = ""
     argv: Sequence[str] | None = None
 
-    def by_a_new_driver(self) -> Setup:
+    def with_new_driver(self) -> Setup:
         """Return a copy with the identifier of a new driver."""
         return replace(self, driver=uuid.uuid4().hex[:DIGITS])
 

@@ -113,7 +113,7 @@ def plan_of(
             for item, effort in zip(grid.items, weights, strict=True)
         ],
         str(file.absolute()),
-        _made_from(grid, known, encoders),
+        _digest_inputs(grid, known, encoders),
     )
 
 
@@ -134,7 +134,7 @@ def with_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {**defaults, **settings}
 
 
-def _made_from(grid: Grid, known: Sizes, encoders: Mapping[str, EncoderId]) -> dict[str, str]:
+def _digest_inputs(grid: Grid, known: Sizes, encoders: Mapping[str, EncoderId]) -> dict[str, str]:
     """Return the digests, by name, of all bases, data and other inputs of recipes."""
     digests = {f"the data of {task}": digest for task, digest in known.digests.items()}
     for item in grid.items:
@@ -178,7 +178,7 @@ def check_encoder(folder: Path, model: str, options: EncoderOptions, encoder: En
         )
 
 
-def going_on(before: SweepPlan, now: SweepPlan, folder: Path) -> SweepPlan:
+def merge_plans(before: SweepPlan, now: SweepPlan, folder: Path) -> SweepPlan:
     """Return the new plan of a resumed sweep, with the inputs of both plans.
 
     Inputs that the current grid does not use are kept, because a later grid may use them again.

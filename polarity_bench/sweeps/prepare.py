@@ -19,8 +19,8 @@ from polarity_bench.sweeps.execute import check
 from polarity_bench.sweeps.grid import Grid
 from polarity_bench.sweeps.item_states import ItemOutcome, SweepState
 from polarity_bench.sweeps.items import Item, Setup, Training
-from polarity_bench.sweeps.plan import FILE, SweepPlan, going_on, plan_of, read_plan, write_plan
-from polarity_bench.sweeps.reuse_results import Elsewhere, find_elsewhere
+from polarity_bench.sweeps.plan import FILE, SweepPlan, merge_plans, plan_of, read_plan, write_plan
+from polarity_bench.sweeps.reuse_results import ExternalResults, find_external_results
 from polarity_bench.tasks.senteval.classifiers import single_threaded
 from polarity_bench.training.examples.draw import check_count, count_candidates
 from polarity_bench.training.examples.neighbour_cache import pool_neighbours
@@ -74,7 +74,7 @@ class Sweep:
 
         These are done items whose files are missing, or whose files an older version did not
         record. With `retry_failed`, they include failed items. If results of such an item exist,
-        they are treated like results from elsewhere.
+        they are treated like external results.
         """
 
         def is_lost(outcome: ItemOutcome) -> bool:
@@ -85,41 +85,41 @@ class Sweep:
         return {digest for digest, outcome in self.outcomes.items() if is_lost(outcome)}
 
     @cached_property
-    def elsewhere(self) -> Elsewhere:
-        """Existing results from elsewhere, for items that are not done here."""
+    def external_results(self) -> ExternalResults:
+        """Existing results that this sweep did not compute, for items that are not done."""
         done = {digest for digest, each in self.outcomes.items() if each.state == "done"}
         remaining = (item for item in self.grid.items if item.digest not in done - self.lost)
-        return find_elsewhere(remaining, self.setup, self.encoders)
+        return find_external_results(remaining, self.setup, self.encoders)
 
     @cached_property
     def left(self) -> list[Item]:
         """Items that still have to be run."""
-        ended = self.outcomes.keys() - self.lost | self.elsewhere.made.keys()
+        ended = self.outcomes.keys() - self.lost | self.external_results.outcomes.keys()
         return [item for item in self.grid.items if item.digest not in ended]
 
     @property
     def others(self) -> Sequence[str]:
         """Reasons why existing results of remaining items do not count, one for each such item."""
-        of = self.elsewhere.others
+        of = self.external_results.rejected
         return [of[item.digest] for item in self.left if item.digest in of]
 
     @property
-    def unnamed(self) -> list[str]:
+    def unused_folders(self) -> list[str]:
         """Names of result folders that belong to no item of the grid."""
         named = {folder_name(item.encoder) for item in self.plan.items}
         return sorted(paths_by_encoder(self.setup.output / "results").keys() - named)
 
-    def take_up(self) -> None:
-        """Write the plan, forget lost outcomes, and record results from elsewhere as done items.
+    def write_state(self) -> None:
+        """Write the plan, forget lost outcomes, and record external results as done items.
 
         Other drivers may be running items in the same folder.
         """
         write_plan(replace(self.plan, command=command_line()), self.setup.output)
-        for digest in self.lost - self.elsewhere.made.keys():
-            with self.state.claimed(digest) as free:  # not free: another driver is running the item
+        for digest in self.lost - self.external_results.outcomes.keys():
+            with self.state.try_lock(digest) as free:  # otherwise another driver runs the item
                 if free and self.state.outcome(digest) == self.outcomes[digest]:
                     self.state.forget(digest)
-        for digest, outcome in self.elsewhere.made.items():
+        for digest, outcome in self.external_results.outcomes.items():
             self.state.record(digest, outcome)
 
 
@@ -149,7 +149,7 @@ def find_sweep(
     encoders = check(grid.items, setup)
     data_sizes = sizes(grid.items, setup)
     plan = plan_of(grid, setup, data_sizes, encoders, file)
-    plan = plan if before is None else going_on(before, plan, setup.output)
+    plan = plan if before is None else merge_plans(before, plan, setup.output)
     sweep = Sweep(grid, setup, plan, encoders, data_sizes, retry_failed)
     _check_examples(sweep)
     return sweep
@@ -174,7 +174,7 @@ def _check_examples(sweep: Sweep) -> None:
             recipe = item.job.recipe
             if not isinstance(recipe, Margins) or recipe.examples_from or not recipe.examples:
                 continue
-            with sweep.grid.locating[item.job.digest]():
+            with sweep.grid.locators[item.job.digest]():
                 mining = [recipe.mining, recipe.neighbours, recipe.threshold]
                 pool = [item.after, item.job.task, recipe.hold_out, recipe.example_encoder]
                 if (key := repr([pool, mining])) not in neighbours:

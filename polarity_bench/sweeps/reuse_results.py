@@ -19,21 +19,21 @@ from polarity_bench.tasks.types.base import Settings, Task
 
 
 @dataclass(frozen=True)
-class Elsewhere:
+class ExternalResults:
     """Existing results of training runs that were not run in this sweep.
 
     Attributes:
-        made: Outcomes of the items with complete results, by digest.
-        others: Reasons why the results of other items do not count, by digest.
+        outcomes: Outcomes of the items with complete results, by digest.
+        rejected: Reasons why the results of other items do not count, by digest.
     """
 
-    made: Mapping[str, ItemOutcome]
-    others: Mapping[str, str]
+    outcomes: Mapping[str, ItemOutcome]
+    rejected: Mapping[str, str]
 
 
-def find_elsewhere(
+def find_external_results(
     items: Iterable[Item], setup: Setup, encoders: Mapping[str, EncoderId]
-) -> Elsewhere:
+) -> ExternalResults:
     """Find training runs whose results already exist, whether or not this sweep ran them.
 
     Results count if this version would compute the same results from the same encoder: tasks, data,
@@ -63,7 +63,7 @@ def find_elsewhere(
             done[item.digest] = ItemOutcome.of_results(item.name, stored, setup.output)
         elif why:
             others[item.digest] = why
-    return Elsewhere(done, others)
+    return ExternalResults(done, others)
 
 
 def _read(

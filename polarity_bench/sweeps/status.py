@@ -125,7 +125,7 @@ class Watch:
         seconds = 0.0
         for item, state in zip(self.plan.items, states, strict=True):
             took = self.outcomes[item.digest].seconds if state == "done" else 0.0
-            if took or state != "done":  # 0 s means results from elsewhere
+            if took or state != "done":  # 0 s means external results
                 effort[state] += item.effort
                 seconds += took
         left, at_work = effort["left"] + effort["running"] / 2, states.count("running")
@@ -141,7 +141,7 @@ class Watch:
         for item in self.plan.items:
             score, base = (self._score(each, item.task) for each in (item.digest, item.after))
             if score is not None:
-                contests.setdefault(_contest(item), []).append((score, base, item))
+                contests.setdefault(_comparison_group(item), []).append((score, base, item))
         bests = []
         for on, scored in contests.items():
             score, base, item = max(scored, key=itemgetter(0))
@@ -186,7 +186,7 @@ class Watch:
         return name if key.k is None else f"{name} (k = {key.k}, {key.weighting} weights)"
 
 
-def _contest(item: PlanItem) -> str:
+def _comparison_group(item: PlanItem) -> str:
     """Return the name of the group of items with which an item can be compared.
 
     The name is the task and, for cross-validations, the division of its rows.

@@ -21,7 +21,7 @@ class TomlLines:
     text: str
 
     @contextmanager
-    def locating(
+    def locate_errors(
         self, block: str = "", number: int = 0, common: Sequence[str] = ()
     ) -> Iterator[None]:
         """Add the file and, if possible, the line to errors that are raised in a `with` block.

@@ -70,7 +70,7 @@ def expand(settings: Sequence[Setting], context: GridContext) -> list[CrossValid
     Raises:
         InputError: If a setting is wrong, or if no loss of the block has a parameter.
     """
-    with in_words_of_grids():
+    with translate_options():
         completed = [{**_USUAL, **setting} for setting in settings]
         _check_keys(completed)
         items = []
@@ -82,11 +82,11 @@ def expand(settings: Sequence[Setting], context: GridContext) -> list[CrossValid
             if (
                 other is setting or other == setting
             ):  # keeps exact duplicates, which the grid rejects
-                items.append(_made(effective, context))
+                items.append(_make_validation(effective, context))
         return items
 
 
-def _made(setting: Setting, context: GridContext) -> CrossValidation:
+def _make_validation(setting: Setting, context: GridContext) -> CrossValidation:
     """Return the cross-validation for a combination of settings."""
     remaining = dict(setting)
     (task,) = context.task_names("task", names=[remaining.pop("task")])
@@ -121,7 +121,7 @@ def _check_keys(settings: Sequence[Setting]) -> None:
 
 
 @contextmanager
-def in_words_of_grids(before: str = "") -> Iterator[None]:
+def translate_options(before: str = "") -> Iterator[None]:
     """Replace option names of the command `fewshot` by settings of grids, in error messages.
 
     Args:
@@ -162,7 +162,7 @@ def check_validations(items: Sequence[Item], setup: Setup) -> dict[str, EncoderI
             shape = [type(method), method.title, method.pooling, method.layers]
             experiment_key = repr([item.task, item.protocol, loading, shape])
             if experiment_key not in encoders:
-                with in_words_of_grids(f"{item.name}: "):
+                with translate_options(f"{item.name}: "):
                     check_method(item.settings["loss"], method)
                     encoder, _ = checked(item.experiment(data[item.task]))
                 encoders[experiment_key] = encoder
@@ -186,7 +186,7 @@ def cross_validate(item: CrossValidation, setup: Setup) -> ItemOutcome:
     experiment, folder = item.experiment(item.data(setup)), setup.output / FOLDER
     encoder = load_encoder(item.model, item.options)
     check_encoder(setup.output, item.model, item.options, encoder.id)
-    with in_words_of_grids():
+    with translate_options():
         (outcome,) = run_experiments([experiment], folder, workers=1)
     file = Path(outcome.file).relative_to(setup.output).as_posix()
     return ItemOutcome("done", item.name, scores={item.task: score_of(outcome)}, files=(file,))

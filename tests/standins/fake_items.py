@@ -62,10 +62,10 @@ def work(items: Any, setup: Setup, driver: Connection, gpu: str | None) -> None:
     local.work(items, setup, driver, gpu)
 
 
-def make_held(item: Any, setup: Setup, after: None) -> None:
+def run_item(item: Any, setup: Setup, after: None) -> None:
     """Do what a task of Ray does, with fake items."""
     execute._make = make_fake  # type: ignore[assignment]
-    ray.make_held(item, setup, after)
+    ray.run_item(item, setup, after)
 
 
 def drive(engine: str, output: Path, victim: str) -> None:
@@ -80,6 +80,6 @@ if __name__ == "__main__":
     from standins import fake_items as named  # workers import it by this name
 
     local.work = named.work
-    ray.make_held = named.make_held
+    ray.run_item = named.run_item
     ray._check_nodes = lambda *_: None  # fake items have no base and no data
     named.drive(sys.argv[1], Path(sys.argv[2]), sys.argv[3])

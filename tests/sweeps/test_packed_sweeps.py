@@ -52,10 +52,10 @@ class Made:
             "left": [item.digest for item in sweep.left],
             "made": {
                 digest: (outcome.state, outcome.scores, outcome.files)
-                for digest, outcome in sweep.elsewhere.made.items()
+                for digest, outcome in sweep.external_results.outcomes.items()
             },
-            "others": sweep.elsewhere.others,
-            "unnamed": sweep.unnamed,
+            "others": sweep.external_results.rejected,
+            "unnamed": sweep.unused_folders,
             "gone": [self.state.is_gone(each) for each in sweep.outcomes.values()],
         }
 

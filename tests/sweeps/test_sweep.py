@@ -36,9 +36,9 @@ from polarity_bench.sweeps import execute as making
 from polarity_bench.sweeps.engines import local
 from polarity_bench.sweeps.item_states import GREATEST_ATTEMPTS, ItemOutcome, SweepState, files_of
 from polarity_bench.sweeps.items import Training
-from polarity_bench.sweeps.plan import PlanItem, SweepPlan, going_on, write_plan
+from polarity_bench.sweeps.plan import PlanItem, SweepPlan, merge_plans, write_plan
 from polarity_bench.sweeps.prepare import find_sweep
-from polarity_bench.sweeps.reuse_results import find_elsewhere
+from polarity_bench.sweeps.reuse_results import find_external_results
 from polarity_bench.sweeps.status import Watch
 from polarity_bench.training.job import Job
 from polarity_bench.training.recipes.margins import Margins
@@ -157,10 +157,10 @@ def test_what_was_trained_elsewhere_is_done_where_all_its_results_are(
             result = replace(first, key=key, **(other if field == "limit" else {}))
             written = write_result(result, tmp_path / f"other-{n}")
             shutil.copy(written.with_suffix(".provenance.json"), said_of)
-        found = find_elsewhere(items.items, setup, bases)
-        assert len(found.made) == 2, other
-        assert found.others.keys() == {changed_item.digest}
-        assert why in found.others[changed_item.digest], other
+        found = find_external_results(items.items, setup, bases)
+        assert len(found.outcomes) == 2, other
+        assert found.rejected.keys() == {changed_item.digest}
+        assert why in found.rejected[changed_item.digest], other
     state = SweepState(setup.output)
     state.make_folders()
     (left,) = (each for each in items.trainings if each.job.output.name == failed.name)
@@ -325,7 +325,7 @@ def test_a_training_of_two_items_is_waited_for(
     state = SweepState(setup.output)
     state.make_folders()
     with ThreadPoolExecutor() as pool:
-        with state.alone(first.job.output.name):
+        with state.wait_for_lock(first.job.output.name):
             waiting = pool.submit(making.make, second, setup, state)
             time.sleep(1)
             assert not waiting.done()
@@ -339,13 +339,13 @@ def test_a_training_of_two_items_is_waited_for(
 def test_one_process_holds_an_item(tmp_path: Path) -> None:
     state = SweepState(tmp_path)
     state.make_folders()
-    with state.claimed("a") as free:
+    with state.try_lock("a") as free:
         state.begin("a", "x")
         assert free
-        with state.claimed("a") as other:
+        with state.try_lock("a") as other:
             assert not other
         assert list(state.running()) == ["a"]
-        with state.claimed("b") as another:
+        with state.try_lock("b") as another:
             assert another
     assert state.running() == {}
     state.record("a", ItemOutcome("done", "A"))
@@ -390,7 +390,7 @@ def test_a_base_replaced_between_two_items_fails_the_second_until_it_is_put_back
     items, setup = read_small(grid, tmp_path / "out", task_dir)
     state = SweepState(setup.output)
     state.make_folders()
-    find_sweep(items, setup, grid).take_up()
+    find_sweep(items, setup, grid).write_state()
     evaluation, first, second, *_, validation = items.items
     for item in (evaluation, first):
         assert making.make(item, setup, state).state == "done"
@@ -422,7 +422,7 @@ def test_a_base_replaced_after_a_training_fails_its_evaluation(
     items, setup = read_small(grid, tmp_path / "out", task_dir)
     state, item = SweepState(setup.output), items.trainings[0]
     state.make_folders()
-    find_sweep(items, setup, grid).take_up()
+    find_sweep(items, setup, grid).write_state()
     weights = load_file(base / "model.safetensors")
     began = load_encoder(str(base)).id.digest
 
@@ -483,7 +483,7 @@ def test_time_left_is_weighed_by_what_is_planned(tmp_path: Path) -> None:
     state.record("a", ItemOutcome("done", "a", seconds=20.0, scores={"t": 0.4}))
     state.record("old", ItemOutcome("done", "old", seconds=3600.0, scores={"t": 0.9}))
     state.begin("b", "x")
-    with state.claimed("b"):
+    with state.try_lock("b"):
         seen = Watch(plan, state).look()
     assert seen.counts == {"done": 1, "running": 1, "left": 1, "failed": 0}
     assert seen.seconds_left == pytest.approx(20.0 / 10 * (10 + 10 / 2))
@@ -530,7 +530,7 @@ def test_time_left_is_not_weighed_by_what_was_made_elsewhere(tmp_path: Path) -> 
     state.record("a", ItemOutcome("done", "a", seconds=20.0))
     state.record("d", ItemOutcome("done", "d", scores={"t": 0.4}))
     state.begin("b", "x")
-    with state.claimed("b"):
+    with state.try_lock("b"):
         seen = Watch(plan, state).look()
     assert seen.counts == {"done": 2, "running": 1, "left": 1, "failed": 0}
     assert seen.seconds_left == pytest.approx(20.0 / 10 * (10 + 10 / 2))
@@ -553,14 +553,14 @@ def test_what_another_driver_makes_again_is_no_failure_any_more(tmp_path: Path) 
 
 def test_what_one_grid_leaves_out_must_be_the_same_when_another_names_it_again() -> None:
     began = SweepPlan("x", [], made_from={"the encoder A": "1", "the encoder B": "2"})
-    grown = going_on(
+    grown = merge_plans(
         began, SweepPlan("x", [], made_from={"the encoder A": "1", "C": "3"}), Path("x")
     )
     assert grown.made_from == {"the encoder A": "1", "the encoder B": "2", "C": "3"}
     with pytest.raises(
         InputError, match="the encoder B has changed since the sweep began, from 2 to 4"
     ):
-        going_on(grown, SweepPlan("x", [], made_from={"the encoder B": "4"}), Path("x"))
+        merge_plans(grown, SweepPlan("x", [], made_from={"the encoder B": "4"}), Path("x"))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="its locks are others")
@@ -584,7 +584,7 @@ def test_without_locks_that_hold_an_item_is_made_twice_with_the_same_bytes(
     grid: Path, tmp_path: Path, task_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on a network folder whose locks each machine keeps to itself."""
-    monkeypatch.setattr(SweepState, "claimed", lambda *_: nullcontext(True))
+    monkeypatch.setattr(SweepState, "try_lock", lambda *_: nullcontext(True))
     items, setup = read_small(grid, tmp_path / "out", task_dir)
     state, last = SweepState(tmp_path / "out"), items.items[-1]
     state.make_folders()

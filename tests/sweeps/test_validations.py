@@ -471,7 +471,7 @@ def test_what_lost_a_file_that_it_wrote_is_made_again_and_nothing_else(
     file.write_text(GRID.format(model=tiny_model) + evaluate)
     grid, state = read_grid(file, setup), SweepState(setup.output)
     state.make_folders()
-    find_sweep(grid, setup, file).take_up()
+    find_sweep(grid, setup, file).write_state()
     for each in grid.items:
         assert making.make(each, setup, state).why == ""
     n_files = 0
@@ -487,9 +487,9 @@ def test_what_lost_a_file_that_it_wrote_is_made_again_and_nothing_else(
             n_files += 1
     assert n_files == 2 * 2 + 2 * 1
     found = find_sweep(grid, setup, file)
-    assert (found.left, found.unnamed) == ([], [])
+    assert (found.left, found.unused_folders) == ([], [])
     shutil.copytree(setup.output / "results" / tiny_model.name, setup.output / "results" / "old")
-    assert find_sweep(grid, setup, file).unnamed == ["old"]
+    assert find_sweep(grid, setup, file).unused_folders == ["old"]
     for each in grid.items:  # as an older version wrote it, without files
         state.record(each.digest, ItemOutcome("done", each.name))
     found = find_sweep(grid, setup, file)
@@ -523,7 +523,7 @@ def test_a_sweep_whose_grid_moved_goes_on_and_one_of_another_grid_does_not(
         file.parent.mkdir()
         file.write_text('[[evaluate]]\nmodel = "random"\ntasks = ["little-mr"]\n')
     setup.output.mkdir()
-    find_sweep(read_grid(first, setup), setup, first).take_up()
+    find_sweep(read_grid(first, setup), setup, first).write_state()
     for _ in range(2):  # a copy, and then the only one
         assert find_sweep(read_grid(second, setup), setup, second, named=True).left
         first.unlink(missing_ok=True)

@@ -46,7 +46,7 @@ def run_local(
     Raises:
         InputError: If too many workers are killed in a row before another item ends.
     """
-    setup = setup.by_a_new_driver()
+    setup = setup.with_new_driver()
     state = SweepState(setup.output)
     state.make_folders()
     digests = {item.digest for item in items}
@@ -95,7 +95,7 @@ def visible_gpus(device: str | None) -> list[str]:
     return visible.split(",")[:n_gpus] if visible else [str(number) for number in range(n_gpus)]
 
 
-def usual_workers(device: str | None) -> int:
+def default_workers(device: str | None) -> int:
     """Return the default number of workers: one per GPU, else one per core if memory suffices."""
     if gpus := visible_gpus(device):
         return len(gpus)
@@ -117,14 +117,14 @@ def work(items: Sequence[Item], setup: Setup, driver: Connection, gpu: str | Non
     if gpu is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = gpu  # must be set before torch looks for GPUs
     state = SweepState(setup.output)
-    while left := _left(items, state):
+    while left := _remaining(items, state):
         for item in left.values():
             if item.after not in left:
                 make_if_free(item, setup, state)
         time.sleep(POLL)
 
 
-def _left(items: Sequence[Item], state: SweepState) -> dict[str, Item]:
+def _remaining(items: Sequence[Item], state: SweepState) -> dict[str, Item]:
     """Return the items that have not ended, by digest."""
     ended = state.ended()
     return {item.digest: item for item in items if item.digest not in ended}

@@ -52,13 +52,13 @@ def run_on_ray(
         InputError: If no cluster answers, if no node has the resources of a task, such as a GPU, or
             if a node lacks the package, the folder, a base or data; the message names the node.
     """
-    setup = replace(setup.by_a_new_driver(), argv=tuple(sys.argv))
+    setup = replace(setup.with_new_driver(), argv=tuple(sys.argv))
     state = SweepState(setup.output)
     state.make_folders()
     with _cluster(address) as ray:
         resources = _resources(ray, setup.options.device)
         _check_nodes(ray, items, setup)
-        task = ray.remote(**resources, max_retries=GREATEST_ATTEMPTS)(make_held)
+        task = ray.remote(**resources, max_retries=GREATEST_ATTEMPTS)(run_item)
         shared_setup = ray.put(setup)
         pending: dict[Any, Item] = {}
         task_of: dict[str, Any] = {}
@@ -79,7 +79,7 @@ def run_on_ray(
             look()
 
 
-def make_held(item: Item, setup: Setup, after: None) -> None:  # noqa: ARG001
+def run_item(item: Item, setup: Setup, after: None) -> None:  # noqa: ARG001
     """Run an item, or wait for its end if another driver is running it.
 
     Args:
@@ -211,29 +211,29 @@ def _check_nodes(ray: Any, items: Sequence[Item], setup: Setup) -> None:
     nodes = {node["NodeID"]: node for node in ray.nodes() if node["Alive"]}
     try:
         looks = {
-            name: ray.remote(num_cpus=0, max_retries=0)(lacking)
+            name: ray.remote(num_cpus=0, max_retries=0)(find_node_problem)
             .options(scheduling_strategy=NodeAffinitySchedulingStrategy(name, soft=False))
             .remote(str(token), polarity_bench.__version__, content)
             for name in nodes
         }
         for name, ref in looks.items():
             try:
-                lacks = ray.get(ref)
+                problem = ray.get(ref)
             except ray.exceptions.RayError as error:
-                lacks = _last_line(str(error))
-                if "No module named" in lacks:
-                    lacks = f"the package polarity_bench cannot be imported there: {lacks}"
-            if lacks:
+                problem = _last_line(str(error))
+                if "No module named" in problem:
+                    problem = f"the package polarity_bench cannot be imported there: {problem}"
+            if problem:
                 node = nodes[name]
                 raise InputError(
                     f"the node {node['NodeManagerAddress']} ({node['NodeManagerHostname']}, "
-                    f"{name[:8]}) cannot run items: {lacks}"
+                    f"{name[:8]}) cannot run items: {problem}"
                 )
     finally:
         token.unlink(missing_ok=True)
 
 
-def lacking(token: str, version: str, content: bytes) -> str:
+def find_node_problem(token: str, version: str, content: bytes) -> str:
     """Return why the node that calls this function cannot run items, or '' if it can.
 
     Args:

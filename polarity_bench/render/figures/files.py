@@ -1,8 +1,8 @@
 """Figure files of boards: SVG and PNG, each in a light and a dark theme, drawn by vl-convert.
 
-An SVG contains its text as text and describes its numbers in words. Text is measured with a font
-that vl-convert ships. With the same versions of altair and vl-convert, the same board therefore
-gives the same bytes on every machine.
+The text of an SVG can be searched and copied, and a description lists the numbers in words. Text is
+measured with a font that vl-convert ships. With the same versions of altair and vl-convert, a board
+therefore gives the same bytes on every machine.
 """
 
 from __future__ import annotations

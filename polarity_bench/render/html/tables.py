@@ -179,7 +179,7 @@ def number_of(text: str) -> float | None:
 
 
 def orders_of(values: Sequence[float | None]) -> list[str]:
-    """Return the sort keys of a column: numbers rounded as far as distinct numbers stay distinct.
+    """Return the sort keys of a column: numbers rounded to as few digits as keep them distinct.
 
     Missing values have the key ''.
 

@@ -1,8 +1,8 @@
 "use strict";
 const { figures, details, texts } = JSON.parse(document.getElementById("data").textContent);
-const said = (places, between = "") => places.map((place) => texts[place]).join(between);
+const textAt = (places, between = "") => places.map((place) => texts[place]).join(between);
 const all = (selector, within = document) => [...within.querySelectorAll(selector)];
-const made = (tag, text = "", attributes = {}) => {
+const makeElement = (tag, text = "", attributes = {}) => {
   const element = document.createElement(tag);
   element.textContent = text;
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
@@ -130,12 +130,12 @@ function enhance(table) {
   new ResizeObserver(hint).observe(scroll);
   new ResizeObserver(hint).observe(table);
   const count = section.querySelector(".count");
-  const tell = () => {
+  const showCount = () => {
     const n = api.rows({ search: "applied" }).count();
     count.textContent = n === nRows ? `${nRows} ${nRows === 1 ? "row" : "rows"}` : `${n} of ${nRows} rows`;
   };
   const refresh = () => {
-    tell();
+    showCount();
     front?.(api);
   };
   api.on("search.dt", refresh);
@@ -159,7 +159,7 @@ function enhance(table) {
   for (const box of all("[data-column]", section)) {
     box.addEventListener("change", () => {
       api.column(+box.dataset.column).visible(box.checked);
-      sum(box.closest("fieldset"));
+      updateGroup(box.closest("fieldset"));
     });
   }
   for (const box of all("[data-group]", section)) {
@@ -213,8 +213,8 @@ function addFront(table, titles) {
   const known = [...groups.values()].filter(Boolean);
   if (new Set(known).size === known.length) return null;
   titles.push("on the front");
-  table.tHead.rows[0].append(made("th", "on the front", { scope: "col", class: "text" }));
-  for (const row of table.tBodies[0].rows) row.append(made("td", "", { class: "text" }));
+  table.tHead.rows[0].append(makeElement("th", "on the front", { scope: "col", class: "text" }));
+  for (const row of table.tBodies[0].rows) row.append(makeElement("td", "", { class: "text" }));
   const place = titles.length - 1;
   return (api) => {
     const measured = [];
@@ -235,9 +235,9 @@ function addFront(table, titles) {
 
 // Download of the visible cells as a CSV file, with the ends of intervals in separate columns.
 function downloadButton(api, titles, name) {
-  const button = made("button", "Download CSV", { type: "button", class: "plain csv" });
+  const button = makeElement("button", "Download CSV", { type: "button", class: "plain csv" });
   button.addEventListener("click", () => {
-    const link = made("a", "", { download: `${name.replace(/^t-/, "")}.csv` });
+    const link = makeElement("a", "", { download: `${name.replace(/^t-/, "")}.csv` });
     link.href = URL.createObjectURL(new Blob([csvOf(api, titles)], { type: "text/csv" }));
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 1000);
@@ -285,7 +285,7 @@ function plain(html) {
   return inert.content.textContent.trim();
 }
 
-function sum(fieldset) {
+function updateGroup(fieldset) {
   const group = fieldset.querySelector("[data-group]");
   const on = all("[data-column]", fieldset).map((box) => box.checked);
   group.checked = on.every(Boolean);
@@ -322,11 +322,11 @@ function open(api, titles, row) {
   const detail = details[row.dataset.key];
   if (detail) {
     const facts = detail.facts.map((pair) => pair.map((place) => texts[place]));
-    const [source, line] = [said([detail.source]), said(detail.command, " ")];
-    if (source) part(body, "Source", made("p", source));
+    const [source, line] = [textAt([detail.source]), textAt(detail.command, " ")];
+    if (source) part(body, "Source", makeElement("p", source));
     if (facts.length) part(body, "Provenance", list(facts));
     if (line) part(body, "Command to reproduce it", ...command(line));
-    if (detail.files.length) part(body, "Files", files(detail.files.map((parts) => said(parts))));
+    if (detail.files.length) part(body, "Files", files(detail.files.map((parts) => textAt(parts))));
   }
   const values = cells.map((cell, i) => [titles[i], inWords(cell)]);
   part(body, "In this table", list(values.filter((_, i) => cells[i] !== name)));
@@ -342,41 +342,41 @@ function inWords(cell) {
 }
 
 function part(body, title, ...content) {
-  body.append(made("h3", title), ...content);
+  body.append(makeElement("h3", title), ...content);
 }
 
 function list(pairs) {
-  const found = made("dl");
-  for (const [name, value] of pairs) found.append(made("dt", name), made("dd", value));
-  return found;
+  const element = makeElement("dl");
+  for (const [name, value] of pairs) element.append(makeElement("dt", name), makeElement("dd", value));
+  return element;
 }
 
 function files(names) {
-  const found = made("ul");
+  const element = makeElement("ul");
   for (const name of names) {
-    const item = made("li");
+    const item = makeElement("li");
     const path = name.split("/").map(encodeURIComponent).join("/");
-    item.append(made("a", name, { href: `./${path}` }));
-    found.append(item);
+    item.append(makeElement("a", name, { href: `./${path}` }));
+    element.append(item);
   }
-  return found;
+  return element;
 }
 
 function command(text) {
-  const shown = made("pre");
-  shown.append(made("code", text));
-  const button = made("button", "Copy", { type: "button", class: "plain copy" });
-  const said = made("output", "", { class: "copied" });
+  const block = makeElement("pre");
+  block.append(makeElement("code", text));
+  const button = makeElement("button", "Copy", { type: "button", class: "plain copy" });
+  const status = makeElement("output", "", { class: "copied" });
   button.addEventListener("click", async () => {
     try {
       await navigator.clipboard.writeText(text);
-      said.textContent = " Copied.";
+      status.textContent = " Copied.";
     } catch {
-      getSelection().selectAllChildren(shown);
-      said.textContent = " Selected; press Ctrl+C or Cmd+C to copy.";
+      getSelection().selectAllChildren(block);
+      status.textContent = " Selected; press Ctrl+C or Cmd+C to copy.";
     }
   });
-  return [shown, button, said];
+  return [block, button, status];
 }
 
 for (const code of all("pre")) {
@@ -437,7 +437,7 @@ async function drawn() {
 }
 
 function colour(name) {
-  const probe = made("span", "", { style: `color: var(${name})` });
+  const probe = makeElement("span", "", { style: `color: var(${name})` });
   document.body.append(probe);
   const found = getComputedStyle(probe).color;
   probe.remove();

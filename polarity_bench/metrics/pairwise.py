@@ -182,7 +182,7 @@ def pairwise_of_moments(
     few = (squares > 0) & (squares**2 < ENOUGH * fourths)
     if few.any():
         together = np.hstack([w * task.rows for task, w in weighed])
-        p = np.where(few, _flipped_p(together, few, squares, n_flips, seed), p)
+        p = np.where(few, _sign_flip_p_values(together, few, squares, n_flips, seed), p)
     return Pairwise(scores, difference, error, p)
 
 
@@ -279,7 +279,7 @@ def rank_ranges(scores: FloatArray, p: FloatArray, level: float = LEVEL) -> IntA
         >>> rank_ranges(np.array([0.9, 0.8, 0.7]), p).tolist()
         [[1, 2], [1, 3], [2, 3]]
     """
-    significant = _told_apart(scores, p, level)
+    significant = _differ_significantly(scores, p, level)
     above = scores[None, :] > scores[:, None]
     n_better = (significant & above).sum(axis=1)
     n_worse = (significant & ~above).sum(axis=1)
@@ -315,7 +315,7 @@ def tie_groups(scores: FloatArray, p: FloatArray, level: float = LEVEL) -> list[
         >>> tie_groups(np.array([0.9, 0.8, 0.7]), p)
         [(0, 1), (1, 2)]
     """
-    significant = _told_apart(scores, p, level)
+    significant = _differ_significantly(scores, p, level)
     order = np.argsort(-scores, kind="stable")
     apart = significant[np.ix_(order, order)]
     groups: list[tuple[int, ...]] = []
@@ -366,7 +366,7 @@ def detectable(found: Pairwise, n: int, *, power: float = 0.8, alpha: float = LE
     return factor * float(np.median(differing))
 
 
-def _told_apart(scores: FloatArray, p: FloatArray, level: float) -> BoolArray:
+def _differ_significantly(scores: FloatArray, p: FloatArray, level: float) -> BoolArray:
     """Return whether each pair differs significantly, (n, n)."""
     if p.shape != (len(scores), len(scores)):
         raise ValueError(f"{len(scores)} scores do not match p-values of shape {p.shape}")
@@ -427,7 +427,7 @@ def _close_pairs(squares: FloatArray, square: FloatArray) -> IntArray:
     return np.argwhere(np.triu(close, k=1))
 
 
-def _flipped_p(
+def _sign_flip_p_values(
     rows: FloatArray, wanted: BoolArray, squares: FloatArray, n_flips: int, seed: int
 ) -> FloatArray:
     """Return p-values from sign flips for the pairs in the mask `wanted`, (n, n)."""

@@ -296,7 +296,7 @@ def sign_flip_p(
     total = float(moving.sum())
     far = abs(total) - TIE * np.abs(moving).sum()
     if len(moving) <= EXACT:
-        p = float(np.mean(np.abs(_all_flipped(moving)) >= far))
+        p = float(np.mean(np.abs(_flip_all(moving)) >= far))
     else:
         flips = flipped_sums(moving[None], n_flips, seed)
         p = (sum(int((np.abs(block) >= far).sum()) for block in flips) + 1) / (n_flips + 1)
@@ -352,7 +352,7 @@ def flipped_sums(
         yield 2 * (positive @ sums.T) - sums.sum(axis=1)
 
 
-def _all_flipped(sums: FloatArray) -> FloatArray:
+def _flip_all(sums: FloatArray) -> FloatArray:
     """Return the total of the sums for every combination of signs, (2^u,)."""
     flipped = np.zeros(1)
     for value in sums:

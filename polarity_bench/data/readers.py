@@ -71,7 +71,7 @@ def read_rows(
     kind = type_of(path, form)
     if form.header and kind not in {"csv", "tsv"}:
         raise InputError(f"{path}: [format] 'header' applies only to csv and tsv files")
-    with _damage_named(path, form):
+    with _read_errors(path, form):
         if kind in {"csv", "tsv"}:
             return list(_read_csv(path, form, columns))
         if kind == "jsonl":
@@ -100,7 +100,7 @@ def read_header(path: Path, form: FormatSpec) -> list[str]:
     kind = type_of(path, form)
     if kind not in {"csv", "tsv", "jsonl", "parquet"}:
         raise InputError(f"{path}: expected csv, tsv, jsonl or parquet, got {path.suffix!r}")
-    with _damage_named(path, form):
+    with _read_errors(path, form):
         if kind == "parquet":
             return list(_parquet(path).schema_arrow.names)
         with _open_text(path, form.encoding) as file:
@@ -116,7 +116,7 @@ def read_lines(path: Path, form: FormatSpec) -> list[str]:
     Raises:
         InputError: If the file is damaged or is not in the encoding of `form`.
     """
-    with _damage_named(path, form):
+    with _read_errors(path, form):
         return _lines(path, form.encoding)
 
 
@@ -142,7 +142,7 @@ def type_of(path: Path, form: FormatSpec) -> str | None:
 
 
 @contextmanager
-def _damage_named(path: Path, form: FormatSpec) -> Iterator[None]:
+def _read_errors(path: Path, form: FormatSpec) -> Iterator[None]:
     """Convert errors of reading a file to InputErrors that name the file and the problem."""
     try:
         yield
@@ -155,23 +155,23 @@ def _damage_named(path: Path, form: FormatSpec) -> Iterator[None]:
     except json.JSONDecodeError as error:
         raise InputError(f"{path}: invalid JSON: {error.msg}") from error
     except _DAMAGE as error:
-        raise _damaged(str(path), error) from error
+        raise _gzip_error(str(path), error) from error
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
 
 
-def _damaged(where: str, error: Exception) -> InputError:
+def _gzip_error(where: str, error: Exception) -> InputError:
     return InputError(f"{where}: the gzip file is damaged ({error}); is the file truncated?")
 
 
-def _numbered(path: Path, file: IO[str]) -> Iterator[tuple[int, str]]:
+def _number_lines(path: Path, file: IO[str]) -> Iterator[tuple[int, str]]:
     """Yield each line with its number; for a damaged file, the error names the last good line."""
     line = 0
     try:
         for line, text in enumerate(file, start=1):
             yield line, text
     except _DAMAGE as error:
-        raise _damaged(f"{path}, after line {line}", error) from error
+        raise _gzip_error(f"{path}, after line {line}", error) from error
 
 
 def _open_text(path: Path, encoding: str) -> IO[str]:
@@ -216,7 +216,7 @@ def _read_csv(path: Path, form: FormatSpec, columns: Sequence[str]) -> Iterator[
 
 def _read_jsonl(path: Path, form: FormatSpec, columns: Sequence[str]) -> Iterator[FileRow]:
     with _open_text(path, form.encoding) as file:
-        for line, text in _numbered(path, file):
+        for line, text in _number_lines(path, file):
             if not text.strip():
                 continue
             try:

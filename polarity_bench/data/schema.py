@@ -23,7 +23,7 @@ from polarity_bench.validation import Strict
 _INSIDE = r"^(?!/)(?!(\./*)+$)(?!(.*/)?\.\.(/|$))[^\\:]+$"
 
 
-def _inside(path: str) -> str:
+def _check_relative(path: str) -> str:
     if not re.search(_INSIDE, path):
         raise ValueError("expected a relative path with forward slashes and without '..'")
     return path
@@ -32,7 +32,7 @@ def _inside(path: str) -> str:
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,63}$")]
 MtebName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9.\-]{0,95}$")]
 RelativePath = Annotated[
-    str, AfterValidator(_inside), Field(json_schema_extra={"pattern": _INSIDE})
+    str, AfterValidator(_check_relative), Field(json_schema_extra={"pattern": _INSIDE})
 ]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Url = Annotated[str, StringConstraints(pattern=r"^https?://\S+$")]

@@ -75,7 +75,7 @@ class Layout:
         columns = re.split(self.separator, line.strip(), maxsplit=self.n_splits)
         label = columns[self.label]
         value = self.classes.index(label) if self.classes else _score_of(label)
-        return Row(tuple(_joined(columns[i]) for i in self.texts), value)
+        return Row(tuple(_join_tokens(columns[i]) for i in self.texts), value)
 
 
 _SICK_LINE = f"an id, two texts, a score in [0, 5] and one of {', '.join(_SICK_LABELS)}"
@@ -140,7 +140,7 @@ def read_labelled_lines(positive: Path, negative: Path) -> list[Row]:
         InputError: If a file is missing.
     """
     return [
-        Row((_joined(line),), label)
+        Row((_join_tokens(line),), label)
         for path, label in ((positive, 1), (negative, 0))
         for line in _read(path, "latin-1").splitlines()
     ]
@@ -177,7 +177,7 @@ def read_sts(texts: Path, gold: Path) -> list[Row]:
             raise InputError(
                 f"{gold}:{number}: expected a score in [0, 5], got {score!r}"
             ) from None
-        rows.append(Row((_joined(first), _joined(rest.split("\t")[0])), label))
+        rows.append(Row((_join_tokens(first), _join_tokens(rest.split("\t")[0])), label))
     return rows
 
 
@@ -192,7 +192,7 @@ def _read(path: Path, encoding: str) -> str:
         ) from None
 
 
-def _joined(text: str) -> str:
+def _join_tokens(text: str) -> str:
     return " ".join(text.split())
 
 

@@ -161,7 +161,7 @@ def read_hub(
     try:
         rows = load(datasets.DownloadConfig(local_files_only=access.offline))
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
-        raise MissingDataError(f"{where}: cannot be read: {_shortened(error)}{remedy}") from error
+        raise MissingDataError(f"{where}: cannot be read: {_shorten(error)}{remedy}") from error
     finally:
         datasets.enable_progress_bars()
     if missing := [name for name in columns if name not in rows.column_names]:
@@ -239,12 +239,12 @@ def _download(reference: FileRef, spec: Owner, access: DataAccess) -> Path:
     try:
         if archive is not None:
             member = str(reference.path).removeprefix(archive.strip)
-            return _unpacked(url, member, str(reference.sha256), target)
+            return _unpack(url, member, str(reference.sha256), target)
         return _retrieve(url, reference.sha256, target)
     except (OSError, ValueError, EOFError, tarfile.TarError, *_BAD_ARCHIVE) as error:
         raise MissingDataError(
             f"{spec.name}: {reference.path} is not on this machine and downloading "
-            f"{url} failed: {_shortened(error)}{_remedy(spec)}"
+            f"{url} failed: {_shorten(error)}{_remedy(spec)}"
         ) from error
 
 
@@ -267,7 +267,7 @@ def _archive_path(url: str) -> Path:
     return cache_folder() / "archives" / digest / Path(url).name
 
 
-def _unpacked(url: str, member: str, sha256: str, target: Path) -> Path:
+def _unpack(url: str, member: str, sha256: str, target: Path) -> Path:
     """Extract a file from an archive, which is downloaded on first use.
 
     If the archive does not contain the file with the right checksum, the archive is deleted, so
@@ -330,5 +330,5 @@ def _remedy(spec: Owner) -> str:
     )
 
 
-def _shortened(error: BaseException) -> str:
+def _shorten(error: BaseException) -> str:
     return textwrap.shorten(str(error), 240, placeholder="…")

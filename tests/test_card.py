@@ -24,7 +24,13 @@ from polarity_bench.encoders.reference_encoder import Base
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation.one_task import evaluate
 from polarity_bench.integrations import hub_card
-from polarity_bench.integrations.hub_card import HOMEPAGE, SOURCE, measured, model_index, updated
+from polarity_bench.integrations.hub_card import (
+    HOMEPAGE,
+    SOURCE,
+    model_index,
+    select_scores,
+    update_card,
+)
 from polarity_bench.results.result_files import Result, write_result
 from polarity_bench.scores import ScoreKey
 from polarity_bench.tasks.catalogue import read_task
@@ -61,7 +67,7 @@ CARD = f"---\n{HEADER}---\n\n# Title\n\nText --- with *markup*, {{braces}}.\n\n-
 
 def entries(*results: Result, url: str = HOMEPAGE) -> list[dict[str, Any]]:
     stored = [(Path(f"{i}.json"), result) for i, result in enumerate(results)]
-    return model_index(measured(stored, {"a": DataSet("a", "Task A")}), url)
+    return model_index(select_scores(stored, {"a": DataSet("a", "Task A")}), url)
 
 
 def results_of(card: str) -> list[dict[str, Any]]:
@@ -91,7 +97,7 @@ def values_of(card: str) -> dict[tuple[str, str], float]:
 
 
 def test_a_card_says_p_s_retention_and_joint_in_percent() -> None:
-    card = updated("text\n", "me", entries(placed(ME, "a", 0.75, 0.4)))
+    card = update_card("text\n", "me", entries(placed(ME, "a", 0.75, 0.4)))
     assert values_of(card) == {
         ("a", "polarity_at_16"): 75.0,
         ("a", "similarity_at_16"): 40.0,
@@ -126,7 +132,7 @@ def test_the_one_reference_of_a_trained_encoder_is_its_usual_one() -> None:
 
 def test_uniform_weights_are_another_score() -> None:
     stored = [(Path("r.json"), placed(ME, "a", 0.75, 0.4))]
-    first = measured(stored, weighting="uniform")[0]
+    first = select_scores(stored, weighting="uniform")[0]
     assert str(first.key) == "polarity_uniform_at_16"
     assert first.name == "P at 16, uniform weights, percent"
 
@@ -155,7 +161,7 @@ def test_a_digest_that_looks_like_a_number_stays_text_by_every_yaml() -> None:
     digests = ("1234567e89012345", "1234567890123456", "0o17")
     for digest in digests:
         made = entries(replace(result, key=replace(result.key, task=digest)))
-        assert f"task: '{digest}'\n" in updated("", "me", made)
+        assert f"task: '{digest}'\n" in update_card("", "me", made)
 
 
 HOSTILE = "<img src=x onerror=alert(1)>|[x](javascript:1)\n---\n&a: *b #: {"
@@ -164,14 +170,14 @@ HOSTILE = "<img src=x onerror=alert(1)>|[x](javascript:1)\n---\n&a: *b #: {"
 def test_names_are_text_in_the_header_and_in_a_new_card() -> None:
     encoder = EncoderId(HOSTILE, "weights", prompt=HOSTILE)
     stored = [(Path("r.json"), placed(encoder, "a", 0.7, 0.4))]
-    made = model_index(measured(stored, {"a": DataSet("a", HOSTILE)}), HOMEPAGE)
-    card = updated(hub_card.new_card(HOSTILE, True), HOSTILE, made)
+    made = model_index(select_scores(stored, {"a": DataSet("a", HOSTILE)}), HOMEPAGE)
+    card = update_card(hub_card.new_card(HOSTILE, True), HOSTILE, made)
     (entry,) = results_of(card)
     assert entry["dataset"]["name"] == HOSTILE
     assert entry["dataset"]["args"]["prompt"] == HOSTILE
     assert ModelCard(card).data["tags"] == ["sentence-transformers", "sentence-similarity", SOURCE]
     assert "<img" not in ModelCard(card).text
-    held = parse_entries(yaml.safe_load(hub_card.eval_results(measured(stored), HOMEPAGE)))
+    held = parse_entries(yaml.safe_load(hub_card.eval_results(select_scores(stored), HOMEPAGE)))
     assert HOSTILE in (held[0].notes or "")
 
 
@@ -179,7 +185,7 @@ def test_names_are_text_in_the_header_and_in_a_new_card() -> None:
 
 
 def ours_added(card: str = CARD, p: float = 0.75) -> str:
-    return updated(card, "me", entries(placed(ME, "a", p, 0.4)))
+    return update_card(card, "me", entries(placed(ME, "a", p, 0.4)))
 
 
 def test_all_else_in_a_card_stays_byte_by_byte() -> None:
@@ -229,7 +235,7 @@ def test_a_second_call_changes_nothing_and_others_stay(card: str) -> None:
 
 
 def test_new_results_take_the_place_of_ours_alone() -> None:
-    made = updated(CARD, "me", entries(placed(ME, "a", 0.7, 0.4), placed(ME, "b", 0.7, 0.4)))
+    made = update_card(CARD, "me", entries(placed(ME, "a", 0.7, 0.4), placed(ME, "b", 0.7, 0.4)))
     again = ours_added(made, p=0.8)
     assert values_of(again)["a", "polarity_at_16"] == 80.0
     assert {key for key, _ in values_of(again)} == {"a"}  # what is gone from results goes here too
@@ -254,7 +260,7 @@ def test_what_training_writes_into_a_card_is_known_again(task_dir: Path) -> None
     assert isinstance(spec, PolaritySpec)
     row = {"polarity": 0.5, "similarity": 0.4, "retention": 0.3, "joint": 0.2}
     card = f"{front_matter('me', Base('base', ME), spec, row)}\n\ntext\n"
-    made = updated(card, "me", entries(placed(ME, "mini", 0.75, 0.4)))
+    made = update_card(card, "me", entries(placed(ME, "mini", 0.75, 0.4)))
     (entry,) = results_of(made)
     assert entry["source"]["name"] == SOURCE
     assert ModelCard(made).data["tags"] == ModelCard(card).data["tags"]
@@ -295,7 +301,7 @@ def test_the_hub_reads_the_newer_file_back() -> None:
         placed(ME, "a", 0.7, 0.4, ks=(4,)),
     ]
     stored = [(Path(f"{i}.json"), result) for i, result in enumerate(results)]
-    text = hub_card.eval_results(measured(stored), "https://example.org/board")
+    text = hub_card.eval_results(select_scores(stored), "https://example.org/board")
     assert hub_card.is_own_file(text)
     found = {each.task_id: each for each in parse_entries(yaml.safe_load(text))}
     assert {name: each.value for name, each in found.items()} == {

@@ -76,7 +76,7 @@ def card(
     known = load_tasks(task_dir)
     data_sets = {task: DataSet.of(spec) for task, spec in known.items()}
     try:
-        found = hub_card.measured(own, data_sets, weighting)
+        found = hub_card.select_scores(own, data_sets, weighting)
     except InputError as error:
         raise InputError(f"`results` {results}: {name}: {error}") from error
     if n_cut := sum(result.limit is not None for _, result in own):
@@ -86,7 +86,7 @@ def card(
     is_st = (run / "modules.json").is_file()
     try:
         card = before or hub_card.new_card(name, is_st)
-        after = hub_card.updated(card, name, entries, tasks)
+        after = hub_card.update_card(card, name, entries, tasks)
     except InputError as error:
         raise InputError(f"{run / _CARD}: {error}; the file was not changed") from error
     new = {_CARD: (before, after), str(_FILE): (held, hub_card.eval_results(found, url))}

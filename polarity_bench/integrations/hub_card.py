@@ -95,7 +95,7 @@ class CardScore:
         return (self.key.metric, self.key.k, self.key.part) == (main.metric, main.k, main.part)
 
 
-def measured(
+def select_scores(
     stored: Sequence[Stored],
     data_sets: Mapping[str, DataSet] | None = None,
     weighting: Weighting = "linear",
@@ -226,7 +226,7 @@ def new_card(name: str, is_sentence_transformer: bool) -> str:
     return f"{front}\n\n# {escape(name)}\n\nA sentence encoder.\n"
 
 
-def updated(
+def update_card(
     card: str, name: str, entries: Sequence[Mapping[str, Any]], tasks: Iterable[str] = ()
 ) -> str:
     """Return the text of a card in which new entries replace our old entries.
@@ -252,7 +252,7 @@ def updated(
         raise InputError("the YAML header does not end; add a line with ---")
     else:
         old, before, after = "", "---\n", f"\n---\n{body}"
-    new = _updated_header(old, name, entries, tasks)
+    new = _update_header(old, name, entries, tasks)
     result = before + new + after
     try:
         _check(result)
@@ -281,7 +281,7 @@ def _others(header: str) -> dict[str, Any]:
     return {key: value for key, value in values.items() if key != _INDEX}
 
 
-def _updated_header(
+def _update_header(
     header: str, name: str, entries: Sequence[Mapping[str, Any]], tasks: Iterable[str]
 ) -> str:
     root = yaml.compose(header, yaml.SafeLoader)

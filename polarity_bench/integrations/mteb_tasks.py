@@ -259,7 +259,7 @@ def _register_benchmarks(suites: Mapping[str, Sequence[type[AbsTask]]]) -> None:
     getters: Any = import_module("mteb.benchmarks.get_benchmark")
     if hasattr(benchmarks, "POLARITY_BENCH"):
         return
-    with _unmoved_generators():
+    with _restore_generators():
         benchmarks.POLARITY_BENCH = Benchmark(
             name="PolarityBench(eng)",
             aliases=("PolarityBench", "polarity"),
@@ -277,7 +277,7 @@ def _register_benchmarks(suites: Mapping[str, Sequence[type[AbsTask]]]) -> None:
 
 
 @contextmanager
-def _unmoved_generators() -> Iterator[None]:
+def _restore_generators() -> Iterator[None]:
     before = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
     try:
         yield

@@ -24,7 +24,7 @@ from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation.one_task import evaluate
 from polarity_bench.explain import page
-from polarity_bench.explain.explanation import Explanation, as_json, explain, stored_of
+from polarity_bench.explain.explanation import Explanation, as_json, explain, find_stored
 from polarity_bench.render.html import templates
 from polarity_bench.results.result_files import Stored, read_arrays, read_result, write_result
 from polarity_bench.scores import WEIGHTINGS, Weighting
@@ -143,22 +143,22 @@ def test_a_result_is_found_by_digest_or_file_and_by_no_name(
     folder, (path, result) = tmp_path / "results", pair[0]
     digest = result.key.encoder.digest
     for name in (digest, digest[:8], str(path)):
-        assert stored_of(folder, name, task, 4) == pair[0]
-    assert stored_of(folder, "ash", task, 4) is None
-    assert stored_of(tmp_path / "none", digest, task, 4) is None
-    assert stored_of(folder, "0" * 16, task, 4) is None
-    assert stored_of(folder, digest, task, 3) is None
-    assert stored_of(folder, digest, task, 4, prompt="query: ") is None
-    assert stored_of(folder, digest, task, 4, strength=1.0) is None
-    assert stored_of(folder, str(path.parent), task, 4) is None  # a folder is loaded anew
+        assert find_stored(folder, name, task, 4) == pair[0]
+    assert find_stored(folder, "ash", task, 4) is None
+    assert find_stored(tmp_path / "none", digest, task, 4) is None
+    assert find_stored(folder, "0" * 16, task, 4) is None
+    assert find_stored(folder, digest, task, 3) is None
+    assert find_stored(folder, digest, task, 4, prompt="query: ") is None
+    assert find_stored(folder, digest, task, 4, strength=1.0) is None
+    assert find_stored(folder, str(path.parent), task, 4) is None  # a folder is loaded anew
     with pytest.raises(InputError, match="does not include k = 3"):
-        stored_of(folder, str(path), task, 3)
+        find_stored(folder, str(path), task, 3)
     write_task(task_dir)
-    assert stored_of(folder, digest, load(task_dir), 4) is None
+    assert find_stored(folder, digest, load(task_dir), 4) is None
     path.with_suffix(".queries.safetensors").unlink()
-    assert stored_of(folder, digest, task, 4) is None
+    assert find_stored(folder, digest, task, 4) is None
     with pytest.raises(InputError, match="the values per query are missing"):
-        stored_of(folder, str(path), task, 4)
+        find_stored(folder, str(path), task, 4)
 
 
 # The command

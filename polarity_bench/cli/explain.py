@@ -147,10 +147,10 @@ def _results(
     from polarity_bench.encoders.steered import at_strength
     from polarity_bench.evaluation.many_encoders import load_with_reference
     from polarity_bench.evaluation.many_tasks import EvaluationPlan, run_suite
-    from polarity_bench.explain.explanation import same_encoder, stored_of
+    from polarity_bench.explain.explanation import find_stored, same_encoder
 
     stored = [
-        stored_of(folder, s.name, task, task.ks[-1], prompt=s.prompt, strength=s.strength)
+        find_stored(folder, s.name, task, task.ks[-1], prompt=s.prompt, strength=s.strength)
         for s in sides
     ]
     plans: dict[int, EvaluationPlan] = {}

@@ -172,7 +172,7 @@ def same_encoder(one: EncoderId, other: EncoderId) -> str:
     return f"`model` and `against` are the same encoder, {both} ({one.digest}); name two encoders"
 
 
-def stored_of(
+def find_stored(
     folder: Path,
     name: str,
     task: PolarityTask,

@@ -53,8 +53,8 @@ def page(explained: Explanation) -> bytes:
             policy="; ".join(
                 [
                     "default-src 'none'",
-                    f"style-src {_known(style)}",
-                    f"script-src {_known(script)}",
+                    f"style-src {_hash_source(style)}",
+                    f"script-src {_hash_source(script)}",
                     "img-src data:",
                     "base-uri 'none'",
                     "form-action 'none'",
@@ -68,7 +68,7 @@ def page(explained: Explanation) -> bytes:
     return text.encode()
 
 
-def _known(text: str) -> str:
+def _hash_source(text: str) -> str:
     return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
 
 
@@ -100,13 +100,13 @@ def _score(name: str, comparison: Comparison) -> dict[str, Any]:
     return {
         "name": name,
         "both": [percent(float(score)) for score in comparison.aligned.scores],
-        "difference": _signed(test.difference),
-        "interval": " to ".join(map(_signed, test.interval)),
+        "difference": _signed_percent(test.difference),
+        "interval": " to ".join(map(_signed_percent, test.interval)),
         "p": probability(test.p),
     }
 
 
-def _signed(difference: float) -> str:
+def _signed_percent(difference: float) -> str:
     return percent(difference, sign="+").replace("-", "\N{MINUS SIGN}")
 
 

@@ -18,7 +18,7 @@ MAJORITY = "Majority class"
 PRIOR = "Guesses by class prior"
 
 
-def guessed(counts: Sequence[int], measure: str) -> dict[str, float]:
+def guess_scores(counts: Sequence[int], measure: str) -> dict[str, float]:
     """Return the expected score of each way of guessing.
 
     Args:
@@ -32,9 +32,9 @@ def guessed(counts: Sequence[int], measure: str) -> dict[str, float]:
         The classes have 3 rows and 1 row. For guesses of the majority class, this class has
         precision 3/4, recall 1 and F1 6/7, and the other class has F1 0:
 
-        >>> [round(score, 4) for score in guessed([3, 1], "macro_f1").values()]
+        >>> [round(score, 4) for score in guess_scores([3, 1], "macro_f1").values()]
         [0.4286, 0.5]
-        >>> list(guessed([3, 1], "accuracy").values())
+        >>> list(guess_scores([3, 1], "accuracy").values())
         [0.75, 0.625]
     """
     shares = np.array(counts) / sum(counts)
@@ -55,6 +55,6 @@ def is_at_chance(values: FloatArray, counts: Sequence[int], measure: str) -> boo
         counts: Number of rows of each class.
         measure: Measure of the scores, `macro_f1` or `accuracy`.
     """
-    best = max(guessed(counts, measure).values())
+    best = max(guess_scores(counts, measure).values())
     test = paired_t(values, np.full_like(values, best))
     return not test.interval[0] > 0 if len(values) > 1 else bool(values.mean() <= best)

@@ -36,7 +36,7 @@ from polarity_bench.cross_validation.methods import (
     FoldContext,
     Method,
     check_texts,
-    titled,
+    full_title,
 )
 from polarity_bench.cross_validation.protocol import Part, Protocol
 from polarity_bench.encoders.base import EncoderId
@@ -92,7 +92,7 @@ class Experiment:
             "rows": len(self.data.labels),
             "encoder": encoder.to_dict(),
             "method": self.method.to_dict("moves"),
-            "title": titled(self.method),
+            "title": full_title(self.method),
             "protocol": self.protocol.spec(),
         }
 
@@ -135,7 +135,7 @@ def run_experiments(
         InputError: If the protocol does not fit the data, if the encoder cannot be trained, or if
             another process is running one of the experiments.
     """
-    for loaded in (_encoder, _shaped):
+    for loaded in (_encoder, _shape_copy):
         loaded.cache_clear()  # The encoder's folder may have changed since the last call.
     for experiment in experiments:
         check_texts(experiment.method, experiment.data.texts)
@@ -146,7 +146,10 @@ def run_experiments(
     # joblib's pool would end processes with growing memory, but training always increases memory.
     pool = ProcessPoolExecutor(workers, context, end_with, (receiver,))
     try:
-        return [_run(experiment, output, partial(_mapped, pool), bar) for experiment in experiments]
+        return [
+            _run(experiment, output, partial(_map_in_order, pool), bar)
+            for experiment in experiments
+        ]
     except BrokenProcessPool as error:
         raise InputError(
             f"`workers` {workers}: a worker process died, possibly because it ran out of memory. "
@@ -163,7 +166,7 @@ Map = Callable[..., Iterator[tuple[dict[str, Any], float]]]
 """Function like `map`, which yields the scores and the duration of each fold in order."""
 
 
-def _mapped(
+def _map_in_order(
     pool: Executor, function: Callable[..., Any], *arguments: Iterable[Any]
 ) -> Iterator[Any]:
     """Yield results in order like `pool.map`, but stop waiting if the user interrupts.
@@ -181,7 +184,7 @@ _POLL = 0.5
 """Maximum time until an interrupt is noticed, in seconds."""
 
 
-def checked(experiment: Experiment) -> tuple[EncoderId, list[Part]]:
+def check_experiment(experiment: Experiment) -> tuple[EncoderId, list[Part]]:
     """Check an experiment, and return the identity of its encoder and its folds.
 
     Raises:
@@ -200,12 +203,12 @@ def checked(experiment: Experiment) -> tuple[EncoderId, list[Part]]:
 
 def _run(experiment: Experiment, output: Path, mapped: Map, bar: Bar) -> Outcome:
     """Run the missing folds of an experiment and return all its results."""
-    encoder, parts = checked(experiment)
+    encoder, parts = check_experiment(experiment)
     spec = experiment.spec(encoder)
     file = file_of(experiment, spec, output)
     times = file.with_suffix(".seconds.jsonl")
     check_writable(file.parent)
-    with _locked(file):
+    with _lock(file):
         done = _lines(file)
         _cut(file, len(done))  # A killed process may have left an incomplete last line.
         if not done:
@@ -224,7 +227,7 @@ def _run(experiment: Experiment, output: Path, mapped: Map, bar: Bar) -> Outcome
 
 
 @contextmanager
-def _locked(file: Path) -> Iterator[None]:
+def _lock(file: Path) -> Iterator[None]:
     lock = FileLock(f"{file}.lock", blocking=False)
     try:
         lock.acquire()
@@ -246,7 +249,7 @@ def _run_fold(experiment: Experiment, part: Part) -> tuple[dict[str, Any], float
     seed, fold, train, test = part
     data, encoder = experiment.data, _encoder(experiment.model, experiment.options)
     method = experiment.method
-    model = _shaped(experiment.model, experiment.options, method.pooling, method.layers)
+    model = _shape_copy(experiment.model, experiment.options, method.pooling, method.layers)
     prompt = encoder.id.prompt or ""
     texts = [_with_prompt(text, prompt) for text in data.texts] if prompt else data.texts
     fold_seed = seed * 1000 + fold
@@ -282,7 +285,7 @@ def _encoder(model: str, options: EncoderOptions) -> SentenceTransformerEncoder:
 
 
 @lru_cache(maxsize=1)
-def _shaped(
+def _shape_copy(
     model: str, options: EncoderOptions, pooling: Pooling, layers: int | None
 ) -> SentenceTransformer:
     """Return a copy of the encoder with a method's pooling and layers; all folds share the copy."""
@@ -351,12 +354,12 @@ def _count_classes(data: LabelledTexts, file: Path) -> None:
     if file.is_file():
         return
     counts = np.bincount(data.labels, minlength=len(data.classes))
-    with _writing(file):
+    with _write_errors(file):
         write_atomically(file, json_bytes({"counts": counts.tolist()}))
 
 
 @contextmanager
-def _writing(file: Path) -> Iterator[None]:
+def _write_errors(file: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -422,7 +425,7 @@ def _cut(file: Path, n_lines: int) -> None:
 
 
 def _append(file: Path, content: Mapping[str, Any]) -> None:
-    with _writing(file), file.open("a", encoding="utf-8") as stream:
+    with _write_errors(file), file.open("a", encoding="utf-8") as stream:
         stream.write(json.dumps(content) + "\n")
         stream.flush()
         os.fsync(stream.fileno())

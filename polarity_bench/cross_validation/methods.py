@@ -56,7 +56,7 @@ class FoldContext:
     test: IntArray
     seed: int
 
-    def some(self, rows: IntArray) -> list[Text]:
+    def texts_at(self, rows: IntArray) -> list[Text]:
         """Return the texts at the given positions."""
         return [self.texts[row] for row in rows]
 
@@ -100,11 +100,11 @@ class FineTuning(Objective):
         from polarity_bench.training.loops.classifier import fit_classifier
 
         model = deepcopy(fold.model)
-        rows = tokenize(model, fold.some(fold.train))
+        rows = tokenize(model, fold.texts_at(fold.train))
         labels = fold.labels[fold.train]
         fitted = fit_classifier(model, rows, labels, fold.classes, self, seed=fold.seed)
         head = fitted.head
-        vectors = encode_all(model, tokenize(model, fold.some(fold.test)))
+        vectors = encode_all(model, tokenize(model, fold.texts_at(fold.test)))
         ways = [DENSE] if head.proxies is None else [DENSE, PROXIES]
         classes = {
             way: head.scores(vectors, with_proxies=way == PROXIES).argmax(axis=1) for way in ways
@@ -141,7 +141,7 @@ class Frozen(Parameters):
         from polarity_bench.classifiers.tokens import encode_all, tokenize
 
         train, test = (
-            encode_all(fold.model, tokenize(fold.model, fold.some(rows)))
+            encode_all(fold.model, tokenize(fold.model, fold.texts_at(rows)))
             for rows in (fold.train, fold.test)
         )
         regression = LogisticRegression(max_iter=1000, random_state=fold.seed)
@@ -182,7 +182,7 @@ class FewShotSetFit(Parameters):
         from polarity_bench.training.recipes.setfit import recipe
         from polarity_bench.training.recipes.setfit.pairs import paired_once
 
-        texts: list[Any] = fold.some(fold.train)
+        texts: list[Any] = fold.texts_at(fold.train)
         settings = recipe.SetFit(variant="setfit", batch_size=self.batch_size, seed=fold.seed)
         model, labels = deepcopy(fold.model), fold.labels[fold.train]
         positions, same = paired_once(labels, None, fold.seed)
@@ -197,7 +197,7 @@ class FewShotSetFit(Parameters):
             recipe.train_on_pairs(trainer, texts, positions, same)
             recipe.train_head(trainer, texts, labels, fold.seed)
             model.eval()
-            vectors = encode_all(model, tokenize(model, fold.some(fold.test)))
+            vectors = encode_all(model, tokenize(model, fold.texts_at(fold.test)))
             classes = trainer.model.model_head.predict(vectors)
         return Predictions({DENSE: np.asarray(classes, dtype=np.int64)})
 
@@ -205,14 +205,14 @@ class FewShotSetFit(Parameters):
 Method = FineTuning | Frozen | FewShotSetFit
 
 
-def titled(method: Method) -> str:
+def full_title(method: Method) -> str:
     """Return a method's title, with the parameters that differ from their defaults.
 
     Pooling and layers are left out, because all methods of a table share them.
 
     Example:
         >>> from polarity_bench.training.losses.metric import SupCon
-        >>> titled(FineTuning(loss=SupCon(temperature=0.3), beta=0.9, epochs=128))
+        >>> full_title(FineTuning(loss=SupCon(temperature=0.3), beta=0.9, epochs=128))
         'CCE + SupCon (beta 0.9, temperature 0.3)'
     """
     usual = (

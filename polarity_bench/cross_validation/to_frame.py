@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from polarity_bench.cross_validation.chance import guessed
+from polarity_bench.cross_validation.chance import guess_scores
 from polarity_bench.cross_validation.experiment import Outcome, default_measure, score_by_fold
 from polarity_bench.cross_validation.methods import PROXIES, flat
 from polarity_bench.encoders.base import EncoderId
@@ -156,7 +156,7 @@ def _chance_records(measured: Iterable[Mapping[str, Any]]) -> Iterator[dict[str,
     for record in first.values():
         names = ("table", "task", "metric", "counts")
         common = {"role": "chance", **{name: record[name] for name in names}}
-        guesses = guessed(record["counts"], record["metric"]) if record["counts"] else {}
+        guesses = guess_scores(record["counts"], record["metric"]) if record["counts"] else {}
         for way, value in guesses.items():
             yield common | {"method": way, "value": value}
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from pydantic import StrictInt
 
-from polarity_bench.cross_validation.experiment import checked, run_experiments, score_of
+from polarity_bench.cross_validation.experiment import check_experiment, run_experiments, score_of
 from polarity_bench.cross_validation.methods import check_method, make_method, parameters_of
 from polarity_bench.cross_validation.protocol import protocol_of
 from polarity_bench.encoders.base import EncoderId
@@ -164,7 +164,7 @@ def check_validations(items: Sequence[Item], setup: Setup) -> dict[str, EncoderI
             if experiment_key not in encoders:
                 with translate_options(f"{item.name}: "):
                     check_method(item.settings["loss"], method)
-                    encoder, _ = checked(item.experiment(data[item.task]))
+                    encoder, _ = check_experiment(item.experiment(data[item.task]))
                 encoders[experiment_key] = encoder
             encoder = by_item[item.digest] = encoders[experiment_key]
             identity = [method.to_dict("moves"), item.protocol.spec(), encoder.digest]

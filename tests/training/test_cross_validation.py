@@ -40,7 +40,7 @@ from polarity_bench.cross_validation.methods import (
     Frozen,
     Method,
     Predictions,
-    titled,
+    full_title,
 )
 from polarity_bench.cross_validation.protocol import PROTOCOLS, Protocol
 from polarity_bench.data.sampling import sample
@@ -216,8 +216,8 @@ def test_every_method_is_given_the_same_rows(
     seen: dict[str, list[Any]] = {}
 
     def predict(self: Method, fold: FoldContext) -> Predictions:
-        rows = (fold.train.tolist(), fold.test.tolist(), fold.seed, fold.some(fold.train))
-        seen.setdefault(titled(self), []).append(rows)
+        rows = (fold.train.tolist(), fold.test.tolist(), fold.seed, fold.texts_at(fold.train))
+        seen.setdefault(full_title(self), []).append(rows)
         return Predictions({"dense": fold.labels[fold.test]})
 
     for method in (FineTuning, Frozen):

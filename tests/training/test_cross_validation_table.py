@@ -16,14 +16,14 @@ from scipy import stats
 from sklearn.metrics import accuracy_score, f1_score
 
 from polarity_bench.boards.fewshot_tables import compare_methods, fewshot_board
-from polarity_bench.cross_validation.chance import MAJORITY, PRIOR, guessed
+from polarity_bench.cross_validation.chance import MAJORITY, PRIOR, guess_scores
 from polarity_bench.cross_validation.experiment import Outcome, default_measure
 from polarity_bench.cross_validation.methods import (
     FewShotSetFit,
     FineTuning,
     Frozen,
     Method,
-    titled,
+    full_title,
 )
 from polarity_bench.cross_validation.protocol import PROTOCOLS, Protocol
 from polarity_bench.cross_validation.to_frame import (
@@ -66,7 +66,7 @@ def made(
         "rows": 60,
         "encoder": asdict(encoder),
         "method": method.to_dict("moves"),
-        "title": titled(method),
+        "title": full_title(method),
         "protocol": protocol.spec(),
     }
     every: Mapping[str, Sequence[float]] = {"dense": list(values), **ways}
@@ -134,10 +134,10 @@ def rows(text: str) -> dict[str, list[str]]:
 def test_lines_are_compared_with_cross_entropy_as_scipy_does() -> None:
     methods: list[Method] = [Frozen(), FineTuning(loss=SupCon()), FewShotSetFit()]
     others = {
-        titled(method): BASE + shift + noise
+        full_title(method): BASE + shift + noise
         for method, shift, noise in zip(methods, (0.05, 0.015, 0.0), NOISE[:3], strict=True)
     }
-    outcomes = [made(m, others[titled(m)]) for m in methods]
+    outcomes = [made(m, others[full_title(m)]) for m in methods]
     outcomes.insert(1, made(FineTuning(), BASE))
     found = lines(outcomes)
     raw = {name: stats.ttest_rel(values, BASE).pvalue for name, values in others.items()}
@@ -292,7 +292,7 @@ def test_two_settings_of_one_loss_are_told_apart() -> None:
     ],
 )
 def test_a_title_says_what_is_not_the_default(method: Method, title: str) -> None:
-    assert titled(method) == title
+    assert full_title(method) == title
 
 
 def test_of_several_cross_entropies_the_most_alike_is_the_baseline() -> None:
@@ -420,8 +420,10 @@ def test_guesses_score_what_scikit_learn_gives_them(counts: list[int]) -> None:
     pairs[PRIOR] = (np.repeat(labels, len(labels)), np.tile(labels, len(labels)))
     for way, (truth, guesses) in pairs.items():
         f1 = f1_score(truth, guesses, average="macro", zero_division=0.0)
-        assert guessed(counts, "macro_f1")[way] == pytest.approx(f1)
-        assert guessed(counts, "accuracy")[way] == pytest.approx(accuracy_score(truth, guesses))
+        assert guess_scores(counts, "macro_f1")[way] == pytest.approx(f1)
+        assert guess_scores(counts, "accuracy")[way] == pytest.approx(
+            accuracy_score(truth, guesses)
+        )
 
 
 def counted(outcome: Outcome, counts: Sequence[int] = (1368, 2407)) -> Outcome:

@@ -61,7 +61,7 @@ def neighbours(
     spec = data.polarity_task(task)
     access = data.access()
     options = encoder_flags.options(offline=access.offline)
-    loaded = spec.load(access, Settings()).asked(text, k)
+    loaded = spec.load(access, Settings()).with_query(text, k)
     remark_draws([loaded])
     encoder = load_model(model, options, remark)
     turned: dict[float | None, Encoder] = {each: at_strength(encoder, each) for each in strengths}

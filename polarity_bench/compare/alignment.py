@@ -43,7 +43,7 @@ from polarity_bench.metrics.statistics import (
 from polarity_bench.results.comparability import difference
 from polarity_bench.results.result_files import Result, Stored, read_arrays
 from polarity_bench.scores import ScoreKey
-from polarity_bench.tasks.types.polarity.scoring import DERIVED, REFERRING, derived, made_of
+from polarity_bench.tasks.types.polarity.scoring import DERIVED, REFERRING, component_keys, derived
 from polarity_bench.values import FloatArray, IntArray
 
 _UNITS, _STRATA = "resampled_units", "resampled_strata"
@@ -136,7 +136,7 @@ def _arrays(each: Stored, key: ScoreKey) -> Arrays:
 def _array_names(result: Result, key: ScoreKey) -> list[str]:
     """Return the names of the stored arrays that make up a score."""
     if key.metric in DERIVED and key.k is not None:
-        return [str(each) for each in made_of(key.metric, key.k, key.weighting)]
+        return [str(each) for each in component_keys(key.metric, key.k, key.weighting)]
     if key.metric in COEFFICIENTS and result.kind in PREDICTED:
         return [PREDICTED[result.kind], "gold"]
     if key.metric in RIGHT:
@@ -236,7 +236,7 @@ class Alignment:
     def recomputed(self, i: int) -> dict[ScoreKey, float]:
         """Return scores computed from the values per query of result i, to check stored scores."""
         if self.key.metric in DERIVED:
-            return {key: float(self._parts[i, key].mean()) for key in self._made_of}
+            return {key: float(self._parts[i, key].mean()) for key in self._component_keys}
         exact = ScoreKey("exact_accuracy") if self.key.metric in RIGHT else self.key
         return {exact: float(self.scores[i])}
 
@@ -303,15 +303,15 @@ class Alignment:
         return {
             (i, part): each[str(part)].astype(np.float64)
             for i, each in enumerate(self.arrays)
-            for part in self._made_of
+            for part in self._component_keys
         }
 
     @property
-    def _made_of(self) -> list[ScoreKey]:
-        return made_of(self.key.metric, self.key.k or 0, self.key.weighting)
+    def _component_keys(self) -> list[ScoreKey]:
+        return component_keys(self.key.metric, self.key.k or 0, self.key.weighting)
 
     def _derived(self, means: Mapping[tuple[int, ScoreKey], FloatArray], i: int) -> FloatArray:
-        of_result = {key: means[i, key] for key in self._made_of}
+        of_result = {key: means[i, key] for key in self._component_keys}
         k, weighting = self.key.k or 0, self.key.weighting
         return derived(of_result, self.key.metric, k, weighting, clipped=self.clipped)
 

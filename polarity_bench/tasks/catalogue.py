@@ -78,22 +78,22 @@ def load_tasks(task_dir: str | Path | None = None) -> dict[str, TaskSpec]:
     tasks, left_out = _installed()
     for remark in left_out:
         warnings.warn(remark, InputWarning, stacklevel=2)
-    return tasks if task_dir is None else _added(tasks, _own_files(Path(task_dir)))
+    return tasks if task_dir is None else _add_tasks(tasks, _own_files(Path(task_dir)))
 
 
 def _installed() -> tuple[dict[str, TaskSpec], list[str]]:
     """Return the tasks of this project and of other packages, and a remark per skipped package."""
-    tasks, left_out = _added({}, sorted(shipped_folder().glob("*/*.toml"))), []
+    tasks, left_out = _add_tasks({}, sorted(shipped_folder().glob("*/*.toml"))), []
     for entry_point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda e: e.name):
         try:
-            tasks = _added(tasks, _files_of_module(entry_point.value))
+            tasks = _add_tasks(tasks, _files_of_module(entry_point.value))
         except Exception as error:  # noqa: BLE001  A broken package must not stop the command.
             package = entry_point.dist.name if entry_point.dist else entry_point.value
             left_out.append(f"the tasks of the package {package!r} are skipped: {error}")
     return tasks, left_out
 
 
-def _added(tasks: Mapping[str, TaskSpec], files: Sequence[Path]) -> dict[str, TaskSpec]:
+def _add_tasks(tasks: Mapping[str, TaskSpec], files: Sequence[Path]) -> dict[str, TaskSpec]:
     """Return a copy of `tasks` extended with the tasks in `files`.
 
     Raises:

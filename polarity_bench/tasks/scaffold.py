@@ -92,10 +92,10 @@ def new_task(
     if len(files) == 2:
         sides = [_Side(path, _rows(path, form, [form.text, form.label])) for path in files]
     else:
-        sides = _declared_sides(files[0], form, rows)
+        sides = _split_by_column(files[0], form, rows)
     _check_pairs(sides or [_Side(files[0], rows)], form)
     if not sides:
-        sides = _drawn_sides(files[0], form, rows, file)
+        sides = _draw_sides(files[0], form, rows, file)
         form = FormatSpec(text=form.text, label=form.label)
     write_atomically(file, _toml(file, form, header, sides).encode())
     try:
@@ -145,9 +145,9 @@ def _choose(
                 f"`{field_name}` {column}: {path} has no such column{nearest(column, header)}"
             )
     candidates = [name for name in header if name != label and name.lower() not in _SPLIT]
-    text = text or _named(_TEXT, candidates) or str(rows[candidates].map(len).sum().idxmax())
+    text = text or _find_column(_TEXT, candidates) or str(rows[candidates].map(len).sum().idxmax())
     candidates = [name for name in candidates if name != text]
-    label = label or _named(_LABEL, candidates) or str(rows[candidates].nunique().idxmin())
+    label = label or _find_column(_LABEL, candidates) or str(rows[candidates].nunique().idxmin())
     labels = rows[label].unique()
     if len(labels) == 1:
         problem = f"every row has the label {labels[0]!r}"
@@ -160,7 +160,7 @@ def _choose(
     raise InputError(f"{path}: {problem}; set the columns with `text_column` and `label_column`")
 
 
-def _named(known: Sequence[str], header: Sequence[str]) -> str | None:
+def _find_column(known: Sequence[str], header: Sequence[str]) -> str | None:
     by_name = {name.lower(): name for name in reversed(header)}
     return next((by_name[name] for name in known if name in by_name), None)
 
@@ -202,21 +202,23 @@ def _keys(rows: pd.DataFrame, form: FormatSpec) -> pd.Series[str]:
 # Division of one file into two splits
 
 
-def _declared_sides(path: Path, form: FormatSpec, rows: pd.DataFrame) -> list[_Side]:
+def _split_by_column(path: Path, form: FormatSpec, rows: pd.DataFrame) -> list[_Side]:
     """Divide a file by its split column; return an empty list if the file has no such column."""
-    column = _named(_SPLIT, [str(name) for name in rows if name not in {form.text, form.label}])
+    column = _find_column(
+        _SPLIT, [str(name) for name in rows if name not in {form.text, form.label}]
+    )
     if column is None:
         return []
     splits = list(rows[column].unique())
-    names = [_named(known, splits) for known in (_SOURCE, _QUERY)]
+    names = [_find_column(known, splits) for known in (_SOURCE, _QUERY)]
     sides = [_Side(path, rows[rows[column] == name], {column: name}) for name in names if name]
     return sides if len(sides) == 2 else []
 
 
-def _drawn_sides(data: Path, form: FormatSpec, rows: pd.DataFrame, file: Path) -> list[_Side]:
+def _draw_sides(data: Path, form: FormatSpec, rows: pd.DataFrame, file: Path) -> list[_Side]:
     """Draw the queries, and write queries and sources to csv files next to the task file."""
     keys = _keys(rows, form)
-    drawn = _drawn_texts(keys, rows[form.label])
+    drawn = _draw_query_texts(keys, rows[form.label])
     share = "a fifth" if len(drawn) < _MOST_QUERIES else f"{_MOST_QUERIES:,}"
     is_query = keys.isin(drawn)
     note = f"{share} of the distinct texts of {data.name}, drawn from each label"
@@ -234,7 +236,7 @@ def _drawn_sides(data: Path, form: FormatSpec, rows: pd.DataFrame, file: Path) -
     return sides
 
 
-def _drawn_texts(keys: pd.Series[str], labels: pd.Series[str]) -> set[str]:
+def _draw_query_texts(keys: pd.Series[str], labels: pd.Series[str]) -> set[str]:
     """Draw a fifth of the distinct texts of each label, but at most 5,000 texts in all.
 
     If a text occurs in several rows, the label of the first row counts.
@@ -295,7 +297,7 @@ def _toml(file: Path, form: FormatSpec, header: Sequence[str], sides: Sequence[_
         }
     )
     document["labels"].comment("label in the file = its meaning; fill in the meanings")
-    document["format"].comment(f"guessed from the columns {', '.join(map(_quoted, header))}")
+    document["format"].comment(f"guessed from the columns {', '.join(map(_quote, header))}")
     protocol = document["protocol"]
     if quarter < usual:
         protocol["k"].comment(f"a quarter of the {len(source)} sources")
@@ -318,11 +320,11 @@ def _split(side: _Side, form: FormatSpec, folder: Path) -> Any:
     if side.note:
         table["path"].comment(side.note)
     counts = side.rows[form.label].value_counts().sort_index()
-    table["rows"].comment(", ".join(f"{_quoted(label)}: {n}" for label, n in counts.items()))
+    table["rows"].comment(", ".join(f"{_quote(label)}: {n}" for label, n in counts.items()))
     if side.where:
         table["where"] = tomlkit.inline_table() | dict(side.where)
     return table
 
 
-def _quoted(value: object) -> str:
+def _quote(value: object) -> str:
     return tomlkit.item(str(value)).as_string()

@@ -16,7 +16,7 @@ def task_schema() -> dict[str, Any]:
     """Return one JSON schema that covers task files of all types."""
     kinds = list(KINDS.values())
     _, schemas = models_json_schema([(kind, "validation") for kind in kinds])
-    tables: dict[str, Any] = _lean(schemas["$defs"])
+    tables: dict[str, Any] = _simplify(schemas["$defs"])
     for kind in kinds:
         table = tables[kind.__name__]
         del table["properties"]["file"]  # `file` is the path of the task file, not a key in it.
@@ -26,14 +26,14 @@ def task_schema() -> dict[str, Any]:
     return {"$schema": _DIALECT, "title": "Task file", "oneOf": choice, "$defs": tables}
 
 
-def _lean(value: Any) -> Any:
+def _simplify(value: Any) -> Any:
     """Remove nulls, which TOML does not have, and titles, which repeat the keys, from a schema."""
     if isinstance(value, list):
-        return [_lean(item) for item in value]
+        return [_simplify(item) for item in value]
     if not isinstance(value, dict):
         return value
     lean = {
-        key: _lean(inner)
+        key: _simplify(inner)
         for key, inner in value.items()
         if not (key == "title" and isinstance(inner, str))
         and not (key == "default" and (inner is None or isinstance(inner, dict)))

@@ -144,7 +144,7 @@ class TaskSpec(Strict):
     def digest(self) -> str:
         """Digest of the fields that affect scores, as 16 hexadecimal digits."""
         values = self.model_dump(mode="json", include={"version", "kind", *self.moving})
-        return digest_of(_what_moves(values))
+        return digest_of(_scoring_values(values))
 
     def references(self) -> list[FileRef]:
         """Return all files that the task declares."""
@@ -269,7 +269,7 @@ _UNSAID: Mapping[str, Any] = {"cut": None, "format": None, "header": []}
 Digests skip keys with these values, so the digests of older task files remain valid."""
 
 
-def _what_moves(value: Any) -> Any:
+def _scoring_values(value: Any) -> Any:
     """Return only the values that affect scores.
 
     Locations of files are skipped, because a checksum identifies the content. Newer keys with their
@@ -278,7 +278,7 @@ def _what_moves(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     return {
-        key: _what_moves(inner)
+        key: _scoring_values(inner)
         for key, inner in value.items()
         if key not in _PLACES and not (key in _UNSAID and inner == _UNSAID[key])
     }

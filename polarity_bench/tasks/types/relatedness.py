@@ -65,7 +65,7 @@ class RelatednessSpec(FilesSpec):
     mteb_prompt: ClassVar[str] = "Retrieve semantically similar text."
 
     @model_validator(mode="after")
-    def _fits_its_reader(self) -> Self:
+    def _check_reader(self) -> Self:
         self.check_files(_FILES)
         return self
 

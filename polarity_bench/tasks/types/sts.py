@@ -68,7 +68,7 @@ class StsSpec(FilesSpec):
     mteb_prompt: ClassVar[str] = "Retrieve semantically similar text."
 
     @model_validator(mode="after")
-    def _fits_its_reader(self) -> Self:
+    def _check_reader(self) -> Self:
         subsets = set(self.subsets)
         if taken := subsets.intersection(_SUMMARIES):
             raise ValueError(

@@ -82,7 +82,7 @@ class TransferSpec(FilesSpec):
     mteb_prompt: ClassVar[str] = "Classify user passages."  # mteb's own tasks use this prompt.
 
     @model_validator(mode="after")
-    def _fits_its_reader(self) -> Self:
+    def _check_reader(self) -> Self:
         scheme, files, n_labels = _LAYOUTS[self.reader]
         self.check_files(files)
         if self.scheme != scheme:

@@ -251,7 +251,7 @@ def unclipped(scores: Mapping[str, Score], metric: str) -> Score:
         metric: Metric of the score to return.
     """
     stored = scores[metric]
-    keys = made_of(metric, 1) if metric in CLIPPED else []
+    keys = component_keys(metric, 1) if metric in CLIPPED else []
     if not keys or stored.ci95[0] > 0 or any(key.metric not in scores for key in keys):
         return stored
     means = {key: np.asarray(scores[key.metric].mean) for key in keys}
@@ -266,7 +266,7 @@ def unclipped(scores: Mapping[str, Score], metric: str) -> Score:
     return replace(stored, mean=at(p.mean), ci95=ends)
 
 
-def made_of(metric: str, k: int, weighting: Weighting = "linear") -> list[ScoreKey]:
+def component_keys(metric: str, k: int, weighting: Weighting = "linear") -> list[ScoreKey]:
     """Return the keys of the scores that determine `retention`, `joint` or `front`."""
     names = ["polarity", "similarity", "similarity_reference"]
     names += ["polarity_oracle", "similarity_oracle"] if metric == "front" else []

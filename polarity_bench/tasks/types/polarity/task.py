@@ -91,7 +91,7 @@ class PolaritySpec(TaskSpec):
     mteb_prompt: ClassVar[str] = "Retrieve sentences of the same polarity."
 
     @model_validator(mode="after")
-    def _is_whole(self) -> Self:
+    def _check_splits(self) -> Self:
         if missing := {"source", "query"} - set(self.splits):
             raise ValueError(f"[splits.{min(missing)}] is missing")
         if len(self.labels) < 2 or len(set(self.labels.values())) != len(self.labels):
@@ -166,7 +166,7 @@ class PolaritySpec(TaskSpec):
         _check_classes(self.name, pool, query)
         if limit is not None:
             shuffled = np.random.default_rng(protocol.sample_seed).permutation(len(query))
-            query = query.take(np.sort(_in_turns(query.labels, shuffled)[:limit]))
+            query = query.take(np.sort(_interleave(query.labels, shuffled)[:limit]))
             n_overlap = count_overlap(pool.texts, query.texts)
         n_drawn, n_pool = protocol.sources_per_query * len(query), len(pool)
         if 0 < n_drawn < n_pool:
@@ -318,7 +318,7 @@ class PolarityTask(Task):
         """Text, label and additional columns of each query."""
         return _as_rows(self.query)
 
-    def asked(self, text: str, k: int) -> PolarityTask:
+    def with_query(self, text: str, k: int) -> PolarityTask:
         """Return a copy of the task with a single query, which has no label.
 
         Args:
@@ -356,7 +356,7 @@ class PolarityTask(Task):
             }
 
 
-def _in_turns(labels: Sequence[str], positions: IntArray) -> IntArray:
+def _interleave(labels: Sequence[str], positions: IntArray) -> IntArray:
     """Reorder positions so that labels take turns, and each prefix is as balanced as possible."""
     import pandas as pd
 

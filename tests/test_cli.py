@@ -17,7 +17,7 @@ import typer.main
 from standins import QUERIES, SOURCES, Done, HashEncoder, call, write_task
 
 from polarity_bench.cli import app
-from polarity_bench.cli.output import announced_bar, in_flags, name_options, progress_bar
+from polarity_bench.cli.output import announced_bar, fields_to_flags, name_options, progress_bar
 from polarity_bench.encoders.base import Encoder
 
 Bench = Callable[..., Done]
@@ -289,7 +289,7 @@ def test_no_option_has_a_name_outside_the_command_line() -> None:
 
 def test_fields_in_messages_become_flags() -> None:
     name_options(flags_of("run"))
-    said = in_flags("`ks` and `max_tokens`, not `polarity-bench run` nor `nothing`")
+    said = fields_to_flags("`ks` and `max_tokens`, not `polarity-bench run` nor `nothing`")
     assert said == "--k and --max-tokens, not `polarity-bench run` nor `nothing`"
 
 
@@ -363,8 +363,8 @@ def test_an_unfinished_run_says_what_it_is(bench: Bench) -> None:
 
 def test_no_flag_is_named_that_the_command_lacks() -> None:
     name_options(flags_of("verify"))
-    assert in_flags("say `allow_pickle`") == "say `allow_pickle`"
-    assert in_flags("`data_dir`") == "--data-dir"
+    assert fields_to_flags("say `allow_pickle`") == "say `allow_pickle`"
+    assert fields_to_flags("`data_dir`") == "--data-dir"
 
 
 def test_a_log_that_is_no_terminal_gets_a_line_now_and_then(

@@ -5,7 +5,7 @@ input. Error messages go to stderr; with `--json`, they are also printed on stdo
 `{"error": ...}`. Commands import heavy packages only when they run, so `--help` is fast.
 
 Only the command line uses flags. Other packages name fields in backticks in their error messages,
-and `output.in_flags` replaces the fields by flags.
+and `output.fields_to_flags` replaces the fields by flags.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from polarity_bench.cli.leaderboard import (
 )
 from polarity_bench.cli.neighbours import neighbours
 from polarity_bench.cli.options import Commands, by_member
-from polarity_bench.cli.output import in_flags, print_json, remark, warnings_as_remarks
+from polarity_bench.cli.output import fields_to_flags, print_json, remark, warnings_as_remarks
 from polarity_bench.cli.predict import predict
 from polarity_bench.cli.run import run
 from polarity_bench.cli.sweep import sweep_app
@@ -99,7 +99,7 @@ def main() -> None:
     except (KeyboardInterrupt, typer.Abort):  # the type depends on the version of Typer
         code = _INTERRUPTED
     except InputError as error:
-        _refuse(in_flags(str(error)), as_json)
+        _refuse(fields_to_flags(str(error)), as_json)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1

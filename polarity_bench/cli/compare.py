@@ -138,7 +138,7 @@ def _text(found: Comparison, items: Items, width: int | None) -> str:
         )
     if found.changed:
         shown = decimal if aligned.is_correlation else percent
-        changed = _changed(found.changed, items, shown)
+        changed = _changed_columns(found.changed, items, shown)
         several = f"{found.n_changed:,} of {aligned.n_queries:,} queries differ"
         parts += [
             f"{several}; these contribute most:",
@@ -149,7 +149,7 @@ def _text(found: Comparison, items: Items, width: int | None) -> str:
     return "\n\n".join([*parts, "Scores times 100."])
 
 
-def _changed(
+def _changed_columns(
     changed: Sequence[ChangedQuery], items: Items, shown: Callable[[float, int], str]
 ) -> list[tuple[str, list[str]]]:
     """Return table columns of queries: number from 1, text, other fields, values of A and B."""

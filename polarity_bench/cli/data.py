@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from polarity_bench.cli.options import AsJson, Commands, DataFlags, OutputFlags, TaskFlags
-from polarity_bench.cli.output import in_flags, print_json, progress_bar, remark
+from polarity_bench.cli.output import fields_to_flags, print_json, progress_bar, remark
 from polarity_bench.errors import InputError
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def data_fetch(
             try:
                 counts = found[spec.name] = spec.load(access, Settings()).counts
             except InputError as error:
-                failures[spec.name] = in_flags(str(error))
+                failures[spec.name] = fields_to_flags(str(error))
                 remark(f"error: {failures[spec.name]}")
             else:
                 if not as_json:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from polarity_bench.cli.output import in_flags, remark, remark_draws
+from polarity_bench.cli.output import fields_to_flags, remark, remark_draws
 from polarity_bench.errors import InputError, MissingDataError
 from polarity_bench.files import check_writable
 
@@ -171,7 +171,7 @@ def load_data(
         try:
             loaded.append(spec.load(access, settings))
         except MissingDataError as error:
-            missing[spec.name] = in_flags(str(error))
+            missing[spec.name] = fields_to_flags(str(error))
     if missing and not (skip_missing and loaded):
         message = "\nerror: ".join(missing.values())
         if skip_missing:

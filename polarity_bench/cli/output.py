@@ -35,13 +35,13 @@ LINE_SECONDS = 30.0
 """Seconds between progress lines if stderr is not a terminal."""
 
 
-def in_flags(message: str) -> str:
+def fields_to_flags(message: str) -> str:
     """Replace field names in backticks by the flags of the running command."""
     return re.sub(r"`(\w+)`", lambda named: _flags.get(named[1], named[0]), message)
 
 
 def name_options(flags: Mapping[str, str]) -> None:
-    """Store the flags of the running command, keyed by option name, for `in_flags`."""
+    """Store the flags of the running command, keyed by option name, for `fields_to_flags`."""
     _flags.clear()
     _flags.update(flags)
 
@@ -139,7 +139,7 @@ def remark(text: str) -> None:
 
     Control characters are escaped, because names from files may contain them.
     """
-    print(printable(in_flags(text)), file=sys.stderr, flush=True)
+    print(printable(fields_to_flags(text)), file=sys.stderr, flush=True)
 
 
 @contextmanager
@@ -166,7 +166,7 @@ def terminal_width(wide: bool) -> int | None:
 
 def print_tables(text: str) -> None:
     """Print tables. On a terminal, replace field names in them by flags."""
-    print(in_flags(text) if sys.stdout.isatty() else text, flush=True)
+    print(fields_to_flags(text) if sys.stdout.isatty() else text, flush=True)
 
 
 def json_text(value: Any) -> str:
@@ -302,7 +302,7 @@ def reports_as_json(
     failures: list[dict[str, object]] = []
     for report in reports:
         if report.error:
-            error = in_flags(str(report.error))
+            error = fields_to_flags(str(report.error))
             failures.append({"encoder": report.model, "task": None, "error": error})
         for strength, suite in report.by_strength.items():
             at = "" if strength is None else f" (strength {shortest(strength)})"
@@ -311,7 +311,7 @@ def reports_as_json(
                 for result, path in suite.results
             )
             failures += (
-                {"encoder": report.model + at, "task": task, "error": in_flags(message)}
+                {"encoder": report.model + at, "task": task, "error": fields_to_flags(message)}
                 for task, message in suite.failures.items()
             )
     return {"unit": "fraction", "results": results, "failures": failures, "skipped": skipped}

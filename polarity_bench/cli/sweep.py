@@ -24,7 +24,7 @@ from polarity_bench.cli.options import (
     StoreFlags,
     by_default,
 )
-from polarity_bench.cli.output import LINE_SECONDS, duration, in_flags, print_json, remark
+from polarity_bench.cli.output import LINE_SECONDS, duration, fields_to_flags, print_json, remark
 from polarity_bench.errors import InputError
 
 if TYPE_CHECKING:
@@ -328,7 +328,7 @@ def _report(watch: Watch, folder: Path, as_json: bool, *, again: str | None) -> 
         print(f"\nabout {duration(progress.seconds_left)} left")
     for item, how in zip(watch.plan.items, progress.states, strict=True):
         if how == "failed":
-            why = in_flags(watch.outcomes[item.digest].why)
+            why = fields_to_flags(watch.outcomes[item.digest].why)
             print(f"\nfailed: {escape(item.name)}: {why} ({watch.state.log(item.digest)})")
     if again and progress.counts["left"] and not progress.counts["running"]:
         remark(f"next: {again}")

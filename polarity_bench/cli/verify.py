@@ -79,7 +79,7 @@ def verify(
         )
     out.show(
         lambda: [row.model_dump() | {"difference": row.difference} for row in checks],
-        lambda: _rendered(checks, chosen, out.width),
+        lambda: _render(checks, chosen, out.width),
     )
     failed = any(row.verdict in {"differs", "not measured"} for row in checks)
     raise typer.Exit(1 if failed else 0)
@@ -106,7 +106,7 @@ def _with_data(specs: Iterable[TaskSpec], access: DataAccess, settings: Settings
             remark(f"error: {error}")
 
 
-def _rendered(checks: list[ScoreCheck], chosen: list[Publication], width: int | None) -> str:
+def _render(checks: list[ScoreCheck], chosen: list[Publication], width: int | None) -> str:
     from polarity_bench.render.markdown import escape, percent, table
 
     sections = []

@@ -136,7 +136,7 @@ def by_trainer(fold: FoldContext, method: FineTuning, width: int | None) -> np.n
 
     def rows(chosen: np.ndarray) -> list[dict[str, Any]]:
         padding = {"padding": "max_length", "max_length": width} if width else {"max_length": 256}
-        made = tokenizer(fold.some(chosen), truncation=True, **padding)
+        made = tokenizer(fold.texts_at(chosen), truncation=True, **padding)
         return [
             {**{key: made[key][i] for key in made}, "labels": int(fold.labels[row])}
             for i, row in enumerate(chosen)

@@ -52,7 +52,7 @@ from polarity_bench.retrieval import top_k
 from polarity_bench.scores import ScoreKey
 from polarity_bench.tasks.catalogue import choose_tasks, load_tasks
 from polarity_bench.tasks.types.base import Settings
-from polarity_bench.tasks.types.polarity.scoring import derived, label_codes, made_of
+from polarity_bench.tasks.types.polarity.scoring import derived, label_codes, component_keys
 from polarity_bench.tasks.types.polarity.task import PolarityTask
 from polarity_bench.values import BoolArray, FloatArray, IntArray
 
@@ -86,7 +86,7 @@ class Bench:
         self.k = task.ks[-1]
         self.query_labels, self.source_labels = label_codes(task)
         self.cosines = unit(query.vectors) @ unit(source.vectors).T
-        keys = made_of("joint", self.k)
+        keys = component_keys("joint", self.k)
         self.polarity, self.similarity, *others = keys
         self.fixed = {key: np.asarray(made.arrays[str(key)], np.float64) for key in others}
         self.counts = np.concatenate([w for _, w in draws(len(query), N_SAMPLES, SEED)])

@@ -52,7 +52,7 @@ from polarity_bench.retrieval import top_k
 from polarity_bench.scores import ScoreKey
 from polarity_bench.tasks.catalogue import choose_tasks, load_tasks
 from polarity_bench.tasks.types.base import Settings
-from polarity_bench.tasks.types.polarity.scoring import derived, label_codes, component_keys
+from polarity_bench.tasks.types.polarity.scoring import component_keys, derived, label_codes
 from polarity_bench.tasks.types.polarity.task import PolarityTask
 from polarity_bench.values import BoolArray, FloatArray, IntArray
 

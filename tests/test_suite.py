@@ -142,7 +142,8 @@ def test_protocols_do_not_overwrite_each_other(workshop: Workshop, tmp_path: Pat
     specs = [workshop.labelled_lines(), workshop.sick(relatedness=True)]
     short = "max_epoch=2,epoch_size=1"
     presets = {
-        "default": PRESETS["sklearn"],
+        "default": PRESETS["exact"],
+        "sklearn": PRESETS["sklearn"],
         "k = 3": QUICK.of(Preset),
         "papers": choose_preset(preset="papers", classifier=short),
         "literature": choose_preset(preset="literature", kfold=3, classifier=short),
@@ -154,7 +155,7 @@ def test_protocols_do_not_overwrite_each_other(workshop: Workshop, tmp_path: Pat
         paths.add(path)
         scores[name] = dict(result.flat)
         assert ("experiments" in path.parts) == (name != "default")
-        reused = {"default": 0, "k = 3": 1, "papers": 0, "literature": 1}[name]
+        reused = {"default": 0, "sklearn": 1, "k = 3": 1, "papers": 0, "literature": 1}[name]
         assert len(report.reused) == reused  # relatedness has no folds, but lower-cased texts
     assert len(paths) == len(presets)
     for name, preset in presets.items():
@@ -162,7 +163,21 @@ def test_protocols_do_not_overwrite_each_other(workshop: Workshop, tmp_path: Pat
         assert len(report.reused) == 2
         assert dict(report.results[0][0].flat) == scores[name]
     kinds = [result.kind for _, result in read_results(tmp_path / "out")]
-    assert sorted(kinds) == ["relatedness"] * 2 + ["transfer"] * 4
+    assert sorted(kinds) == ["relatedness"] * 2 + ["transfer"] * 5
+
+
+def test_a_result_of_the_former_default_is_reused(workshop: Workshop, tmp_path: Path) -> None:
+    """Before `senteval-exact`, results of `senteval-sklearn` lay where the default's lie now."""
+    specs = [workshop.labelled_lines()]
+    sklearn = Settings(of_types=(PRESETS["sklearn"],))
+    result, path = whole(run(workshop, specs, tmp_path / "out", sklearn)).results[0]
+    folder = path.parent.parent.parent
+    for file in path.parent.iterdir():
+        file.rename(folder / file.name)
+    report = whole(run(workshop, specs, tmp_path / "out", sklearn))
+    assert report.reused == [specs[0].name]
+    assert report.results[0][1] == folder / path.name
+    assert dict(report.results[0][0].flat) == dict(result.flat)
 
 
 @pytest.mark.parametrize("change", ["task", "data", "encoder", "reference", "damaged"])

@@ -69,7 +69,7 @@ class ProtocolFlags:
     ] = None
     protocol: Annotated[
         SentEvalProtocol | None,
-        "Classifier protocol of transfer tasks [default: senteval-sklearn; senteval-torch with "
+        "Classifier protocol of transfer tasks [default: senteval-exact; senteval-torch with "
         "--preset or --classifier].",
     ] = None
     preset: Annotated[

@@ -11,7 +11,7 @@ from typing import Any
 from polarity_bench.embedding.arrays import MemoryStore
 from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.encoders import load, reference_encoder
-from polarity_bench.encoders.base import AbsentEncoder, Encoder
+from polarity_bench.encoders.base import AbsentEncoder, Encoder, multiplies_bfloat16
 from polarity_bench.encoders.load import EncoderOptions
 from polarity_bench.encoders.steered import at_strength
 from polarity_bench.errors import InputError
@@ -22,6 +22,9 @@ from polarity_bench.tasks.types.base import Task
 
 Remark = Callable[[str], object]
 """Function that shows a remark to the user. A remark names options as fields in backticks."""
+
+_MANY_TEXTS = 5_000
+"""Texts from which a run in bfloat16 saves time worth mentioning."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +107,7 @@ def evaluate_models(request: EvaluationRequest) -> Iterator[EncoderReport]:
         except InputError as error:
             yield EncoderReport(model, error=error)
             continue
+        _suggest_bfloat16(encoder, request)
         encoders = encoders or {None: encoder}
         for variant in encoders.values():
             request.check(variant, reference)
@@ -118,6 +122,22 @@ def evaluate_models(request: EvaluationRequest) -> Iterator[EncoderReport]:
                     plan, request.tasks, request.output, overwrite=request.overwrite
                 )
         yield EncoderReport(model, encoder.id.name, reports)
+
+
+def _suggest_bfloat16(encoder: Encoder, request: EvaluationRequest) -> None:
+    """Inform the user if a long run on this processor would be faster in bfloat16."""
+    transformer = getattr(getattr(encoder, "model", None), "transformers_model", None)
+    if (
+        transformer is not None
+        and transformer.device.type == "cpu"
+        and encoder.id.dtype == "float32"
+        and sum(len(task.texts) for task in request.tasks) >= _MANY_TEXTS
+        and multiplies_bfloat16()
+    ):
+        request.remark(
+            "this processor multiplies bfloat16 in hardware: `dtype` bfloat16 encodes about twice "
+            "as fast and is a row of its own; docs/performance.md compares the scores"
+        )
 
 
 def with_memory(embedder: Embedder, tasks: Sequence[Task]) -> Embedder:

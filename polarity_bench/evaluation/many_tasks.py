@@ -151,16 +151,19 @@ def _stored(task: Task, plan: EvaluationPlan, output: Path) -> tuple[Result, Pat
     """Return the stored result of this evaluation and its file, or None if it is not current."""
     encoder, reference = plan.encoder.id, plan.reference_for(task)
     reference_id = reference.id if reference else None
-    path = place(output, encoder, experiment_name(task, reference_id), task.spec.result_name)
-    if not is_stored(path):
-        return None
-    try:
-        result = read_result(path)
-    except InputError:
-        return None  # The file is incomplete or from another version, so replace it.
     key = result_key(task, encoder, reference_id)
-    is_current = result.key.digest == key.digest and has_its_values(path, result)
-    return (result, path) if is_current else None
+    # Earlier releases had other defaults, whose results have no name of an experiment.
+    for experiment in dict.fromkeys((experiment_name(task, reference_id), "")):
+        path = place(output, encoder, experiment, task.spec.result_name)
+        if not is_stored(path):
+            continue
+        try:
+            result = read_result(path)
+        except InputError:
+            continue  # The file is incomplete or from another version, so replace it.
+        if result.key.digest == key.digest and has_its_values(path, result):
+            return result, path
+    return None
 
 
 def _evaluate(

@@ -267,7 +267,7 @@ def test_where_every_row_was_seen_there_is_no_score(bench: Bench, workshop: Work
 def test_run_prints_what_was_seen(bench: Bench, workshop: Workshop) -> None:
     found = results_of(bench(*asked("--json")))
     done = bench(*asked())
-    rows = list(rows_of(done.out, "## Transfer, senteval-sklearn, k = 3: rows seen in training"))
+    rows = list(rows_of(done.out, "## Transfer, senteval-exact, k = 3: rows seen in training"))
     assert rows[0] == ["task", "accuracy", "seen", "accuracy, unseen", "base, unseen"]
     tested = {"little-mr": "all", "little-mrpc": "test", "little-sst2": "test"}
     assert {row[0] for row in rows[1:]} == {*tested}

@@ -20,6 +20,7 @@ from polarity_bench.embedding.arrays import MemoryStore
 from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.embedding.store import EmbeddingStore
 from polarity_bench.encoders.axis import SCALE, Axis, coordinates
+from polarity_bench.encoders.backends import PACKAGES
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.encoders.load import EncoderOptions, SentenceTransformerEncoder, load_encoder
 from polarity_bench.encoders.reference_encoder import Base, write_base
@@ -318,12 +319,19 @@ def test_a_base_and_its_axis_share_their_stored_vectors(
 
 @pytest.mark.parametrize(
     "options",
-    [EncoderOptions(prompt="good "), EncoderOptions(max_tokens=5), EncoderOptions(dtype="bfloat16")],
-    ids=["prompt", "max_tokens", "dtype"],
+    [
+        EncoderOptions(prompt="good "),
+        EncoderOptions(max_tokens=5),
+        EncoderOptions(dtype="bfloat16"),
+        EncoderOptions(backend="onnx"),
+    ],
+    ids=["prompt", "max_tokens", "dtype", "backend"],
 )
 def test_a_base_is_shared_under_the_same_options(
     base_folder: Path, tmp_path: Path, options: EncoderOptions
 ) -> None:
+    for package in PACKAGES[options.backend]:
+        pytest.importorskip(package, reason=f"needs {package}, of the extra `backends`")
     trained, base = load_encoder(str(base_folder)), load_encoder(str(base_folder), options)
     assert isinstance(trained, SentenceTransformerEncoder)
     axis = load_encoder(axis_upon(trained, tmp_path / "axis"), options)

@@ -216,8 +216,8 @@ def run(
     task: TaskFlags,
     reference: Annotated[
         str | None,
-        "Reference encoder, which measures S [default: the base that the model was trained from, "
-        "or the model itself].",
+        "Reference encoder, which measures S; computed in float32 by torch, without the options of "
+        "the model [default: the base that the model was trained from, or the model itself].",
     ] = None,
     weighting: Weight = "linear",
     protocol: ProtocolFlags,

@@ -35,8 +35,8 @@ class EvaluationRequest:
         models: Names or folders of the encoders under test.
         tasks: Tasks, with their data.
         output: Folder of the results.
-        options: Options for loading the encoders under test. The revision, prompt and token limit
-            do not apply to reference encoders.
+        options: Options for loading the encoders under test. The revision, prompt, token limit,
+            precision and backend do not apply to reference encoders.
         reference: Name or folder of the reference encoder; None uses the base of a trained encoder.
         strengths: Strengths of the axis to evaluate; () uses the encoder's default strength.
         workers: Number of processes for scoring.
@@ -163,9 +163,10 @@ def load_with_reference(
 
     Args:
         model: Name or folder of the encoder.
-        options: Options for loading. The revision, prompt and token limit do not apply to the
-            reference.
-        reference: Name or folder of the reference; None uses the base of a trained encoder.
+        options: Options for loading. The revision, prompt, token limit, precision and backend do
+            not apply to the reference.
+        reference: Name or folder of the reference, which torch computes in float32. None uses the
+            base of a trained encoder, in the precision that its training recorded.
         remark: Function that shows remarks about the loaded encoders to the user.
 
     Returns:
@@ -179,7 +180,8 @@ def load_with_reference(
     recorded = reference_encoder.base_of(model)
     encoder = load_model(model, options, remark)
     plain: Any = dict.fromkeys(("revision", "prompt", "prompt_name", "max_tokens"))
-    common = replace(options, **plain)
+    # Scores of one model in several precisions are comparable only under the same reference.
+    common = replace(options, **plain, dtype="float32", backend="torch")
     if reference is not None:
         other = load_model(reference, common, remark)
         if encoder.id.prompt and not other.id.prompt:

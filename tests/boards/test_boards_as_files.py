@@ -24,7 +24,6 @@ from polarity_bench.tasks.catalogue import load_task, read_task
 from polarity_bench.tasks.types.base import Settings, Task
 
 pytest.importorskip("altair")
-pytest.importorskip("itables")
 MARKUP = "<img src=x onerror=alert(1)>|[x](javascript:1)"
 MAPLE = r"maple +\| itself +\| 16 +\|[^|]*\| +(\d\d\.\d\d) "
 RENDERED = ["README.md", "index.html", "statistics.json", "table.csv", "table.tex"]
@@ -230,7 +229,9 @@ def test_what_does_not_go_with_the_rest_is_not_added(bench: Bench, root: Path) -
     [
         ("build word", "word: no folder of this name contains a board.toml; did you mean 'words'?"),
         ("build --root none", "none: no folder below it contains a board.toml"),
-        ("build --root none", "; write a board.toml into the folder of a board; it may be empty"),
+        ("build --root none", "; create a board.toml in the board's folder; the file may be empty"),
+        ("check --root leaderboards/words", "folder of one board; set --root to leaderboards, or"),
+        ("diff a b --root leaderboards/words", "or give leaderboards/words as the board"),
         (
             "check words/results",
             "not a board: the folder has no board.toml; create a board.toml in",

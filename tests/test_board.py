@@ -490,6 +490,22 @@ def test_an_encoder_at_a_strength_below_0_has_no_rank() -> None:
     assert "strength below 0" not in shown(results[:3])
 
 
+def test_without_a_reference_in_common_it_says_why_no_encoder_has_a_rank() -> None:
+    """As after `run --reference mini` for one other encoder."""
+    other = EncoderId("birch", "9")
+    results = [
+        polarity(MINI, "sst2", 0.6, 0.4, 0.2),
+        polarity(other, "sst2", 0.5, 0.3, 0.1, reference=MINI),
+    ]
+    note = "Here no two encoders do, so there are no ranks by joint. To rank the encoders by P, set"
+    assert note in shown(results)
+    made = board(BoardParts(stored(results), BoardFile(sort="P")))
+    assert note not in render(made)
+    third = polarity(EncoderId("maple", "8"), "sst2", 0.5, 0.3, 0.1, reference=MINI)
+    assert note not in shown([*results, third])
+    assert note not in shown(results[:1])
+
+
 # Joint, and what it is sorted and set in bold by
 
 

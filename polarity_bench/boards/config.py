@@ -116,8 +116,8 @@ class SweepFile(Heading):
     weighting: Weighting = "linear"
     """Weighting of the ranks."""
     models: Names = ()
-    """Base encoders to show as columns, in this order. A base that the sweep does not train has
-    published numbers only. An empty list shows the bases that the sweep trains."""
+    """Base encoders whose columns come first, in this order. The other bases that the sweep trains
+    follow. A base that the sweep does not train has only published numbers."""
 
 
 class Method(Strict):

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from polarity_bench.boards.columns import Sections, has_front
 from polarity_bench.boards.rank_notes import Ranking
-from polarity_bench.boards.rows import BoardRow
+from polarity_bench.boards.rows import BoardRow, rival
 from polarity_bench.boards.unseen_columns import holding_seen
 from polarity_bench.render.format import percent
 from polarity_bench.render.markdown import escape
@@ -22,6 +22,7 @@ from polarity_bench.results.score_names import (
     KEEP_NOTE,
     METHODS_NOTE,
     NO_MEANS_NOTE,
+    NO_RIVALS_NOTE,
     OPPOSED_NOTE,
     PLAIN_SORTED_NOTE,
     PUBLISHED_NOTE,
@@ -166,6 +167,11 @@ def _ranked_notes(sections: Sections) -> list[str]:
     notes = [f"Ranks are weighted {sections.config.weighting}ly. {SCORES_NOTE}", order]
     notes += [METHODS_NOTE] if "method" in roles else []
     notes += [RIVALS_NOTE]
+    by = sections.sorted_by(sections.ranked.averaged)
+    encoders = [row for row in rows if row.role == "encoder" and not row.opposes]
+    rivals = Counter(share for row in encoders if (share := rival(row, by)) is not None)
+    if by in REFERRING and len(encoders) > 1 and max(rivals.values(), default=0) < 2:
+        notes.append(NO_RIVALS_NOTE.format(sections.ranked.title_of(by)))
     notes += [OPPOSED_NOTE] if any(row.opposes for row in rows) else []
     notes += [FRONT_NOTE] if has_front(rows) else []
     if bounds := roles & {"oracle", "random"}:

@@ -118,6 +118,10 @@ RIVALS_NOTE = (
     "Scores compete at the same k. S, retention and joint compete only among rows that share a "
     "reference other than their own encoder."
 )
+NO_RIVALS_NOTE = (
+    "Here no two encoders do, so there are no ranks by {}. To rank the encoders by P, set "
+    '`sort = "P"` in `board.toml`.'
+)
 OPPOSED_NOTE = (
     "An encoder at a strength below 0 retrieves texts of the opposite polarity, so its P should be "
     "low. It has no rank and does not compete."

@@ -136,8 +136,8 @@ def choose_tasks(
         The tasks of the suite, then the named tasks, without duplicates.
 
     Raises:
-        InputError: If a task or the suite is unknown. The message suggests similar names and lists
-            the packages whose tasks are skipped.
+        InputError: If a task or the suite is unknown. The message lists the packages whose tasks
+            are skipped, and suggests similar names.
     """
     chosen: dict[str, TaskSpec] = {}
     if suite is not None:
@@ -150,12 +150,11 @@ def choose_tasks(
         spec = known.get(name) or by_result_name.get(name)
         if spec is None:
             similar = difflib.get_close_matches(name, by_result_name, n=1)
+            near = nearest(name, [*known, *similar])
             _, left_out = _installed()  # The unknown task may belong to a skipped package.
-            remarks = "".join(f". {remark[0].upper()}{remark[1:]}" for remark in left_out)
-            raise InputError(
-                f"unknown task {name!r}{nearest(name, [*known, *similar])}; `task_dir` adds your "
-                f"own task files{remarks}"
-            )
+            if left_out:
+                near = f"; {'; '.join(left_out)}; otherwise: {near.removeprefix('; ')}"
+            raise InputError(f"unknown task {name!r}{near}; `task_dir` adds your own task files")
         chosen[spec.name] = spec
     return list(chosen.values())
 

@@ -163,6 +163,11 @@ def test_suites_name_known_tasks() -> None:
         ("k = 8", "k = 0", "'protocol.k' must be at least 1, got 0"),
         ("k = 8", 'k = "many"', "'protocol.k' must be an integer, got 'many'"),
         ("version = 2", "version = 0", "'version' must be at least 1"),
+        ("version = 2", 'domains = ["News", "Tickets"]', "'domains.1': unknown value 'Tickets'"),
+        ("version = 2", 'domains = ["review"]', "'domains.0': unknown value 'review'; did you"),
+        ("version = 2", 'languages = ["en"]', "'languages.0': String should match pattern"),
+        ("version = 2", 'date = ["2013", "2018-12-31"]', "'date.0': "),
+        ("version = 2", 'date = ["2013-02-30", "2018-12-31"]', "'date.0': "),
         ("rows = 4", "rows = 0", "'splits.source.rows' must be above 0"),
         ('name = "film"', 'name = "Film Reviews"', "'name': String should match pattern"),
         ('name = "film"', "", "'name' is missing"),
@@ -410,5 +415,6 @@ def test_one_broken_package_takes_no_task_of_others_with_it(
         tasks = load_tasks()
     assert tasks["sst2"].file.parent.parent == shipped_folder()
     assert "anyway" not in tasks, "whole or not at all"
-    with pytest.raises(InputError, match=rf"unknown task 'anyway'.* 'more-tasks' .*: .*{problem}"):
+    message = rf"unknown task 'anyway'; the tasks of the package 'more-tasks' .*: .*{problem}"
+    with pytest.raises(InputError, match=f"{message}.*; otherwise: known: contrast,"):
         choose_tasks(tasks, names=["anyway"])

@@ -103,7 +103,7 @@ def test_a_stored_score_is_on_the_page_of_its_task(pages: dict[str, str]) -> Non
         if result.task == "sst2" and result.key.encoder.name == MINILM
     ]
     low, high = score.ci95
-    cell = f"{100 * score.mean:.2f} [{100 * low:.2f}, {100 * high:.2f}]"
+    cell = f"{100 * score.mean:.2f} [{100 * low:.2f},&nbsp;{100 * high:.2f}]"
     assert f"{100 * score.mean:.2f}" == "63.43"
     assert re.search(rf"^\| {MINILM} \|.* {re.escape(cell)} \|", pages["tasks/sst2.md"], re.M)
     assert "Random retrieval (chance) has P **50.12**" in pages["tasks/sst2.md"]
@@ -124,7 +124,7 @@ def test_a_page_of_a_task_has_its_counts_its_licence_and_its_citation(
 
 
 def test_a_page_has_every_option_with_its_meaning(pages: dict[str, str]) -> None:
-    named = {f"recipes/{name}.md": recipe for name, recipe in RECIPES.items()}
+    named: dict[str, Any] = {f"recipes/{name}.md": recipe for name, recipe in RECIPES.items()}
     named |= {f"losses/{name}.md": loss for name, loss in LOSSES.items()}
     named |= {f"losses/metric-{name}.md": loss for name, loss in METRIC_LOSSES.items()}
     for path, of in named.items():

@@ -31,6 +31,11 @@ def shortest(value: float) -> str:
     return repr(float(value)).removesuffix(".0")
 
 
+def count(n: int, noun: str) -> str:
+    """Format a number with its noun, in the plural unless the number is 1."""
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
 _BIDI_CONTROLS = frozenset({"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"})
 
 

@@ -13,7 +13,7 @@ from polarity_bench.boards.unseen_columns import holding_seen
 from polarity_bench.render.format import percent
 from polarity_bench.render.markdown import escape
 from polarity_bench.render.table import Table
-from polarity_bench.results.comparability import Group, count
+from polarity_bench.results.comparability import Group
 from polarity_bench.results.published import PublishedNumber
 from polarity_bench.results.score_names import (
     BOLD_NOTE,
@@ -37,7 +37,7 @@ from polarity_bench.results.score_names import (
 from polarity_bench.scores import Score
 from polarity_bench.tasks.catalogue import KINDS
 from polarity_bench.tasks.types.polarity.scoring import REFERRING
-from polarity_bench.values import shortest
+from polarity_bench.values import count, shortest
 
 
 def finding(sections: Sections) -> str:

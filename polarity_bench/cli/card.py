@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from polarity_bench.cli.options import (
     TEXT_OPTIONS,
     TRUST_OPTIONS,
@@ -31,7 +29,7 @@ _FILE = Path(".eval_results", "polarity-bench.yaml")
 
 def card(
     *,
-    run: Annotated[Path, typer.Argument(help="Folder of the encoder.")],
+    run: Annotated[Path, "Folder of the encoder.", "RUN"],
     results: Annotated[Path, "Folder with the results of this encoder."] = Path("results"),
     board: Annotated[
         str | None, "URL to name as the source of the results [default: the project]."

@@ -25,13 +25,8 @@ Items = Sequence[Mapping[str, str]]
 
 def compare(
     *,
-    a: Annotated[
-        str,
-        typer.Argument(
-            metavar="A", help="Encoder A: its name or digest in the results, or a result file."
-        ),
-    ],
-    b: Annotated[str, typer.Argument(metavar="B", help="Encoder B, which is compared with A.")],
+    a: Annotated[str, "Encoder A: its name or digest in the results, or a result file.", "A"],
+    b: Annotated[str, "Encoder B, which is compared with A.", "B"],
     task: Annotated[str, "Task on which both encoders have results.", "-t"],
     results: Annotated[Path, "Folder with the results."] = Path("results"),
     measure: Annotated[

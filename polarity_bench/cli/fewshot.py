@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from polarity_bench.cli.inputs import check_at_least, parse_integers, split_names, worker_count
+from polarity_bench.cli.inputs import check_at_least, parse_numbers, split_names, worker_count
 from polarity_bench.cli.options import (
     AsJson,
     DataFlags,
@@ -93,7 +93,7 @@ def fewshot(
         field: int(text) if text.isdecimal() else text for field, text in numbers.items() if text
     }
     overrides |= {"folds": folds} if folds is not None else {}
-    overrides |= {"seeds": parse_integers("seeds", seeds)} if seeds else {}
+    overrides |= {"seeds": parse_numbers("seeds", seeds, int)} if seeds else {}
     chosen_protocol = protocol_of(protocol, overrides)
     printed = published_folds(published) if published else []
     if report:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sized
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -16,10 +16,12 @@ from polarity_bench.cli.output import (
     print_tables,
     remark,
     remark_unknown_ranks,
+    show,
     write_file,
 )
 from polarity_bench.errors import InputError, how_to_install
 from polarity_bench.scores import Weighting
+from polarity_bench.values import count
 
 if TYPE_CHECKING:
     from polarity_bench.boards.board_folder import OpenBoard
@@ -36,9 +38,7 @@ leaderboard_app = Commands(
 @leaderboard_app.command("show")
 def show_board(
     *,
-    results: Annotated[Path, typer.Argument(help="Folder of results, a board or a sweep.")] = Path(
-        "results"
-    ),
+    results: Annotated[Path, "Folder of results, a board or a sweep.", "RESULTS"] = Path("results"),
     output: Annotated[
         Path | None, "Write the leaderboard to this file instead of stdout.", "-o"
     ] = None,
@@ -116,8 +116,7 @@ def _refuse_of_sweep(folder: Path, options: Mapping[str, object]) -> None:
 
 
 Boards = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="[BOARD]...", help="Folders or names of boards [default: all boards]."),
+    list[str] | None, "Folders or names of boards [default: all boards].", "[BOARD]..."
 ]
 Root = Annotated[Path, "Folder that contains the boards."]
 _LEADERBOARDS = Path("leaderboards")
@@ -147,7 +146,7 @@ def build_boards(
         return
     for path in written:
         remark(f"wrote {path}" if path.is_file() else f"removed {path}")
-    print(f"{_count(opened, 'board')} built, {len(written)} files changed")
+    print(f"{count(len(opened), 'board')} built, {len(written)} files changed")
 
 
 def check_boards(
@@ -175,16 +174,13 @@ def check_boards(
         if wrong:
             remark("to update the files: `polarity-bench leaderboard build`")
         else:
-            print(f"{_count(opened, 'board')}: all files are up to date")
+            print(f"{count(len(opened), 'board')}: all files are up to date")
     if wrong:
         raise typer.Exit(1)
 
 
 def add_results(
-    results: Annotated[
-        list[Path],
-        typer.Argument(metavar="RESULT...", help="Result files, or folders with results."),
-    ],
+    results: Annotated[list[Path], "Result files, or folders with results.", "RESULT..."],
     board: Annotated[str, "Folder or name of the board.", "-b"],
     root: Root = _LEADERBOARDS,
     as_json: AsJson = False,
@@ -205,21 +201,17 @@ def add_results(
     opened = open_board(folder)
     written = build(opened, with_report=with_report)
     remark_unknown_ranks(opened.folder, opened.standings)
-    if as_json:
-        print_json({"added": added, "written": written})
-        return
-    several = f" and {_count(curves, 'curve')}" if curves else ""
-    print(f"{_count(added, 'result')}{several} in {folder}, board built")
+    several = f" and {count(len(curves), 'curve')}" if curves else ""
+    show(
+        as_json,
+        lambda: {"added": added, "written": written},
+        lambda: f"{count(len(added), 'result')}{several} in {folder}, board built",
+    )
 
 
 def diff_boards(
-    a: Annotated[
-        str,
-        typer.Argument(metavar="A", help="Folder of a board or of results, or name of a board."),
-    ],
-    b: Annotated[
-        str, typer.Argument(metavar="B", help="Folder or name of the board to compare with A.")
-    ],
+    a: Annotated[str, "Folder of a board or of results, or name of a board.", "A"],
+    b: Annotated[str, "Folder or name of the board to compare with A.", "B"],
     root: Root = _LEADERBOARDS,
     *,
     out: OutputFlags,
@@ -244,7 +236,7 @@ def diff_boards(
 
 
 def export_board(
-    board: Annotated[str, typer.Argument(metavar="BOARD", help="Folder or name of a board.")],
+    board: Annotated[str, "Folder or name of a board.", "BOARD"],
     form: Annotated[
         Literal["markdown", "csv", "latex", "json", "mteb"],
         "Output format; mteb writes a folder that mteb can read as its result cache.",
@@ -292,10 +284,6 @@ def _text(opened: OpenBoard, form: Literal["markdown", "csv", "latex", "json"]) 
     return {"csv": board_csv, "latex": board_latex, "markdown": render}[form](opened.board)
 
 
-def _count(of: Sized, what: str) -> str:
-    return f"{len(of)} {what}{'' if len(of) == 1 else 's'}"
-
-
 def _folder(name: str, root: Path) -> Path:
     """Return the folder with this path, or else the folder of the board with this name."""
     from polarity_bench.boards.board_folder import board_folders
@@ -314,10 +302,9 @@ def _front(root: Path, opened: list[OpenBoard]) -> dict[str, bytes]:
 def _can_report() -> bool:
     from polarity_bench.boards.build import can_report
 
-    if found := can_report():
-        return found
-    remark(f"pages and figures are skipped: packages are missing; {how_to_install('report')}")
-    return False
+    if not (found := can_report()):
+        remark(f"pages and figures are skipped: packages are missing; {how_to_install('report')}")
+    return found
 
 
 def _as_json(change: Change) -> dict[str, Any]:

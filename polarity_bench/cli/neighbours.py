@@ -33,7 +33,7 @@ Retrieved = list[dict[str, Any]]
 
 def neighbours(
     *,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="Text of the query.")],
+    text: Annotated[str, "Text of the query.", "TEXT"],
     task: Annotated[
         str, "Polarity task that provides the sources, the texts to search.", "-t"
     ] = "contrast",

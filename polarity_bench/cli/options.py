@@ -28,7 +28,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from polarity_bench.cli.inputs import check_device, tasks_of
-from polarity_bench.cli.output import name_options, print_json, print_tables, terminal_width
+from polarity_bench.cli.output import name_options, show, terminal_width
 from polarity_bench.encoders.base import Backend, Dtype, Encoder
 from polarity_bench.encoders.load import EncoderOptions
 from polarity_bench.errors import InputError, nearest
@@ -228,10 +228,7 @@ class OutputFlags:
             value: Function that returns the value; only called with `--json`.
             text: Function that returns the text; only called without `--json`.
         """
-        if self.as_json:
-            print_json(value())
-        else:
-            print_tables(text())
+        show(self.as_json, value, text)
 
 
 def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -265,18 +262,21 @@ def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _option(parameter: inspect.Parameter) -> inspect.Parameter:
-    """Return a parameter as a Typer option if its annotation contains a help text.
+    """Return a parameter as an argument or option for Typer if its annotation has a help text.
 
-    The flag is derived from the parameter's name, unless the annotation contains a long flag.
+    A name in capital letters after the help text makes it an argument. The flag of an option is
+    derived from the parameter's name, unless the annotation contains a long flag.
     """
     kind, *texts = get_args(parameter.annotation) or (None, None)
     if get_origin(parameter.annotation) is not Annotated or not isinstance(texts[0], str):
         return parameter
     help_text, *flags = map(str, texts)
+    if flags and not flags[0].startswith("-"):
+        declared = typer.Argument(metavar=flags[0], help=help_text)
+        return parameter.replace(annotation=Annotated[kind, declared])
     if not any(flag.startswith("--") for flag in flags):
         flags = ["--" + parameter.name.replace("_", "-"), *flags]
-    option = typer.Option(*flags, help=help_text)
-    return parameter.replace(annotation=Annotated[kind, option])
+    return parameter.replace(annotation=Annotated[kind, typer.Option(*flags, help=help_text)])
 
 
 def _flag(option: inspect.Parameter) -> str:

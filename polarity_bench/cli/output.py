@@ -18,7 +18,7 @@ from polarity_bench.scores import Weighting
 from polarity_bench.values import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from rich.progress import Task as ProgressTask
 
@@ -188,6 +188,14 @@ def write_file(file: Path, content: bytes) -> None:
 def print_json(value: Any) -> None:
     """Print JSON on stdout."""
     print(json_text(value), end="")
+
+
+def show(as_json: bool, value: Callable[[], Any], text: Callable[[], str]) -> None:
+    """Print the value as JSON with `--json`, and the text otherwise."""
+    if as_json:
+        print_json(value())
+    else:
+        print_tables(text())
 
 
 def print_report(

@@ -14,7 +14,7 @@ import typer
 from polarity_bench.cli.inputs import (
     check_file,
     load_data,
-    parse_integers,
+    parse_numbers,
     parse_strengths,
     split_names,
     worker_count,
@@ -97,7 +97,7 @@ class ProtocolFlags:
         from polarity_bench.tasks.types.base import Settings
 
         preset = choose_preset(self.protocol, self.preset, self.kfold, self.classifier, device)
-        ks, workers = parse_integers("ks", self.ks), worker_count(self.workers)
+        ks, workers = parse_numbers("ks", self.ks, int), worker_count(self.workers)
         return Settings(ks=ks, limit=self.limit, workers=workers, of_types=(preset,))
 
 

@@ -48,10 +48,9 @@ def make_sweep(
     *,
     grid: Annotated[
         str,
-        typer.Argument(
-            help="A TOML file, or the name of a grid of this project: margins, margins-best, "
-            "sample-size, scl, triple-entropy, fewshot, axis or smoke."
-        ),
+        "A TOML file, or the name of a grid of this project: margins, margins-best, sample-size, "
+        "scl, triple-entropy, fewshot, axis or smoke.",
+        "GRID",
     ],
     output: Annotated[Path | None, "Folder of the sweep [default: sweeps/GRID].", "-o"] = None,
     dry_run: Annotated[
@@ -123,9 +122,8 @@ def make_sweep(
 def show_status(
     sweep: Annotated[
         str | None,
-        typer.Argument(
-            help="Name of a grid, or folder of a sweep [default: all sweeps in sweeps/]."
-        ),
+        "Name of a grid, or folder of a sweep [default: all sweeps in sweeps/].",
+        "SWEEP",
     ] = None,
     output: Annotated[
         Path | None, "Folder that was given to `sweep make` with --output.", "-o"

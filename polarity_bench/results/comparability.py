@@ -15,6 +15,7 @@ from polarity_bench.results.result_files import Result, Stored
 from polarity_bench.results.score_names import RANKED
 from polarity_bench.scores import Score, ScoreKey, Weighting
 from polarity_bench.tasks.catalogue import KINDS
+from polarity_bench.values import count
 
 FREE = frozenset({"k", "device"})
 """Protocol parameters that may differ between comparable results."""
@@ -299,11 +300,6 @@ def mean_of(scores: Sequence[Score]) -> Score:
     low = mean - math.hypot(*below) / len(scores)
     high = mean + math.hypot(*(upper for _, upper in sides)) / len(scores)
     return Score(mean, math.nan, (max(low, 0.0) if is_clipped else low, high), None)
-
-
-def count(n: int, noun: str) -> str:
-    """Format a number with its noun, in the plural unless the number is 1."""
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
 def pairs_of(results: Iterable[Result]) -> list[tuple[str, str]]:

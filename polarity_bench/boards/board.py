@@ -199,35 +199,23 @@ def board(parts: BoardParts | Iterable[Stored]) -> Board:
 def _check_shown(published: Sequence[PublishedNumber], plain: Sequence[Group]) -> None:
     """Raise InputError if a published number would appear in no table, or in several tables."""
     for each in published:
-        if each.key.k is not None and each.key.part is not None:
-            raise InputError(
-                f"{each.where}: {each.key} is a score over a part of {each.task}, but boards show "
-                "only scores over whole tasks; delete the line"
-            )
         if each.key.k is not None:
+            if each.key.part is not None:
+                raise InputError(
+                    f"{each.where}: {each.key} is a score over a part of {each.task}, but boards "
+                    "show only scores over whole tasks; delete the line"
+                )
             continue
-        groups = [group for group in plain if each.task in group.tasks]
-        if not groups:
+        of_task = {group.protocol: group for group in plain if each.task in group.tasks}
+        shown = {protocol: group.key(each.task, MAIN) for protocol, group in of_task.items()}
+        fitting = [p for p, key in shown.items() if each.protocol in {"", p} and key == each.key]
+        if len(fitting) != 1:
+            cells = [f"{key} by the protocol {protocol!r}" for protocol, key in shown.items()]
             raise InputError(
-                f"{each.where}: the score {each.key} of {each.task} needs a k; write, for example, "
-                f"{each.key}_at_16"
-            )
-        labels = [group.protocol for group in groups]
-        if each.protocol and each.protocol not in labels:
-            near = nearest(each.protocol, labels)
-            raise InputError(
-                f"{each.where}: no results with the `protocol` {each.protocol!r}{near}"
-            )
-        if not each.protocol and len(groups) > 1:
-            raise InputError(
-                f"{each.where}: the results of {each.task} use several protocols; set `protocol` "
-                f"to one of {', '.join(labels)}"
-            )
-        shown = {str(group.key(each.task, MAIN)) for group in groups}
-        if str(each.key) not in shown:
-            raise InputError(
-                f"{each.where}: for {each.task} the board shows {', '.join(sorted(shown))}, got "
-                f"{each.key}; change the line, or `measures` in {FILE}"
+                f"{each.where}: for {each.task} the board shows "
+                f"{', '.join(cells) or f'scores with a k, such as {each.key}_at_16'}, got "
+                f"{each.key} by the `protocol` {each.protocol!r}; change the line so that one "
+                f"score matches, or change `measures` in {FILE}"
             )
 
 

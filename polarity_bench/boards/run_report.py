@@ -20,7 +20,7 @@ from polarity_bench.boards.unseen_columns import (
 from polarity_bench.render.table import Board, Column, Table
 from polarity_bench.results.comparability import pairs_of
 from polarity_bench.results.curve import Curve
-from polarity_bench.results.result_files import Result, read_arrays
+from polarity_bench.results.result_files import Result, Stored, read_arrays
 from polarity_bench.results.score_names import RANKED, titles
 from polarity_bench.scores import WEIGHTINGS, Score, ScoreKey, Weighting
 from polarity_bench.tasks.catalogue import KINDS
@@ -161,12 +161,12 @@ def curve_table(curve: Curve, weighting: Weighting = "linear") -> Table:
     return Table("", heads, columns)
 
 
-def folds_csv(stored: Iterable[tuple[Result, Path]]) -> str:
+def folds_csv(stored: Iterable[Stored]) -> str:
     """Return the fold scores of transfer tasks as CSV, in fractions."""
     lines = io.StringIO()
     writer = csv.writer(lines, lineterminator="\n")
     writer.writerow(["encoder", "encoder_digest", "task", "protocol", "fold", "accuracy", "reg"])
-    for result, path in stored:
+    for path, result in stored:
         if result.kind == "transfer":
             arrays, key = read_arrays(path), result.key
             head = [key.encoder.label, key.encoder.digest, result.task, key.protocol_label]

@@ -420,10 +420,7 @@ def _column(
 ) -> Column:
     """Return the column of a base and task. The two best rows of the main recipe are bold."""
     cells = _in_column(means, base, task).set_index("row").reindex(range(len(rows)))
-    values, row_of = (
-        cells["value"].tolist(),
-        dict(zip(records["item"], records["row"], strict=True)),
-    )
+    values = cells["value"].tolist()
     marks = [
         f" ({n:.0f} of {of:.0f} seeds)" if 0 < n < of else ""
         for n, of in zip(cells["n_seeds"], cells["n_planned"], strict=True)

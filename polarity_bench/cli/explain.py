@@ -176,8 +176,7 @@ def _results(
                 report = run_suite(replace(plans[i], embedder=embedder), [task], folder)
             for message in report.failures.values():
                 raise InputError(f"{names[i].label}: {message}")
-            ((result, path),) = report.results
-            each, reused = (path, result), bool(report.reused)
+            (each,), reused = report.results, bool(report.reused)
         if reused:
             remark(f"{names[i].label}: from {each[0]}")
         found.append(each)

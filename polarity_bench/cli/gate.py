@@ -74,7 +74,7 @@ class RunGate:
 
     def judge(self, reports: Sequence[EncoderReport]) -> gate.Gate:
         """Compare the results of the run with the baseline. A skipped task fails the gate."""
-        results = [(path, result) for report in reports for result, path in report.results]
+        results = [stored for report in reports for stored in report.results]
         skipped = {result.task for _, result in self.stored} - set(self.found)
         return gate.judge(self.found, results, self.named, skipped)
 

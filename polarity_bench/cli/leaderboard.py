@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from polarity_bench.scores import Weighting
 
 leaderboard_app = Commands(
+    name="leaderboard",
     cls=by_default("show"),
     help="Show results as tables, and publish boards. `leaderboard RESULTS` means "
     "`leaderboard show RESULTS`.",

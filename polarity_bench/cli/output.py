@@ -215,7 +215,7 @@ def print_report(
     from polarity_bench.boards.run_report import tables
     from polarity_bench.render.markdown import section
 
-    results = [result for suite in report.suites for result, _ in suite.results]
+    results = [result for _, result in report.results]
     if results and not output.as_json:
         reference = next((r.key.reference for r in results if r.key.reference), None)
         name = reference.label if reference else "itself"
@@ -316,7 +316,7 @@ def reports_as_json(
             at = "" if strength is None else f" (strength {shortest(strength)})"
             results += (
                 as_json(result) | {"file": path, "reused": result.task in suite.reused}
-                for result, path in suite.results
+                for path, result in suite.results
             )
             failures += (
                 {"encoder": report.model + at, "task": task, "error": in_flags(message)}

@@ -37,6 +37,7 @@ FOLDER = Path("sweeps")
 
 
 sweep_app = Commands(
+    name="sweep",
     cls=by_default("make"),
     help="Train and evaluate all items of a grid. `sweep GRID` means `sweep make GRID`.",
     no_args_is_help=True,

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from polarity_bench.tasks.types.base import TaskSpec
 
 tasks_app = Commands(
-    help="List tasks, show a task, or write a new task file.",
-    invoke_without_command=True,
+    "tasks", help="List tasks, show a task, or write a new task file.", invoke_without_command=True
 )
 
 

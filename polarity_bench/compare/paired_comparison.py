@@ -136,7 +136,7 @@ def compare(
         n_moving = np.count_nonzero(unit_sums(differences[defined][None], kept))
         flips = f"all 2^{n_moving} flips" if n_moving <= EXACT else f"{N_FLIPS:,} flips"
         method = f"permutation, {flips}"
-        pairs = pairwise_means([aligned.values], [units]) if n else None
+        pairs = pairwise_means([aligned.moments]) if n else None
     else:
         resampled = aligned.resampled(N_SAMPLES, seed)
         test = bootstrap_test(difference, resampled[1] - resampled[0], n, alternative)

@@ -69,47 +69,6 @@ class Pairwise:
     p: FloatArray
 
 
-def pairwise_means(
-    tasks: Sequence[FloatArray],
-    units: Sequence[IntArray | None] = (),
-    *,
-    n_flips: int = N_FLIPS,
-    seed: int = SEED,
-) -> Pairwise:
-    """Compare the mean scores of all pairs of encoders on one or more tasks.
-
-    The test is a sign-flip test over the queries of all tasks (see `sign_flip_p`). Every task has
-    the same total weight, shared equally by its queries. Values on a lattice, such as 0 and 1, get
-    a continuity correction by the smallest step of all tasks, which is conservative for several
-    tasks. The test assumes that queries of different tasks are independent.
-
-    Args:
-        tasks: For each task, the values per query of every encoder, (n, q). A query that is nan for
-            any encoder is left out for all encoders.
-        units: For each task, the unit of each query, (q,), or None. By default, each query is a
-            unit.
-        n_flips: Number of flips to draw if a pair differs on too few queries.
-        seed: Seed of the flips.
-
-    Returns:
-        The comparison of all pairs. If p comes from flips, it is at least 1 / (n_flips + 1).
-
-    Raises:
-        ValueError: If there is no task, if the tasks do not have the same encoders, or if a task
-            has no query that is defined for every encoder.
-
-    Example:
-        The second encoder equals the first. The third is 0.5 lower on each of 100 queries:
-
-        >>> one = np.arange(100) / 100
-        >>> comparison = pairwise_means([np.stack([one, one, one - 0.5])])
-        >>> comparison.difference[0].round(6).tolist(), comparison.p[0].round(6).tolist()
-        ([0.0, 0.0, 0.5], [1.0, 1.0, 0.0])
-    """
-    sums = [unit_moments(v, u) for v, u in zip(tasks, units or [None] * len(tasks), strict=True)]
-    return pairwise_of_moments(sums, n_flips=n_flips, seed=seed)
-
-
 @dataclass(frozen=True)
 class Moments:
     """Statistics of one task's values, for the comparison of all pairs.
@@ -139,7 +98,8 @@ def unit_moments(values: FloatArray, units: IntArray | None = None) -> Moments:
     """Compute the moments of one task (see `pairwise_means`).
 
     Args:
-        values: Values per query of every encoder, (n, q).
+        values: Values per query of every encoder, (n, q). A query that is nan for any encoder is
+            left out for all encoders.
         units: Unit of each query, (q,); by default, each query is a unit.
 
     Raises:
@@ -158,13 +118,34 @@ def unit_moments(values: FloatArray, units: IntArray | None = None) -> Moments:
     return Moments(mean, rows, _step(sums), n_defined, squares, fourths, _variance(rows))
 
 
-def pairwise_of_moments(
+def pairwise_means(
     tasks: Sequence[Moments], *, n_flips: int = N_FLIPS, seed: int = SEED
 ) -> Pairwise:
-    """Compare the mean scores of all pairs from the moments of each task (see `pairwise_means`).
+    """Compare the mean scores of all pairs of encoders on one or more tasks.
+
+    The test is a sign-flip test over the queries of all tasks (see `sign_flip_p`). Every task has
+    the same total weight, shared equally by its queries. Values on a lattice, such as 0 and 1, get
+    a continuity correction by the smallest step of all tasks, which is conservative for several
+    tasks. The test assumes that queries of different tasks are independent.
+
+    Args:
+        tasks: The moments of each task, see `unit_moments`.
+        n_flips: Number of flips to draw if a pair differs on too few queries.
+        seed: Seed of the flips.
+
+    Returns:
+        The comparison of all pairs. If p comes from flips, it is at least 1 / (n_flips + 1).
 
     Raises:
         ValueError: If there is no task, or if the tasks do not have the same encoders.
+
+    Example:
+        The second encoder equals the first. The third is 0.5 lower on each of 100 queries:
+
+        >>> one = np.arange(100) / 100
+        >>> comparison = pairwise_means([unit_moments(np.stack([one, one, one - 0.5]))])
+        >>> comparison.difference[0].round(6).tolist(), comparison.p[0].round(6).tolist()
+        ([0.0, 0.0, 0.5], [1.0, 1.0, 0.0])
     """
     if len({len(task.mean) for task in tasks}) != 1:
         raise ValueError(

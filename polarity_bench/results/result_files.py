@@ -78,6 +78,7 @@ TRAINED_BY = "training command"
 """Key, in the environment of a result, of the command that trained the encoder."""
 SAMPLES = ".samples.jsonl"
 _QUERIES = ".queries.safetensors"
+_EDITED = "the provenance of this result was edited"
 _SPREAD = ("std", "ci95_low", "ci95_high", "n_undefined")
 
 
@@ -392,25 +393,18 @@ def read_result(path: str | Path) -> Result:
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(map(str, first["loc"]))
-        raise InputError(
-            f"{path.with_suffix(PROVENANCE)}: the file was edited or is damaged: `{field}`: "
-            f"{first['msg']}, got {first['input']!r}; run the evaluation again"
-        ) from error
+        why = f"`{field}`: {first['msg']}, got {first['input']!r}"
+        damaged = path.with_suffix(PROVENANCE)
+        raise _unusable(damaged, f"the file was edited or is damaged: {why}") from error
     except InputError:
         raise
     except (KeyError, TypeError, ValueError) as error:
-        raise InputError(
-            f"{path}: not a result of polarity-bench ({error!r}); run the evaluation again"
-        ) from error
+        raise _unusable(path, f"not a result of polarity-bench ({error!r})") from error
     # Before format 5, the provenance has no checksum. The digest of the key still detects edits.
     if key.digest != provenance.run:
-        raise InputError(
-            f"{path}: the provenance of this result was edited; run the evaluation again"
-        )
+        raise _unusable(path, _EDITED)
     if result.main_score not in result.scores:
-        raise InputError(
-            f"{path}: the main score {provenance.main_score!r} is missing; run the evaluation again"
-        )
+        raise _unusable(path, f"the main score {provenance.main_score!r} is missing")
     return result
 
 
@@ -432,9 +426,7 @@ def write_seen(result: Result, path: Path) -> None:
     """
     made = read_stored(path.with_suffix(PROVENANCE))
     if not isinstance(made, dict) or not _is_as_written(made):
-        raise InputError(
-            f"{path}: the provenance of this result was edited; run the evaluation again"
-        )
+        raise _unusable(path, _EDITED)
     content = made | {"seen": result.seen, "unseen": result.unseen}
     if made["format"] >= FORMAT:
         content = with_checksum(content)
@@ -509,6 +501,11 @@ def scores_digest(result: Result) -> str:
     return _digest_of_scores(_task_result(result))
 
 
+def _unusable(path: Path, why: str) -> InputError:
+    """Return an error for a result that must be computed again."""
+    return InputError(f"{path}: {why}; run the evaluation again")
+
+
 def _check_whole(path: Path, made: Mapping[str, Any], stored: Mapping[str, Any]) -> None:
     if made["format"] not in _READABLE:
         raise InputError(
@@ -516,18 +513,12 @@ def _check_whole(path: Path, made: Mapping[str, Any], stored: Mapping[str, Any])
             "evaluation again, or use the version of polarity-bench that wrote the file"
         )
     if made["format"] < FORMAT and "__limit_" in f"__{made['experiment']}":
-        raise InputError(
-            f"{path}: results with a limit need format {FORMAT}, got format {made['format']}; run "
-            "the evaluation again"
-        )
+        why = f"results with a limit need format {FORMAT}, got format {made['format']}"
+        raise _unusable(path, why)
     if not _is_as_written(made):
-        raise InputError(
-            f"{path}: the provenance of this result was edited; run the evaluation again"
-        )
+        raise _unusable(path, _EDITED)
     if made["scores_sha256"] != _digest_of_scores(stored):
-        raise InputError(
-            f"{path}: the scores were edited or are incomplete; run the evaluation again"
-        )
+        raise _unusable(path, "the scores were edited or are incomplete")
 
 
 def _is_as_written(made: Mapping[str, Any]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -16,16 +17,25 @@ from polarity_bench.metrics.pairwise import (
     Pairwise,
     detectable,
     holm_of_pairs,
-    pairwise_means,
     pairwise_resampled,
     rank_ranges,
     tie_groups,
+    unit_moments,
 )
+from polarity_bench.metrics.pairwise import pairwise_means as pairwise_of_moments
 from polarity_bench.metrics.significance import bootstrap_test, sign_flip_p
 from polarity_bench.metrics.statistics import Bootstrap
-from polarity_bench.values import FloatArray
+from polarity_bench.values import FloatArray, IntArray
 
 SEEDS = st.integers(0, 2**32 - 1)
+
+
+def pairwise_means(
+    tasks: Sequence[FloatArray], units: Sequence[IntArray | None] = (), **settings: int
+) -> Pairwise:
+    """The comparison of all pairs, from the values per query of each task."""
+    moments = map(unit_moments, tasks, units or [None] * len(tasks))
+    return pairwise_of_moments(list(moments), **settings)
 
 
 def some_values(n: int, n_queries: int, seed: int, skill: float = 0.0) -> FloatArray:

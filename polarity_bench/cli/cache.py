@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from polarity_bench.embedding.store import StoredEncoder
 
 cache_app = Commands(
-    "cache", help="Show or prune the store of embeddings on disk.", invoke_without_command=True
+    name="cache", help="Show or prune the store of embeddings on disk.", invoke_without_command=True
 )
 _MAX_DAYS = 100_000.0  # datetime cannot represent dates much further back
 

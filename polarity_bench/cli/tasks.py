@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from polarity_bench.tasks.types.base import TaskSpec
 
 tasks_app = Commands(
-    "tasks", help="List tasks, show a task, or write a new task file.", invoke_without_command=True
+    name="tasks",
+    help="List tasks, show a task, or write a new task file.",
+    invoke_without_command=True,
 )
 
 

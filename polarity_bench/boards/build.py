@@ -25,7 +25,7 @@ _SHOWN_FIGURE = re.compile(
     rf'srcset="({FIGURES}/[\w.-]+)-dark\.svg"><img alt="[^"]*" src="\1\.svg"></picture>'
 )
 """Pattern of a figure in the README. Images in the board's own texts do not match."""
-_ENDINGS = (".png", ".svg", "-dark.svg")
+_ENDINGS = (".png", ".svg", "-dark.png", "-dark.svg")
 """File endings of a figure."""
 
 
@@ -81,13 +81,9 @@ def _shown_figures(opened: OpenBoard, files: Mapping[str, bytes]) -> list[str]:
 
     If no figures were rendered now, the README keeps the figures of the last build.
     """
-    figures = [name for name in files if name.startswith(f"{FIGURES}/")]
-    if not figures:
-        built = (f"{stem}.svg" for stem in _built_figures(opened.folder))
-        return sorted(name for name in built if (opened.folder / name).is_file())
-    return sorted(
-        name for name in figures if name.endswith(".svg") and not name.endswith("-dark.svg")
-    )
+    drawn = [n for n in files if n.endswith(".svg") and not n.endswith("-dark.svg")]
+    built = (f"{stem}.svg" for stem in _built_figures(opened.folder))
+    return sorted(drawn or (name for name in built if (opened.folder / name).is_file()))
 
 
 def _built_figures(folder: Path) -> list[str]:
@@ -124,14 +120,10 @@ def write_changed(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
 def check(opened: OpenBoard, *, with_report: bool) -> list[Difference]:
     """Render a board and return the existing files that differ from the rendering in any byte."""
     files = rendered(opened, with_report=with_report)
-    differing = differences(opened.folder, files)
-    if with_report:
-        stray = _stray(opened.folder, files)
-        differing += [
-            Difference(f"{FIGURES}/{path.name}", "belongs to no figure of this board")
-            for path in stray
-        ]
-    return differing
+    stray = _stray(opened.folder, files) if with_report else []
+    what = "belongs to no figure of this board"
+    superfluous = (Difference(f"{FIGURES}/{path.name}", what) for path in stray)
+    return [*differences(opened.folder, files), *superfluous]
 
 
 def differences(folder: Path, files: Mapping[str, bytes]) -> list[Difference]:

@@ -112,9 +112,7 @@ class Sections:
     def together(self, tasks: Sequence[str]) -> list[BoardRow]:
         """Return the rows of a table of these tasks: methods, published numbers and bounds."""
         config = self.config
-        methods = method_rows(
-            self.rows, self.curves, config.weighting, tasks, self.methods, config.keep
-        )
+        methods = method_rows(self.rows, self.curves, config, tasks, self.methods)
         published = [row for row in self.published if not tasks or row.scores.keys() & {*tasks}]
         return [*self.in_order(methods, tasks), *published, *self.bounds]
 
@@ -425,7 +423,8 @@ class Sections:
         shares: dict[str, list[BoardRow]] = {}
         for row in rows:
             share = rival(row, by)
-            is_scored = all(_is_defined(row.score(group.place(task), by)) for task in tasks)
+            scores = [row.score(group.place(task), by) for task in tasks]
+            is_scored = all(score and math.isfinite(score.mean) for score in scores)
             if row.role == "encoder" and share is not None and is_scored:
                 shares.setdefault(share, []).append(row)
         rankings = []
@@ -433,10 +432,8 @@ class Sections:
             first = competing[0].entry
             under = f"under {self.names[first.reference]}, " if by in REFERRING else ""
             under = f"{under}k = {first.k}" if len(shares) > 1 else ""
-            if len(competing) > 1:
-                rankings.append(
-                    self._in_kept_order(Ranking(competing, group, tasks, by, under, self.standings))
-                )
+            ranking = Ranking(competing, group, tasks, by, under, self.standings)
+            rankings += [self._in_kept_order(ranking)] if len(competing) > 1 else []
         return rankings
 
     def _in_kept_order(self, ranking: Ranking) -> Ranking:
@@ -481,10 +478,6 @@ def _strength(row: BoardRow) -> str:
     if not row.dial:
         return "-"
     return f"{shortest(row.strength)} (chosen here, best of {row.n_strengths})"
-
-
-def _is_defined(score: Score | None) -> bool:
-    return score is not None and math.isfinite(score.mean)
 
 
 def has_front(rows: Sequence[BoardRow]) -> bool:

@@ -24,8 +24,9 @@ from polarity_bench.scores import Weighting
 from polarity_bench.values import count
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
+
     from polarity_bench.boards.board_folder import OpenBoard
-    from polarity_bench.boards.diff import Change
     from polarity_bench.scores import Weighting
 
 leaderboard_app = Commands(
@@ -230,9 +231,10 @@ def diff_boards(
         remark(f"{b}: shown with {first.weighting} weights, like {a}")
         second = open_board(folders[1], first.weighting)
     found = changes(first.board, second.board)
+    records = found.drop(columns="difference").to_dict("records")
     out.show(
-        lambda: {"unit": "fraction", "changes": list(map(_as_json, found))},
-        lambda: _changes_table(found, out.width) if found else "no cell differs",
+        lambda: {"unit": "fraction", "changes": records},
+        lambda: "no cell differs" if found.empty else _changes_table(found, out.width),
     )
 
 
@@ -308,29 +310,14 @@ def _can_report() -> bool:
     return found
 
 
-def _as_json(change: Change) -> dict[str, Any]:
-    return {
-        "table": change.table,
-        "row": change.row,
-        "column": change.column,
-        "change": change.what,
-        "before": change.before,
-        "after": change.after,
-    }
-
-
-def _changes_table(found: list[Change], width: int | None) -> str:
+def _changes_table(found: DataFrame, width: int | None) -> str:
     from polarity_bench.render.markdown import table
     from polarity_bench.render.table import Column
 
-    heads = [
-        ("table", [each.table for each in found]),
-        ("row", [", ".join(each.row) for each in found]),
-        ("column", [each.column for each in found]),
-    ]
+    named = found.assign(row=found["row"].map(", ".join))
+    heads = [(name, named[name].tolist()) for name in ("table", "row", "column")]
     columns = [
-        Column("before", [each.before for each in found]),
-        Column("after", [each.after for each in found]),
-        Column("difference", [each.difference for each in found], unit="points"),
+        Column(name, found[name].tolist(), unit="points" if name == "difference" else "percent")
+        for name in ("before", "after", "difference")
     ]
     return table(heads, columns, width=width)

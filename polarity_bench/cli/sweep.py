@@ -350,18 +350,18 @@ def live(watch: Watch) -> Iterator[Callable[[], None]]:
     Without a terminal, the function prints a line at most every half minute.
     """
     if not sys.stderr.isatty():
-        title = watch.plan.title
-        remark(f"{title}: {summary(watch.look())}")
-        yield _seldom(lambda: remark(f"{title}: {summary(watch.look())}"), LINE_SECONDS)
+        line = f"{watch.plan.title}: {{}}"
+        yield _seldom(lambda: remark(line.format(summary(watch.look()))), LINE_SECONDS)
         return
     from rich.console import Console
 
-    with Console(stderr=True).status(_running(watch)) as status:
+    with Console(stderr=True).status("") as status:
         yield _seldom(lambda: status.update(_running(watch)), _LOOK_SECONDS)
 
 
 def _seldom(function: Callable[[], None], seconds: float) -> Callable[[], None]:
-    """Return a function that calls `function`, but at most once per interval of `seconds`."""
+    """Call `function` now, and return a function that calls it once per interval at most."""
+    function()
     last = time.monotonic()
 
     def call() -> None:

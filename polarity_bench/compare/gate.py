@@ -187,11 +187,11 @@ def judge(
         Holm (1979), see `significance.holm`.
     """
     new_results = {result.task: (path, result) for path, result in results}
-    pairs = [
-        _pair(baseline, new_results[task])
-        for task, baseline in found.items()
-        if task in new_results
-    ]
+    pairs = []
+    for task, old in found.items():
+        if task in new_results:  # The baseline's values were read before the run.
+            new = align([new_results[task]], old.key)
+            pairs.append(Alignment((*old.stored, *new.stored), old.key, (*old.arrays, *new.arrays)))
     compared = [compare(pair, 0, alternative="less", n_tests=len(pairs)) for pair in pairs]
     p = np.array([each.test.p for each in compared])
     corrected = p.copy()
@@ -206,13 +206,6 @@ def judge(
         (*(task for task in found if task not in new_results), *sorted(skipped)),
         tuple(each.task for each in compared if _lacks_s(each.aligned)),
     )
-
-
-def _pair(baseline: Alignment, new: Stored) -> Alignment:
-    """Pair a new result with its baseline, using the values that were read before the run."""
-    other = align([new], baseline.key)
-    stored = (*baseline.stored, *other.stored)
-    return Alignment(stored, baseline.key, (*baseline.arrays, *other.arrays))
 
 
 def _lacks_s(aligned: Alignment) -> bool:
@@ -247,7 +240,8 @@ def _baseline(of_task: Sequence[Stored], run: Result, key: ScoreKey, p_alone: bo
     if not alike:
         raise InputError(f"{ranked[0][0]}: cannot be compared with this run: {reasons[0]}")
     key = plain if p_alone else key
-    measured = [each for each in alike if _shares_reference(each[1], run, key)]
+    is_lost = needs_reference(run, key) and run.lacks_reference
+    measured = [each for each in alike if not is_lost and unlike(each[1], run, key) is None]
     if not measured:
         raise NoCommonReferenceError(_no_common_reference(alike[0], run))
     path, result = measured[0]
@@ -292,14 +286,6 @@ def _why_not(stored: Stored, run: Result, key: ScoreKey) -> str | None:
     if key not in result.scores:
         return f"the baseline has no {key}" + ("; use the same `ks` for both" if key.k else "")
     return None
-
-
-def _shares_reference(stored: Result, run: Result, key: ScoreKey) -> bool:
-    """Return whether both results have the same reference, or the score does not depend on it."""
-    if not needs_reference(run, key):
-        return True
-    is_lost = stored.lacks_reference or run.lacks_reference
-    return not is_lost and unlike(stored, run, key) is None
 
 
 def _how_to_make(path: Path, result: Result, run: Result) -> str:

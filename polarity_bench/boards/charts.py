@@ -18,6 +18,7 @@ from polarity_bench.results.published import PublishedNumber
 from polarity_bench.results.result_files import Result
 from polarity_bench.results.score_names import RANKED
 from polarity_bench.scores import Score, ScoreKey, Weighting
+from polarity_bench.values import grouped
 
 _PHENOMENA = "contrast"
 """Name of the task that is divided by linguistic phenomena."""
@@ -46,9 +47,7 @@ def k_curves(group: Group, names: Mapping[str, str]) -> Iterator[LineChart]:
     """
     for task, cells in group.tasks.items():
         entries = sorted(cells)
-        shares: dict[str, list[Entry]] = {}
-        for entry in entries:
-            shares.setdefault(entry.reference or entry.encoder, []).append(entry)
+        shares = grouped(entries, lambda entry: entry.reference or entry.encoder)
         shown = [("P by k", "P", entries)]
         if len(shares) > 1 and all(entry.reference == "" for entry in entries):
             shown.append(("S by k, each encoder as its own reference", "S", entries))
@@ -156,11 +155,10 @@ def planes(sections: Sections) -> Iterator[Plane]:
     names, weighting = sections.names, sections.ranked.weighting
     tuned = trained(sections.ranked)
     for task in sections.ranked.tasks:
-        shares: dict[tuple[str, int], list[BoardRow]] = {}
-        for row in sections.first_singles:
-            if row.scores.get(task) and row.role == "encoder":
-                reference = row.entry.reference or row.entry.encoder
-                shares.setdefault((reference, row.entry.k), []).append(row)
+        scored = [r for r in sections.first_singles if r.scores.get(task) and r.role == "encoder"]
+        shares = grouped(
+            scored, lambda row: (row.entry.reference or row.entry.encoder, row.entry.k)
+        )
         alone = len({reference for reference, _ in shares}) == 1
         drawn = [share for share in shares if alone or len(shares[share]) > 1]
         published = [row for row in sections.published if len(_printed(row, task)) == 2]

@@ -20,7 +20,7 @@ from polarity_bench.results.published import PublishedNumber, footnote, footnote
 from polarity_bench.results.result_files import Stored
 from polarity_bench.scores import Score, ScoreKey, Weighting
 from polarity_bench.tasks.types.polarity.scoring import CLIPPED, REFERRING, unclipped
-from polarity_bench.values import shortest
+from polarity_bench.values import grouped, shortest
 
 Worth = tuple[bool, float, float]
 Role = Literal["encoder", "method", "curve", "oracle", "random", "published"]
@@ -221,9 +221,7 @@ def published_rows(published: Sequence[PublishedNumber], groups: Sequence[Group]
         for each in published
         if each.key.weighting == weighting or each.question not in by_board
     ]
-    shares: dict[tuple[str, int, str, str], list[PublishedNumber]] = {}
-    for each in published:
-        shares.setdefault((each.name, each.key.k or 0, each.source, each.note), []).append(each)
+    shares = grouped(published, lambda each: (each.name, each.key.k or 0, each.source, each.note))
     numbers = footnote_numbers(published)
     rows = []
     for (name, k, source, note), members in shares.items():

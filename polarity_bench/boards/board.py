@@ -26,7 +26,6 @@ from polarity_bench.boards.rows import bound_rows, encoder_rows, published_rows
 from polarity_bench.compare.encoder_ranks import FILE as STATISTICS
 from polarity_bench.compare.encoder_ranks import Standings, read_standings
 from polarity_bench.errors import InputError, nearest
-from polarity_bench.render.chart import Drawn
 from polarity_bench.render.table import Board
 from polarity_bench.results.comparability import MAIN, Group, lay_in_cells
 from polarity_bench.results.curve import Curve
@@ -179,17 +178,12 @@ def board(parts: BoardParts | Iterable[Stored]) -> Board:
         parts.standings,
     )
     tables = sections.tables()
-    drawn: list[Drawn] = [
-        *planes(sections),
-        *k_curves(ranked, names),
-        *phenomena(ranked, names),
-    ]
     return Board(
         title=title,
         introduction=config.introduction,
         tables=tables,
         notes=board_notes(sections, groups, tables),
-        drawn=drawn,
+        drawn=[*planes(sections), *k_curves(ranked, names), *phenomena(ranked, names)],
         details=row_details([*sections.rows, *sections.published], [ranked, *plain], parts.folder),
         finding=finding(sections),
         origin=config.details,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -27,19 +26,6 @@ _SHOWN_FIGURE = re.compile(
 """Pattern of a figure in the README. Images in the board's own texts do not match."""
 _ENDINGS = (".png", ".svg", "-dark.png", "-dark.svg")
 """File endings of a figure."""
-
-
-@dataclass(frozen=True)
-class Difference:
-    """A file of a board that is missing, superfluous or different from a fresh rendering.
-
-    Attributes:
-        file: Path relative to the board's folder.
-        what: Description of the difference, such as the lines or cells that differ.
-    """
-
-    file: str
-    what: str
 
 
 def can_report() -> bool:
@@ -117,24 +103,26 @@ def write_changed(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
     return changed
 
 
-def check(opened: OpenBoard, *, with_report: bool) -> list[Difference]:
-    """Render a board and return the existing files that differ from the rendering in any byte."""
+def check(opened: OpenBoard, *, with_report: bool) -> dict[str, str]:
+    """Render a board and describe the files that are missing, superfluous or differ in any byte.
+
+    The keys are the paths of the files in the board's folder.
+    """
     files = rendered(opened, with_report=with_report)
     stray = _stray(opened.folder, files) if with_report else []
-    what = "belongs to no figure of this board"
-    superfluous = (Difference(f"{FIGURES}/{path.name}", what) for path in stray)
-    return [*differences(opened.folder, files), *superfluous]
+    superfluous = {f"{FIGURES}/{each.name}": "belongs to no figure of this board" for each in stray}
+    return differences(opened.folder, files) | superfluous
 
 
-def differences(folder: Path, files: Mapping[str, bytes]) -> list[Difference]:
-    """Return the files of a folder that are missing or differ from the expected contents."""
-    differing = []
+def differences(folder: Path, files: Mapping[str, bytes]) -> dict[str, str]:
+    """Describe the files of a folder that are missing or differ from the expected contents."""
+    differing = {}
     for name, content in files.items():
         path = folder / name
         if not path.is_file():
-            differing.append(Difference(name, "is missing"))
+            differing[name] = "is missing"
         elif (current := path.read_bytes()) != content:
-            differing.append(Difference(name, _differs(current, content)))
+            differing[name] = _differs(current, content)
     return differing
 
 

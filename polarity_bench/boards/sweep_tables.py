@@ -467,13 +467,13 @@ def _size_table(sweep: Sweep, heading: str, trainings: DataFrame) -> Table:
     columns = []
     for metric, (_, short) in METRICS.items():
         cells = _of_metric(means, metric).set_index("row").reindex(range(len(rows)))
-        value, low, high, spreads = (
-            cells[name].tolist() for name in ("value", "seed_min", "seed_max", "seed_std")
-        )
+        mean, spreads = cells["value"].tolist(), cells["seed_std"].tolist()
         columns += [
-            Column(f"{short} mean", value, spreads=spreads, digits=1, spread_as="sub"),
-            Column(f"{short} min", low, digits=1),
-            Column(f"{short} max", high, digits=1),
+            Column(f"{short} mean", mean, spreads=spreads, digits=1, spread_as="sub"),
+            *(
+                Column(f"{short} {e}", cells[f"seed_{e}"].tolist(), digits=1)
+                for e in ("min", "max")
+            ),
         ]
     runs = _of_metric(records[records["role"] != "published"], _P).groupby("row")["value"].count()
     n_runs = runs.reindex(range(len(rows))).astype(float).tolist()

@@ -98,12 +98,8 @@ def blend(
     name = output.resolve().name
     curves = write_and_print_curves(name, "weight", by_weight, results, out, weighting)
     if out.as_json:
-        folders = [
-            {"weight": each.weight, "folder": each.folder, "reused": each.reused} for each in blends
-        ]
-        print_json(
-            {"blends": folders, "curves": curves_as_json(curves), **reports_as_json(reports, {})}
-        )
+        made = {"blends": list(map(vars, blends)), "curves": curves_as_json(curves)}
+        print_json(made | reports_as_json(reports, {}))
     elif not tasks:
         print("\n".join(str(each.folder) for each in blends))
     raise typer.Exit(exit_code(reports) if reports else 0)

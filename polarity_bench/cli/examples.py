@@ -11,7 +11,6 @@ from polarity_bench.cli.options import (
     DataFlags,
     EncoderFlags,
     Model,
-    Seed,
     StoreFlags,
 )
 from polarity_bench.cli.output import print_json, progress_bar, remark
@@ -28,7 +27,7 @@ def examples(
     task: Annotated[str, "Polarity task that provides the training rows.", "-t"] = "sst2",
     kind: Annotated[ExampleKind, "Kind of examples; it must fit the loss."] = "triplets",
     model: Model = "minilm",
-    seed: Seed = 0,
+    seed: Annotated[int, "Random seed; the same seed gives byte-identical output."] = 0,
     epoch: Annotated[int, "Number of the epoch, from 0; each epoch draws other examples."] = 0,
     held_out: Annotated[
         int | None,

@@ -167,7 +167,7 @@ def check_boards(
     found = {board.folder: check(board, with_report=with_report) for board in opened}
     if not boards:
         found[root] = differences(root, _front(root, opened))
-    wrong = {str(folder / each.file): each.what for folder, of in found.items() for each in of}
+    wrong = {str(folder / file): why for folder, of in found.items() for file, why in of.items()}
     if as_json:
         print_json({"differences": wrong})
     else:

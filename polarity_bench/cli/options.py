@@ -70,9 +70,9 @@ Tasks = Annotated[
 Suite = Annotated[
     str | None, "Suite of tasks: demo, polarity, unseen, transfer, sts or full.", "-s"
 ]
-Offline = Annotated[bool, "Do not use the network; HF_HUB_OFFLINE=1 has the same effect."]
+
 AsJson = Annotated[bool, "Print the output, or an error, as JSON.", "--json"]
-Wide = Annotated[bool, "Do not fit tables to the width of the terminal."]
+
 Output = Annotated[Path, "Folder to store the results in.", "-o"]
 Weight = Annotated[
     Weighting,
@@ -80,9 +80,6 @@ Weight = Annotated[
     "same).",
 ]
 Workers = Annotated[int | None, "Number of processes that fit classifiers [default: one per core]."]
-TrainingTask = Annotated[str, "Polarity task to train and evaluate on.", "-t"]
-Seed = Annotated[int, "Random seed; the same seed gives byte-identical output."]
-ReplaceRun = Annotated[bool, "Replace a finished or different run in the output folder."]
 
 
 @dataclass(frozen=True)
@@ -129,7 +126,9 @@ class DataFlags:
 
     data_dir: DataDir = None
     task_dir: TaskDir = None
-    offline: Offline = False
+    offline: Annotated[bool, "Do not use the network; HF_HUB_OFFLINE=1 has the same effect."] = (
+        False
+    )
 
     def access(self) -> DataAccess:
         """Return the permitted sources of data; without network access, set HF_HUB_OFFLINE."""
@@ -213,7 +212,7 @@ StoreFlags = Annotated[EmbeddingFlags, ("no_store",)]
 class OutputFlags:
     """Options for printing results."""
 
-    wide: Wide = False
+    wide: Annotated[bool, "Do not fit tables to the width of the terminal."] = False
     as_json: AsJson = False
 
     @property

@@ -94,12 +94,10 @@ def build(opened: OpenBoard, *, with_report: bool) -> list[Path]:
 
 def write_changed(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
     """Write only the files whose contents changed, and return their paths."""
-    changed = []
-    for name, content in files.items():
-        path = folder / name
-        if not path.is_file() or path.read_bytes() != content:
-            write_atomically(path, content)
-            changed.append(path)
+    contents = {folder / name: content for name, content in files.items()}
+    changed = [p for p, new in contents.items() if not p.is_file() or p.read_bytes() != new]
+    for path in changed:
+        write_atomically(path, contents[path])
     return changed
 
 

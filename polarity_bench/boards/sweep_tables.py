@@ -28,6 +28,7 @@ from polarity_bench.render.markdown import escape
 from polarity_bench.render.table import Board, Column, Detail, Role, Table
 from polarity_bench.results.aggregate import mean_over_seeds, scores_of
 from polarity_bench.results.published import footnote
+from polarity_bench.results.score_names import NOTES
 from polarity_bench.scores import Weighting
 from polarity_bench.sweeps.grid import SHIPPED
 from polarity_bench.sweeps.plan import read_plan
@@ -53,14 +54,7 @@ _GRID = "grid.toml"
 """Name of the copy of the grid in the folder of a published sweep."""
 _PLACED = frozenset({"recipe", "model", "task", "seed"})
 """Settings that define neither rows nor sections."""
-_NOTE = (
-    "Rows in italics (untrained bases, other recipes and published numbers) do not compete. Among "
-    "the other rows, the two best of each column are bold, including ties after rounding."
-)
-_REPORTED_NOTE = (
-    "After each published number, the difference is shown: our training runs with the same "
-    "settings minus the published number."
-)
+
 _NOTHING = "-"
 _P = next(iter(METRICS))
 
@@ -196,7 +190,7 @@ def sweep_board(sweep: Sweep) -> Board:
         for (task,), alike in section.groupby(["task"], sort=False) if len(sizes) > 1 else ():
             tables.append(_size_table(sweep, f"Numbers of examples, {task}{ending}", alike))
             drawn += size_charts(what + ending, alike, str(task))
-    notes = [_NOTE, *([_REPORTED_NOTE] if any(published["base"]) else ())]
+    notes = [NOTES["sweep"], *([NOTES["minus_published"]] if any(published["base"]) else ())]
     return Board(
         sweep.config.title,
         sweep.config.introduction,

@@ -264,9 +264,17 @@ def export_board(
         remark(f"wrote {len(written)} results to {output}")
     else:
         from polarity_bench.boards.board_folder import open_board
+        from polarity_bench.boards.run_report import board_as_json
+        from polarity_bench.render.csv_text import board_csv
+        from polarity_bench.render.latex import board_latex
+        from polarity_bench.render.markdown import render
 
         check_file("output", output)
-        text = _text(open_board(folder), form)
+        opened = open_board(folder).board
+        if form == "json":
+            text = json_text(board_as_json(opened))
+        else:
+            text = {"csv": board_csv, "latex": board_latex, "markdown": render}[form](opened)
         if output is None:
             print(text, end="")
             return
@@ -274,17 +282,6 @@ def export_board(
         written = [output]
     if as_json:
         print_json({"written": written})
-
-
-def _text(opened: OpenBoard, form: Literal["markdown", "csv", "latex", "json"]) -> str:
-    from polarity_bench.boards.run_report import board_as_json
-    from polarity_bench.render.csv_text import board_csv
-    from polarity_bench.render.latex import board_latex
-    from polarity_bench.render.markdown import render
-
-    if form == "json":
-        return json_text(board_as_json(opened.board))
-    return {"csv": board_csv, "latex": board_latex, "markdown": render}[form](opened.board)
 
 
 def _folder(name: str, root: Path) -> Path:

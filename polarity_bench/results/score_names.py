@@ -134,6 +134,11 @@ NOTES = {
     "spread": "±: standard deviation, as the source prints it.",
     "twins": "In brackets: the same score of an encoder measured here, minus the published "
     "number. Compared pairs:",
+    "sweep": "Rows in italics (untrained bases, other recipes and published numbers) do not "
+    "compete. Among the other rows, the two best of each column are bold, including ties after "
+    "rounding.",
+    "minus_published": "After each published number, the difference is shown: our training runs "
+    "with the same settings minus the published number.",
 }
 """Notes below boards, in markdown."""
 

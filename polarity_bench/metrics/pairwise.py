@@ -35,7 +35,6 @@ from polarity_bench.metrics.significance import (
     holm,
     unit_sums,
 )
-from polarity_bench.metrics.statistics import SEED
 from polarity_bench.values import BoolArray, FloatArray, IntArray
 
 LEVEL = 0.05
@@ -118,9 +117,7 @@ def unit_moments(values: FloatArray, units: IntArray | None = None) -> Moments:
     return Moments(mean, rows, _step(sums), n_defined, squares, fourths, _variance(rows))
 
 
-def pairwise_means(
-    tasks: Sequence[Moments], *, n_flips: int = N_FLIPS, seed: int = SEED
-) -> Pairwise:
+def pairwise_means(tasks: Sequence[Moments]) -> Pairwise:
     """Compare the mean scores of all pairs of encoders on one or more tasks.
 
     The test is a sign-flip test over the queries of all tasks (see `sign_flip_p`). Every task has
@@ -130,11 +127,9 @@ def pairwise_means(
 
     Args:
         tasks: The moments of each task, see `unit_moments`.
-        n_flips: Number of flips to draw if a pair differs on too few queries.
-        seed: Seed of the flips.
 
     Returns:
-        The comparison of all pairs. If p comes from flips, it is at least 1 / (n_flips + 1).
+        The comparison of all pairs. If p comes from flips, it is at least 1 / (`N_FLIPS` + 1).
 
     Raises:
         ValueError: If there is no task, or if the tasks do not have the same encoders.
@@ -163,7 +158,7 @@ def pairwise_means(
     few = (squares > 0) & (squares**2 < ENOUGH * fourths)
     if few.any():
         together = np.hstack([w * task.rows for task, w in weighed])
-        p = np.where(few, _flipped_p(together, few, squares, n_flips, seed), p)
+        p = np.where(few, _flipped_p(together, few, squares), p)
     return Pairwise(scores, difference, error, p)
 
 
@@ -408,21 +403,19 @@ def _close_pairs(squares: FloatArray, square: FloatArray) -> IntArray:
     return np.argwhere(np.triu(close, k=1))
 
 
-def _flipped_p(
-    rows: FloatArray, wanted: BoolArray, squares: FloatArray, n_flips: int, seed: int
-) -> FloatArray:
+def _flipped_p(rows: FloatArray, wanted: BoolArray, squares: FloatArray) -> FloatArray:
     """Return p-values from sign flips for the pairs in the mask `wanted`, (n, n)."""
     observed = rows.sum(axis=1)
     n_far = np.zeros_like(squares)
     tie = TIE * np.sqrt(squares * rows.shape[1])  # This is at least TIE · Σ|d|.
     far = np.abs(observed[:, None] - observed) - tie
     columns = [np.flatnonzero(row) for row in np.triu(wanted)]
-    for flipped in flipped_sums(rows, n_flips, seed):
+    for flipped in flipped_sums(rows, N_FLIPS):
         for i, others in enumerate(columns):
             if len(others):
                 distance = np.abs(flipped[:, others] - flipped[:, [i]])
                 n_far[i, others] += (distance >= far[i, others]).sum(axis=0)
-    p: FloatArray = (n_far + n_far.T + 1) / (n_flips + 1)
+    p: FloatArray = (n_far + n_far.T + 1) / (N_FLIPS + 1)
     return p
 
 

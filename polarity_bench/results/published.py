@@ -195,27 +195,25 @@ def _number(where: str, cells: Mapping[str, str]) -> PublishedNumber:
     for name, meaning in (("name", "name"), ("source", "citation"), ("score", "score")):
         if not cells[name]:
             raise InputError(f"{where}: the {meaning} is missing; fill in the column {name!r}")
-    std, least, most = (
-        _fraction(where, name, cells[name], minimum) if cells[name] else math.nan
-        for name, minimum in (("std", 0.0), ("min", -100.0), ("max", -100.0))
-    )
     if cells["star"] not in {"", "0", "1"}:
         raise InputError(f"{where}: 'star' must be 1, 0 or empty, got {cells['star']!r}")
     as_written = ("name", "task", "source", "model", "protocol", "twin", "note")
     return PublishedNumber(
         key=ScoreKey.parse(cells["score"]),
         value=_fraction(where, "value", cells["value"]),
-        std=std,
-        least=least,
-        most=most,
+        std=_fraction(where, "std", cells["std"] or None, 0),
+        least=_fraction(where, "min", cells["min"] or None),
+        most=_fraction(where, "max", cells["max"] or None),
         is_significant=cells["star"] == "1",
         where=where,
         **{name: cells[name] for name in as_written},
     )
 
 
-def _fraction(where: str, name: str, text: str, minimum: float = -100) -> float:
-    """Convert a percentage in a cell to a fraction."""
+def _fraction(where: str, name: str, text: str | None, minimum: float = -100) -> float:
+    """Convert a percentage in a cell to a fraction; None becomes NaN."""
+    if text is None:
+        return math.nan
     try:
         percent = float(text)
     except ValueError:

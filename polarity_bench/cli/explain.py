@@ -27,7 +27,7 @@ from polarity_bench.cli.output import (
     remark_draws,
     write_file,
 )
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, check_installed
 
 if TYPE_CHECKING:
     from polarity_bench.encoders.load import EncoderOptions
@@ -84,14 +84,14 @@ def explain(
     """
     from polarity_bench.explain.explanation import as_json as laid_out
     from polarity_bench.explain.explanation import explain as explain_two
-    from polarity_bench.explain.page import check_installed, page
+    from polarity_bench.explain.page import page
     from polarity_bench.tasks.types.base import Settings
 
     check_at_least(0, n_changed=n_changed)
     check_at_least(1, k=k)
     check_file("html", html, [".html"])
     if html is not None:
-        check_installed()
+        check_installed("`html`", "jinja2")
     sides = [
         Side(model, prompt, _finite("strength", strength)),
         Side(against, against_prompt, _finite("against_strength", against_strength)),

@@ -81,14 +81,11 @@ def progress_bar(title: str, total: int) -> Iterator[Progress]:
     from rich.progress import Progress as RichProgress
 
     console = Console(stderr=True)
-    columns = (
+    bar = RichProgress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
-    )
-    bar = RichProgress(
-        *columns,
         console=console,
         speed_estimate_period=math.inf,
         disable=not console.is_terminal,

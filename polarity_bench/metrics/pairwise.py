@@ -221,8 +221,7 @@ def holm_of_pairs(p: FloatArray) -> FloatArray:
     above = np.triu_indices(len(p), k=1)
     corrected = np.ones_like(p)
     corrected[above] = holm(p[above])
-    lower: FloatArray = np.minimum(corrected, corrected.T)
-    return lower
+    return np.asarray(np.minimum(corrected, corrected.T))
 
 
 def rank_ranges(scores: FloatArray, p: FloatArray, level: float = LEVEL) -> IntArray:
@@ -350,16 +349,14 @@ def _told_apart(scores: FloatArray, p: FloatArray, level: float) -> BoolArray:
         raise ValueError(
             f"{undefined} of {len(scores)} scores are undefined; leave these encoders out"
         )
-    apart: BoolArray = (p < level) & (scores[:, None] != scores[None, :])
-    return apart
+    return np.asarray((p < level) & (scores[:, None] != scores[None, :]))
 
 
 def _normal_p(distance: FloatArray, deviation: FloatArray) -> FloatArray:
     """Return two-sided p-values of distances from 0, for given standard deviations."""
     certain = np.where(distance > 0, np.inf, 0.0)
     z = np.divide(distance, deviation, out=certain, where=deviation > 0)
-    p: FloatArray = 2 * ndtr(-z)
-    return p
+    return np.asarray(2 * ndtr(-z))
 
 
 def _moments(rows: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -393,8 +390,7 @@ def _variance(rows: FloatArray) -> FloatArray:
     for i, j in _close_pairs(squares, square):
         squares[i, j] = squares[j, i] = ((centred[i] - centred[j]) ** 2).sum()
     np.fill_diagonal(squares, 0.0)
-    variance: FloatArray = squares * (n_units / (n_units - 1))
-    return variance
+    return np.asarray(squares * (n_units / (n_units - 1)))
 
 
 def _close_pairs(squares: FloatArray, square: FloatArray) -> IntArray:
@@ -415,8 +411,7 @@ def _flipped_p(rows: FloatArray, wanted: BoolArray, squares: FloatArray) -> Floa
             if len(others):
                 distance = np.abs(flipped[:, others] - flipped[:, [i]])
                 n_far[i, others] += (distance >= far[i, others]).sum(axis=0)
-    p: FloatArray = (n_far + n_far.T + 1) / (N_FLIPS + 1)
-    return p
+    return np.asarray((n_far + n_far.T + 1) / (N_FLIPS + 1))
 
 
 def _step(values: FloatArray) -> float:

@@ -379,15 +379,13 @@ def read_result(path: str | Path) -> Result:
         )
         result = Result(
             task=provenance.task.name,
-            kind=provenance.task.kind,
             result_name=stored["task_name"],
-            version=provenance.task.version,
             languages=tuple(row["languages"]),
             main_score=ScoreKey.parse(provenance.main_score),
             key=key,
             scores=_unflatten(flat, provenance.n),
-            unseen_of=provenance.task.unseen_of,
             date=stored["date"],
+            **provenance.task.model_dump(include={"kind", "version", "unseen_of"}),
             **provenance.model_dump(include=_SHARED),
         )
     except ValidationError as error:

@@ -111,8 +111,7 @@ class Sections:
 
     def together(self, tasks: Sequence[str]) -> list[BoardRow]:
         """Return the rows of a table of these tasks: methods, published numbers and bounds."""
-        config = self.config
-        methods = method_rows(self.rows, self.curves, config, tasks, self.methods)
+        methods = method_rows(self.rows, self.curves, self.config, tasks, self.methods)
         published = [row for row in self.published if not tasks or row.scores.keys() & {*tasks}]
         return [*self.in_order(methods, tasks), *published, *self.bounds]
 

@@ -41,11 +41,10 @@ def methods_of(results: Sequence[Result], listed: Sequence[Method]) -> dict[str,
         names = sorted({*seeds.values()})
         if len(names) > 1:
             by_name |= dict.fromkeys(names, names[0].rstrip("-_. 0123456789") or names[0])
-    encoders = [result.key.encoder for result in results]
     return {
-        encoder.digest: by_name[name]
-        for encoder in encoders
-        for name in names_of(encoder)
+        result.key.encoder.digest: by_name[name]
+        for result in results
+        for name in names_of(result.key.encoder)
         if name in by_name
     }
 

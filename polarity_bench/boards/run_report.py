@@ -175,8 +175,7 @@ def samples_jsonl(task: Task, path: Path) -> str:
         task: The task of the result.
         path: File of the result.
     """
-    arrays = read_arrays(path)
-    lines = (json.dumps(sample, ensure_ascii=False) for sample in task.retrieved(arrays))
+    lines = (json.dumps(sample, ensure_ascii=False) for sample in task.retrieved(read_arrays(path)))
     return "".join(f"{line}\n" for line in lines)
 
 

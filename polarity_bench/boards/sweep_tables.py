@@ -185,8 +185,7 @@ def sweep_board(sweep: Sweep) -> Board:
             for row in rows
             if row.role != "base"
         }
-        bases = sweep.bases_of(section)
-        drawn += sweep_planes(named, bases, published, sweep.weighting, ending)
+        drawn += sweep_planes(named, sweep.bases_of(section), published, sweep.weighting, ending)
         for (task,), alike in section.groupby(["task"], sort=False) if len(sizes) > 1 else ():
             tables.append(_size_table(sweep, f"Numbers of examples, {task}{ending}", alike))
             drawn += size_charts(what + ending, alike, str(task))

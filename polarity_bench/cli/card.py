@@ -71,8 +71,7 @@ def card(
     encoder = load_encoder(str(run), options)
     encoder = encoder if strength is None else at_strength(encoder, strength)
     own = _results_of(encoder.id, results)
-    known = load_tasks(task_dir)
-    data_sets = {task: DataSet.of(spec) for task, spec in known.items()}
+    data_sets = {task: DataSet.of(spec) for task, spec in load_tasks(task_dir).items()}
     try:
         found = hub_card.measured(own, data_sets, weighting)
     except InputError as error:
@@ -81,9 +80,8 @@ def card(
         remark(f"left out: {n_cut} of {len(own)} results, because they have a `limit`")
     entries = hub_card.model_index(found, url)
     tasks = {each.result.task for each in found}
-    is_st = (run / "modules.json").is_file()
     try:
-        card = before or hub_card.new_card(name, is_st)
+        card = before or hub_card.new_card(name, (run / "modules.json").is_file())
         after = hub_card.updated(card, name, entries, tasks)
     except InputError as error:
         raise InputError(f"{run / _CARD}: {error}; the file was not changed") from error

@@ -132,8 +132,7 @@ def _text(found: Comparison, items: Items, width: int | None) -> str:
             f"detected four times in five (p < 0.05, {tails})."
         )
     if found.changed:
-        shown = decimal if aligned.is_correlation else percent
-        changed = _changed(found.changed, items, shown)
+        changed = _changed(found.changed, items, decimal if aligned.is_correlation else percent)
         several = f"{found.n_changed:,} of {aligned.n_queries:,} queries differ"
         parts += [
             f"{several}; these contribute most:",

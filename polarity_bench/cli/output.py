@@ -221,8 +221,7 @@ def print_report(
         print(f"{title}, reference: {name}\n")
         order = list(dict.fromkeys(result.task for result in results))
         results.sort(key=lambda result: order.index(result.task))
-        shown = tables(results, weighting, columns)
-        sections = [section(table, output.width) for table in shown]
+        sections = [section(table, output.width) for table in tables(results, weighting, columns)]
         print_tables("\n\n".join([*sections, _how_to_read(results, weighting)]) + "\n")
     for suite in report.suites:
         for warning in suite.warnings:
@@ -275,8 +274,7 @@ def write_and_print_curves(
     from polarity_bench.render.markdown import section
     from polarity_bench.results.curve_files import read_curve, write_curves
 
-    stored = {at: report.results for at, report in reports.items()}
-    paths = write_curves(name, dial, stored, folder)
+    paths = write_curves(name, dial, {at: report.results for at, report in reports.items()}, folder)
     for path in [] if output.as_json else paths:
         print_tables(section(curve_table(read_curve(path), weighting), output.width) + "\n")
     return paths

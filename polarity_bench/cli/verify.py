@@ -81,8 +81,7 @@ def verify(
         lambda: [row.model_dump() | {"difference": row.difference} for row in checks],
         lambda: _rendered(checks, chosen, out.width),
     )
-    failed = any(row.verdict in {"differs", "not measured"} for row in checks)
-    raise typer.Exit(1 if failed else 0)
+    raise typer.Exit(1 if any(row.verdict in {"differs", "not measured"} for row in checks) else 0)
 
 
 def _choose(only: str | None) -> list[Publication]:

@@ -305,8 +305,7 @@ def pair_up(
     alike = [each for each in candidates if _can_pair(each[0], ScoreKey("polarity", each[1].k))]
     if alike and measure is None:
         pair, key = alike[0]
-        instead = ScoreKey("polarity", key.k, key.weighting)
-        return align(pair, instead), (
+        return align(pair, ScoreKey("polarity", key.k, key.weighting)), (
             f"{key.metric} depends on the reference encoder, and these results do not share one; P "
             "is compared instead"
         )

@@ -101,8 +101,7 @@ class Group:
     @cached_property
     def averaged(self) -> list[str]:
         """Independent tasks with a result for every entry, or else all independent tasks."""
-        entries = self.entries
-        shared = [task for task in self.independent if self.tasks[task].keys() == entries]
+        shared = [task for task in self.independent if self.tasks[task].keys() == self.entries]
         return shared or self.independent
 
     @cached_property

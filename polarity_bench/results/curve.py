@@ -197,5 +197,4 @@ def point_of(at: float, result: Result) -> Point:
             keys = {ScoreKey(metric, k, w) for metric in _OF_A_POINT}
             scores |= {key: result.scores[key].mean for key in keys}
             scores[ScoreKey("lift", k, w)] = float(place_of(means, k, w).lift)
-    encoder = result.key.encoder.digest
-    return Point(at, encoder, result.key.digest, scores_digest(result), scores)
+    return Point(at, result.key.encoder.digest, result.key.digest, scores_digest(result), scores)

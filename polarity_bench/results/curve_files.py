@@ -74,8 +74,7 @@ def write_curve(curve: Curve, output: Path) -> Path:
         InputError: If the folder is not writable.
     """
     named = (folder_name(curve.task), folder_name(curve.name))
-    file = ".".join([*named, curve.encoder[:8], curve.question[:8], "json"])
-    path = output / _FOLDER / file
+    path = output / _FOLDER / ".".join([*named, curve.encoder[:8], curve.question[:8], "json"])
     write_atomically(path, json_bytes(with_checksum(_as_json(curve))))
     return path
 
@@ -193,8 +192,7 @@ def _from_json(stored: Mapping[str, Any]) -> Curve:
     fronts = {}
     for name, front in stored["fronts"].items():
         low, high = map(_or_nan, front["ci95"])
-        score = Score.single(_or_nan(front["mean"]), front["n"], (low, high))
-        fronts[ScoreKey.parse(name)] = score
+        fronts[ScoreKey.parse(name)] = Score.single(_or_nan(front["mean"]), front["n"], (low, high))
     return Curve(
         **{field: stored[field] for field in _FIELDS},
         encoder=stored.get("encoder", stored["name"]),  # older files have no `encoder`

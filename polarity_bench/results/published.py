@@ -78,8 +78,7 @@ class PublishedNumber:
     @property
     def question(self) -> tuple[str, str, str, str, ScoreKey]:
         """Name, source, note, task and score of the number; the weighting is ignored."""
-        key = replace(self.key, weighting="linear")
-        return self.name, self.source, self.note, self.task, key
+        return self.name, self.source, self.note, self.task, replace(self.key, weighting="linear")
 
     @property
     def paper(self) -> str:

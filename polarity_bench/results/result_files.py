@@ -244,8 +244,7 @@ def _unflatten(flat: Mapping[str, float], n: Mapping[str, int | None]) -> dict[S
     scores = {}
     for key, name, spread in _keys_of(tuple(flat)):
         std, low, high = (flat.get(part, math.nan) for part in spread[:3])
-        n_undefined = int(flat.get(spread[3], 0))
-        scores[key] = Score(flat[name], std, (low, high), n.get(name), n_undefined)
+        scores[key] = Score(flat[name], std, (low, high), n.get(name), int(flat.get(spread[3], 0)))
     return scores
 
 
@@ -490,8 +489,7 @@ def has_its_values(path: Path, result: Result) -> bool:
 
 def files_of(path: Path) -> list[Path]:
     """Return the paths of the files of a result, whether they exist or not, the provenance last."""
-    suffixes = (".json", _QUERIES, SAMPLES, PROVENANCE)
-    return [path.with_suffix(suffix) for suffix in suffixes]
+    return [path.with_suffix(suffix) for suffix in (".json", _QUERIES, SAMPLES, PROVENANCE)]
 
 
 def scores_digest(result: Result) -> str:

@@ -328,8 +328,7 @@ class Sections:
         places = [group.place(task) for task in tasks]
         scores = [row.mean(places, metric) for row in rows]
         # Only tables of a single task have published rows.
-        is_printed = any(row.printed for row in rows)
-        numbers = [row.printed.get((places[0], metric)) for row in rows] if is_printed else []
+        numbers = [row.printed.get((places[0], metric)) for row in rows]
         column = Column.of(
             title,
             scores,

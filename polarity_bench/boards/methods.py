@@ -111,10 +111,5 @@ def _combined(name: str, members: Sequence[BoardRow], singles: Sequence[BoardRow
         name, first.entry, {}, "method", members=members, singles=singles, detail=first.detail
     )
     tasks = [task for task in first.scores if all(task in member.scores for member in members)]
-    scores = {
-        task: {
-            metric: score for metric in first.scores[task] if (score := row.mean([task], metric))
-        }
-        for task in tasks
-    }
+    scores = {t: {m: s for m in first.scores[t] if (s := row.mean([t], m))} for t in tasks}
     return replace(row, scores=scores)

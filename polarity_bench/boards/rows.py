@@ -138,21 +138,12 @@ def encoder_rows(ranked: Group, plain: Sequence[Group], names: Mapping[str, str]
     others = {entry for group in plain for entry in group.entries if entry.encoder not in known}
     rows = []
     for entry in [*ranked.entries, *others]:
+        cells = ((group, task) for group in [ranked, *plain] for task in group.tasks)
+        scores = {group.place(task): at for group, task in cells if (at := group.at(task, entry))}
         retrieved = filter(None, (ranked.stored(task, entry) for task in ranked.tasks))
-        rows.append(
-            BoardRow(
-                names[entry.encoder],
-                entry,
-                {
-                    group.place(task): scores
-                    for group in [ranked, *plain]
-                    for task in group.tasks
-                    if (scores := group.at(task, entry))
-                },
-                opposes=any((r.key.encoder.strength or 0) < 0 for _, r in retrieved),
-                detail="-".join(filter(None, [entry.encoder, entry.reference, str(entry.k or "")])),
-            )
-        )
+        opposes = any((result.key.encoder.strength or 0) < 0 for _, result in retrieved)
+        detail = "-".join(filter(None, [entry.encoder, entry.reference, str(entry.k or "")]))
+        rows.append(BoardRow(names[entry.encoder], entry, scores, opposes=opposes, detail=detail))
     return rows
 
 

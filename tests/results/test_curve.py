@@ -114,8 +114,8 @@ def test_a_curve_of_one_point_is_a_plain_encoder(stored: Stored) -> None:
     for at, one in stored.items():
         curve = make_curve("one", "strength", {at: one})
         for key, front in curve.fronts.items():
-            assert front.mean == pytest.approx(one[0].scores[key].mean, abs=1e-15)
-            assert front.ci95 == pytest.approx(one[0].scores[key].ci95, abs=1e-6)
+            assert front.mean == pytest.approx(one[1].scores[key].mean, abs=1e-15)
+            assert front.ci95 == pytest.approx(one[1].scores[key].ci95, abs=1e-6)
 
 
 def test_points_are_the_results_in_order_of_the_dial(curve: Curve, stored: Stored) -> None:
@@ -160,7 +160,7 @@ def test_pairs_of_twins_are_drawn_whole(tmp_path: Path) -> None:
     assert isinstance(contrast, PolarityTask)
     assert resampling(contrast) is not None
     result = evaluate(BagEncoder(), contrast)
-    curve = make_curve("bag", "strength", {1.0: (result, write_result(result, tmp_path))})
+    curve = make_curve("bag", "strength", {1.0: (write_result(result, tmp_path), result)})
     key = ScoreKey("front", 16)
     assert curve.fronts[key].ci95 == pytest.approx(result.scores[key].ci95, abs=1e-6)
 

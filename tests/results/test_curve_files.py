@@ -154,7 +154,7 @@ def test_the_file_says_all_in_words(output: Path) -> None:
 
 def test_a_curve_that_was_made_of_other_results_is_left_out(output: Path) -> None:
     assert len(list(read_curves(output, results(output)))) == 1
-    result, path = by_strength(output)[1]
+    path, result = by_strength(output)[1]
     changed = {ScoreKey("polarity", 4): Score.single(0.123, 8)}
     write_result(replace(result, scores={**result.scores, **changed}), output)
     with pytest.warns(

@@ -411,12 +411,12 @@ def _shared(encoder: EncoderId) -> EncoderId:
     return encoder
 
 
-def write_seen(result: Result, path: Path) -> None:
+def write_seen(path: Path, result: Result) -> None:
     """Write a result's `seen` and `unseen` to its provenance file.
 
     Args:
-        result: Result with the new values.
         path: Path of the stored result.
+        result: Result with the new values.
 
     Raises:
         InputError: If the provenance is missing, damaged or not writable.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 
 
@@ -21,6 +22,15 @@ class MissingDataError(InputError):
 
 class MissingValuesError(InputError):
     """Error for values per query that are missing, damaged or from another result."""
+
+
+@contextmanager
+def reworded(before: str = "", after: str = "") -> Iterator[None]:
+    """Put text before and after the message of an `InputError` that the context raises."""
+    try:
+        yield
+    except InputError as error:
+        raise type(error)(f"{before}{error}{after}") from error
 
 
 def how_to_install(extra: str) -> str:

@@ -16,7 +16,7 @@ from polarity_bench.cli.options import (
     Weight,
 )
 from polarity_bench.cli.output import print_json, remark
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, reworded
 
 if TYPE_CHECKING:
     from polarity_bench.encoders.base import EncoderId
@@ -72,19 +72,15 @@ def card(
     encoder = encoder if strength is None else at_strength(encoder, strength)
     own = _results_of(encoder.id, results)
     data_sets = {task: DataSet.of(spec) for task, spec in load_tasks(task_dir).items()}
-    try:
+    with reworded(f"`results` {results}: {name}: "):
         found = hub_card.measured(own, data_sets, weighting)
-    except InputError as error:
-        raise InputError(f"`results` {results}: {name}: {error}") from error
     if n_cut := sum(result.limit is not None for _, result in own):
         remark(f"left out: {n_cut} of {len(own)} results, because they have a `limit`")
     entries = hub_card.model_index(found, url)
     tasks = {each.result.task for each in found}
-    try:
+    with reworded(f"{run / _CARD}: ", "; the file was not changed"):
         card = before or hub_card.new_card(name, (run / "modules.json").is_file())
         after = hub_card.updated(card, name, entries, tasks)
-    except InputError as error:
-        raise InputError(f"{run / _CARD}: {error}; the file was not changed") from error
     new = {_CARD: (before, after), str(_FILE): (held, hub_card.eval_results(found, url))}
     changed = [file for file, (old, text) in new.items() if old != text]
     if not dry_run:

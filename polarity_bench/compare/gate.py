@@ -25,7 +25,7 @@ from polarity_bench.compare.alignment import (
 from polarity_bench.compare.measure import measure_of
 from polarity_bench.compare.paired_comparison import Comparison, compare, results_of
 from polarity_bench.encoders.base import EncoderId
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, reworded
 from polarity_bench.evaluation.one_task import result_key
 from polarity_bench.metrics.significance import holm
 from polarity_bench.metrics.statistics import LEAST_DRAWN
@@ -93,10 +93,8 @@ def find_baseline(named: str, output: Path, tasks: Collection[str]) -> list[Stor
         InputError: If the baseline is not found, matches several encoders, or has no result for
             these tasks.
     """
-    try:
+    with reworded("`fail_under` "):
         stored = results_of(output, named)
-    except InputError as error:
-        raise InputError(f"`fail_under` {error}") from error
     of_tasks = [each for each in stored if each[1].task in tasks]
     if not of_tasks:
         known = ", ".join(sorted({result.task for _, result in stored}))
@@ -145,10 +143,8 @@ def baselines(
             expected = _expected(of_task[0][1], task, encoder, reference)
             main = task.main_score
             key = main if main.k is None else replace(main, weighting=weighting)
-            try:
+            with reworded("`fail_under` "):
                 by_task[task.spec.name] = _baseline(of_task, expected, key, p_alone)
-            except InputError as error:
-                raise type(error)(f"`fail_under` {error}") from error
     return by_task
 
 
@@ -245,11 +241,9 @@ def _baseline(of_task: Sequence[Stored], run: Result, key: ScoreKey, p_alone: bo
     if not measured:
         raise NoCommonReferenceError(_no_common_reference(alike[0], run))
     path, result = measured[0]
-    try:
+    with reworded(after=f"; {_how_to_make(path, result, run)}"):
         measure_of(result, str(key))  # This raises an error if there are no values per query.
         aligned = align([(path, result)], key)
-    except InputError as error:
-        raise InputError(f"{error}; {_how_to_make(path, result, run)}") from error
     check_decidable(aligned)
     return aligned
 

@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from polarity_bench.data.sources import DataAccess
-from polarity_bench.errors import InputError, InputWarning, nearest
+from polarity_bench.errors import InputError, InputWarning, nearest, reworded
 from polarity_bench.tasks.types.base import Settings, Task, TaskSpec
 from polarity_bench.tasks.types.polarity.task import PolaritySpec
 from polarity_bench.tasks.types.relatedness import RelatednessSpec
@@ -179,10 +179,8 @@ def read_task(path: str | Path) -> TaskSpec:
     if kind not in KINDS:
         problem = "'kind' is missing" if kind is None else f"unknown kind {kind!r}"
         raise InputError(f"{path}: {problem}{nearest(str(kind), KINDS)}")
-    try:
+    with reworded(f"{path}: "):
         return validated(KINDS[kind], {"file": path} | values)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from error
 
 
 def shipped_folder() -> Path:

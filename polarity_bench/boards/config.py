@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, Field, StringConstraints
 
-from polarity_bench.errors import InputError, nearest
+from polarity_bench.errors import InputError, nearest, reworded
+from polarity_bench.files import read_toml
 from polarity_bench.results.result_files import Result, Stored
 from polarity_bench.results.score_names import RANKED
 from polarity_bench.scores import Weighting
@@ -172,9 +172,6 @@ def board_file(file: Path, model: type[F]) -> F:
     """
     if not file.is_file():
         return model()
-    try:
-        return validated(model, tomllib.loads(file.read_text(encoding="utf-8")))
-    except InputError as error:
-        raise InputError(f"{file}: {error}") from error
-    except ValueError as error:
-        raise InputError(f"{file}: not valid TOML: {error}") from error
+    values = read_toml(file)
+    with reworded(f"{file}: "):
+        return validated(model, values)

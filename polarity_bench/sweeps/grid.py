@@ -33,7 +33,6 @@ evaluated once, automatically. Cross-validations are scored on their own folds a
 from __future__ import annotations
 
 import itertools
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -46,7 +45,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo
 from polarity_bench.encoders.load import EncoderOptions
 from polarity_bench.encoders.train_file import TRAIN_FILE
 from polarity_bench.errors import InputError, nearest
-from polarity_bench.files import folder_name
+from polarity_bench.files import folder_name, read_toml
 from polarity_bench.results.packed_results import paths_by_encoder
 from polarity_bench.sweeps.evaluation_blocks import expand_evaluation
 from polarity_bench.sweeps.items import (
@@ -154,13 +153,7 @@ def read_grid(file: Path, setup: Setup) -> Grid:
         InputError: If the file is not a valid grid, or if the grid has no items or contains an item
             twice. The message names the file and, if possible, the line.
     """
-    try:
-        text = file.read_text(encoding="utf-8")
-        values = tomllib.loads(text)
-    except OSError as error:
-        raise InputError(f"{file}: cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise InputError(f"{file}: not valid TOML: {error}") from error
+    values, text = read_toml(file), file.read_text(encoding="utf-8")
     lines = TomlLines(file, text)
     context = GridContext(setup, file.absolute().parent, load_tasks(setup.task_dir))
     with lines.locating():

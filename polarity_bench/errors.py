@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 
@@ -22,6 +22,12 @@ class MissingDataError(InputError):
 
 class MissingValuesError(InputError):
     """Error for values per query that are missing, damaged or from another result."""
+
+
+def check_known(name: str, known: Collection[str], problem: str) -> None:
+    """Raise InputError with the problem and similar names if a name is unknown."""
+    if name not in known:
+        raise InputError(f"{problem}{nearest(name, known)}")
 
 
 @contextmanager

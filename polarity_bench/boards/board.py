@@ -25,7 +25,7 @@ from polarity_bench.boards.provenance_notes import row_details
 from polarity_bench.boards.rows import bound_rows, encoder_rows, published_rows
 from polarity_bench.compare.encoder_ranks import FILE as STATISTICS
 from polarity_bench.compare.encoder_ranks import Standings, read_standings
-from polarity_bench.errors import InputError, nearest
+from polarity_bench.errors import InputError, check_known
 from polarity_bench.render.table import Board
 from polarity_bench.results.comparability import MAIN, Group, lay_in_cells
 from polarity_bench.results.curve import Curve
@@ -128,8 +128,7 @@ def _check_methods(file: Path, config: BoardFile, names: Collection[str]) -> Non
     for method in config.method:
         for name in method.encoders:
             where = f"{file}: 'method' {method.name!r}"
-            if name not in names:
-                raise InputError(f"{where}: no results of {name!r}{nearest(name, names)}")
+            check_known(name, names, f"{where}: no results of {name!r}")
             if name in listed:
                 raise InputError(
                     f"{where}: {name!r} is already listed by the method {listed[name]!r}; "

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, Field, StringConstraints
 
-from polarity_bench.errors import InputError, nearest, reworded
+from polarity_bench.errors import InputError, check_known, nearest, reworded
 from polarity_bench.files import read_toml
 from polarity_bench.results.result_files import Result, Stored
 from polarity_bench.results.score_names import RANKED
@@ -36,8 +36,7 @@ def select_named(
     """
     known = {name for _, result in stored for name in names(result)}
     for name in wanted:
-        if name not in known:
-            raise InputError(f"{where} {name}: no results with this name{nearest(name, known)}")
+        check_known(name, known, f"{where} {name}: no results with this name")
     kept = [each for each in stored if not wanted or set(wanted).intersection(names(each[1]))]
     if not kept:
         raise InputError(f"{where} {', '.join(wanted)}: no results match; select fewer names")

@@ -31,7 +31,7 @@ from polarity_bench.cli.inputs import check_device, tasks_of
 from polarity_bench.cli.output import name_options, show, terminal_width
 from polarity_bench.encoders.base import Backend, Dtype, Encoder
 from polarity_bench.encoders.load import EncoderOptions
-from polarity_bench.errors import InputError, nearest
+from polarity_bench.errors import InputError, check_known
 from polarity_bench.scores import Weighting
 from polarity_bench.training.parameters import ParameterInfo, Parameters, flattened
 
@@ -360,10 +360,7 @@ def by_member(
                 args = [f"--{option}", *args]
             pairs = pairwise(part for word in args for part in word.split("=", 1))
             self.member = dict(pairs).get(f"--{option}", default)
-            if self.member not in family:
-                raise InputError(
-                    f"--{option}: unknown {option} {self.member!r}{nearest(self.member, family)}"
-                )
+            check_known(self.member, family, f"--{option}: unknown {option} {self.member!r}")
             return super().parse_args(ctx, args)
 
         def format_options(self, ctx: Any, formatter: Any) -> None:

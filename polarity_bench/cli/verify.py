@@ -19,7 +19,7 @@ from polarity_bench.cli.options import (
     Workers,
 )
 from polarity_bench.cli.output import progress_bar, remark
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, check_known
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -85,14 +85,12 @@ def verify(
 
 
 def _choose(only: str | None) -> list[Publication]:
-    from polarity_bench.errors import nearest
     from polarity_bench.verify import publications
 
     known = {publication.name: publication for publication in publications()}
     names = split_names(only) or list(known)
     for name in names:
-        if name not in known:
-            raise InputError(f"`only`: unknown publication {name!r}{nearest(name, known)}")
+        check_known(name, known, f"`only`: unknown publication {name!r}")
     return [known[name] for name in names]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from polarity_bench.errors import InputError, nearest
+from polarity_bench.errors import InputError, check_known
 from polarity_bench.results.result_files import Result, Stored
 from polarity_bench.results.score_names import RANKED
 from polarity_bench.scores import Score, ScoreKey, Weighting
@@ -198,8 +198,7 @@ def lay_in_cells(stored: Sequence[Stored], measures: Mapping[str, str]) -> list[
     measured = [result for _, result in stored if not result.lacks_reference]
     known = {(r.task, r.key.encoder.digest, k) for r in measured for k in r.ks}
     for path, result in stored:
-        if result.kind not in KINDS:
-            raise InputError(f"{path}: unknown kind {result.kind!r}{nearest(result.kind, KINDS)}")
+        check_known(result.kind, KINDS, f"{path}: unknown kind {result.kind!r}")
         tasks = groups.setdefault((result.kind, result.key.protocol_label), {})
         cells = tasks.setdefault(result.task, {})
         for first in list(cells.values())[:1]:

@@ -29,7 +29,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from polarity_bench.errors import InputError, nearest
+from polarity_bench.errors import InputError, check_known, nearest
 from polarity_bench.render.markdown import escape
 from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.values import printable
@@ -144,11 +144,9 @@ def match_published(
     matched = []
     for number in numbers:
         where, twin = number.where, number.twin
-        if number.task not in tasks:
-            near = nearest(number.task, tasks)
-            raise InputError(f"{where}: no result for the task {number.task!r}{near}")
-        if twin and twin not in twins:
-            raise InputError(f"{where}: no result for the encoder {twin!r}{nearest(twin, twins)}")
+        check_known(number.task, tasks, f"{where}: no result for the task {number.task!r}")
+        if twin:
+            check_known(twin, twins, f"{where}: no result for the encoder {twin!r}")
         if len(alike := sorted(twins.get(twin, ()))) > 1:
             raise InputError(
                 f"{where}: several encoders are named {twin!r}, with the digests "

@@ -44,7 +44,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo
 
 from polarity_bench.encoders.load import EncoderOptions
 from polarity_bench.encoders.train_file import TRAIN_FILE
-from polarity_bench.errors import InputError, nearest
+from polarity_bench.errors import InputError, check_known, nearest
 from polarity_bench.files import folder_name, read_toml
 from polarity_bench.results.packed_results import paths_by_encoder
 from polarity_bench.sweeps.evaluation_blocks import expand_evaluation
@@ -141,8 +141,7 @@ def grid_file(name: str) -> Path:
     file = Path(name).expanduser()
     if file.is_file():
         return file
-    if name not in SHIPPED:
-        raise InputError(f"`grid` {name}: no such file or packaged grid{nearest(name, SHIPPED)}")
+    check_known(name, SHIPPED, f"`grid` {name}: no such file or packaged grid")
     return SHIPPED[name]
 
 
@@ -196,15 +195,11 @@ def _check_common(common: Setting, lines: TomlLines) -> None:
         if not isinstance(table, dict):
             continue
         with lines.locating():
-            if name not in RECIPES:
-                raise InputError(f"'all.{name}': unknown recipe{nearest(name, RECIPES)}")
+            check_known(name, RECIPES, f"'all.{name}': unknown recipe")
         settings = [*flattened(RECIPES[name]), "model", "task", "skip", *OPTIONS]
         with lines.locating(f"all.{name}"):
             for key in table:
-                if key not in settings:
-                    raise InputError(
-                        f"[all.{name}]: unknown setting {key!r}{nearest(key, settings)}"
-                    )
+                check_known(key, settings, f"[all.{name}]: unknown setting {key!r}")
 
 
 def _completed(block: Setting, common: Setting) -> list[Setting]:
@@ -229,8 +224,7 @@ def _product(block: Setting) -> Sequence[Setting]:
         raise InputError(f"'skip' must be a list of tables, got {skipped!r}")
     conditions = [{key: _as_list(value) for key, value in each.items()} for each in skipped]
     for key, values in [pair for condition in conditions for pair in condition.items()]:
-        if key not in axes:
-            raise InputError(f"'skip': unknown setting {key!r}{nearest(key, axes)}")
+        check_known(key, axes, f"'skip': unknown setting {key!r}")
         for each in values:
             if each not in axes[key]:
                 near = nearest(str(each), map(str, axes[key]))

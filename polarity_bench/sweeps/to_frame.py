@@ -27,7 +27,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from polarity_bench.errors import InputError, nearest
+from polarity_bench.errors import InputError, check_known, nearest
 from polarity_bench.files import folder_name
 from polarity_bench.results import frame
 from polarity_bench.results.comparability import lay_in_cells
@@ -350,11 +350,9 @@ def _published_records(
         number.model for number in numbers if number.model
     }
     for model in models:
-        if model not in known_models:
-            raise InputError(
-                f"{folder / 'board.toml'}: 'models': no training run and no published number has "
-                f"the base {model!r}{nearest(model, known_models)}"
-            )
+        where = f"{folder / 'board.toml'}: 'models'"
+        problem = f"{where}: no training run and no published number has the base {model!r}"
+        check_known(model, known_models, problem)
     return published
 
 
@@ -364,9 +362,8 @@ def _check_column(number: PublishedNumber, columns: Iterable[tuple[str, str]]) -
         of = ", ".join(filter(None, [number.model, number.task]))
         near = nearest(of, {", ".join(each) for each in columns})
         raise InputError(f"{number.where}: the sweep has no training runs for {of}{near}")
-    if str(number.key) not in METRICS:
-        near = nearest(str(number.key), METRICS)
-        raise InputError(f"{number.where}: unknown score {str(number.key)!r}{near}")
+    key = str(number.key)
+    check_known(key, METRICS, f"{number.where}: unknown score {key!r}")
 
 
 def _twins(number: PublishedNumber, records: DataFrame) -> frozenset[int]:

@@ -24,6 +24,13 @@ class MissingValuesError(InputError):
     """Error for values per query that are missing, damaged or from another result."""
 
 
+def check_at_least(least: int, **values: int | None) -> None:
+    """Raise InputError if the value of an option is below the minimum; None is not checked."""
+    for field, value in values.items():
+        if value is not None and value < least:
+            raise InputError(f"`{field}` must be at least {least}, got {value}")
+
+
 def check_known(name: str, known: Collection[str], problem: str) -> None:
     """Raise InputError with the problem and similar names if a name is unknown."""
     if name not in known:

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from polarity_bench.cli.inputs import check_at_least
 from polarity_bench.cli.options import DataFlags, OutputFlags, Weight
 from polarity_bench.cli.output import remark
-from polarity_bench.errors import InputError, MissingDataError
+from polarity_bench.errors import InputError, MissingDataError, check_at_least
 
 if TYPE_CHECKING:
     from polarity_bench.compare.paired_comparison import ChangedQuery, Comparison

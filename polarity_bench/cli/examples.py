@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from polarity_bench.cli.inputs import check_at_least
 from polarity_bench.cli.options import (
     AsJson,
     DataFlags,
@@ -14,6 +13,7 @@ from polarity_bench.cli.options import (
     StoreFlags,
 )
 from polarity_bench.cli.output import print_json, progress_bar, remark
+from polarity_bench.errors import check_at_least
 from polarity_bench.training.examples import ExampleKind
 from polarity_bench.training.examples.spec import ExampleSpec
 from polarity_bench.training.parameters import from_flat

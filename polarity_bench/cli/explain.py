@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from polarity_bench.cli.inputs import check_at_least, check_file
+from polarity_bench.cli.inputs import check_file
 from polarity_bench.cli.options import (
     DataFlags,
     EmbeddingFlags,
@@ -27,7 +27,7 @@ from polarity_bench.cli.output import (
     remark_draws,
     write_file,
 )
-from polarity_bench.errors import InputError, check_installed
+from polarity_bench.errors import InputError, check_at_least, check_installed
 
 if TYPE_CHECKING:
     from polarity_bench.encoders.load import EncoderOptions

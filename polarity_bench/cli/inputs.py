@@ -107,13 +107,6 @@ def parse_numbers(field: str, text: str | None, kind: type[N]) -> tuple[N, ...]:
         raise InputError(f"`{field}`: expected {what} separated by commas, got {text}") from error
 
 
-def check_at_least(least: int, **values: int | None) -> None:
-    """Raise InputError if an option's value is below the minimum; None is not checked."""
-    for field, value in values.items():
-        if value is not None and value < least:
-            raise InputError(f"`{field}` must be at least {least}, got {value}")
-
-
 def check_file(
     field: str, file: Path | None, ends: Sequence[str] = (), *, make_folder: bool = False
 ) -> None:

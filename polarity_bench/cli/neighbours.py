@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from polarity_bench.cli.inputs import check_at_least, parse_strengths
+from polarity_bench.cli.inputs import parse_strengths
 from polarity_bench.cli.options import (
     TEXT_OPTIONS,
     TRUST_OPTIONS,
@@ -18,7 +18,7 @@ from polarity_bench.cli.options import (
     Strength,
 )
 from polarity_bench.cli.output import remark, remark_draws
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, check_at_least
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

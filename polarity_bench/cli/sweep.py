@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from polarity_bench.cli.inputs import check_at_least
 from polarity_bench.cli.options import (
     AsJson,
     Commands,
@@ -25,7 +24,7 @@ from polarity_bench.cli.options import (
     by_default,
 )
 from polarity_bench.cli.output import LINE_SECONDS, duration, in_flags, print_json, remark
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, check_at_least
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -33,7 +33,7 @@ from polarity_bench.results.result_files import Stored
 from polarity_bench.results.score_names import RANKED
 from polarity_bench.scores import Score
 from polarity_bench.tasks.types.polarity.scoring import REFERRING
-from polarity_bench.values import shortest
+from polarity_bench.values import grouped, shortest
 
 _WITH_INTERVAL = frozenset({"polarity", "similarity", "joint", "front"})
 
@@ -418,13 +418,13 @@ class Sections:
     ) -> list[Ranking]:
         """Rank the encoders with scores on all tasks, separately for each comparable group."""
         by = self.sorted_by(tasks) if group.ranks else MAIN
-        shares: dict[str, list[BoardRow]] = {}
-        for row in rows:
-            share = rival(row, by)
+
+        def competes(row: BoardRow) -> bool:
             scores = [row.score(group.place(task), by) for task in tasks]
             is_scored = all(score and math.isfinite(score.mean) for score in scores)
-            if row.role == "encoder" and share is not None and is_scored:
-                shares.setdefault(share, []).append(row)
+            return row.role == "encoder" and rival(row, by) is not None and is_scored
+
+        shares = grouped(filter(competes, rows), lambda row: rival(row, by))
         rankings = []
         for competing in shares.values():
             first = competing[0].entry

@@ -39,7 +39,7 @@ from polarity_bench.scores import ScoreKey, Weighting
 from polarity_bench.sweeps import old_defaults
 from polarity_bench.sweeps.item_states import SweepState
 from polarity_bench.sweeps.plan import PlanItem, SweepPlan
-from polarity_bench.values import shortest
+from polarity_bench.values import grouped, shortest
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -259,9 +259,7 @@ def _bases(
         stored_results = [
             s for s in stored_results if s[1].key.encoder.digest in measured_with
         ] or stored_results
-        by_options: dict[str, list[Stored]] = {}
-        for stored in stored_results:
-            by_options.setdefault(str(_options(stored)), []).append(stored)
+        by_options = grouped(stored_results, lambda stored: str(_options(stored)))
         name = next(iter(names), model)
         candidates = [(name, None, _single(matching)) for matching in by_options.values() or [[]]]
     options = [_options(stored) for *_, stored in candidates]

@@ -395,8 +395,7 @@ def _twins(number: PublishedNumber, records: DataFrame) -> frozenset[int]:
         twins = twins[twins[column] == name] if name else twins
     for key, text in required.items():
         twins = _with_setting(twins, key, [text])
-    settings_of_twins = given_settings(twins)
-    kinds = {str(sorted({**settings, "seed": None}.items())) for settings in settings_of_twins}
+    kinds = {str(sorted({**settings, "seed": None}.items())) for settings in given_settings(twins)}
     if number.twin and not kinds:
         raise InputError(
             f"{where}: no training run has all settings of `twin`, got {number.twin!r}; correct "

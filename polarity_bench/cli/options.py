@@ -280,12 +280,10 @@ def _option(parameter: inspect.Parameter) -> inspect.Parameter:
 
 def _flag(option: inspect.Parameter) -> str:
     """Return the first flag of an option, or the name of a parameter without flags."""
-    for declared in get_args(option.annotation)[1:]:
-        # In an annotation, Typer stores the first flag in the attribute `default`.
-        for flag in (declared.default, *(declared.param_decls or ())):
-            if str(flag).startswith("-"):
-                return str(flag)
-    return option.name
+    declared = get_args(option.annotation)[1:]
+    # In an annotation, Typer stores the first flag in the attribute `default`.
+    names = (str(n) for each in declared for n in (each.default, *(each.param_decls or ())))
+    return next((name for name in names if name.startswith("-")), option.name)
 
 
 def _group_options(group: Any, names: Sequence[str] | None = None) -> list[inspect.Parameter]:

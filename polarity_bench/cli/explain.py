@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from polarity_bench.cli.inputs import check_file
 from polarity_bench.cli.options import (
     DataFlags,
@@ -49,10 +47,7 @@ def explain(
         Path | None, "Write an interactive page to this .html file instead of printing tables."
     ] = None,
     k: Annotated[
-        int | None,
-        typer.Option(
-            "-k", help="Number of sources to retrieve for each query [default: the task's own]."
-        ),
+        int | None, "Number of sources to retrieve for each query [default: the task's own].", "-k"
     ] = None,
     weighting: Weight = "linear",
     limit: Annotated[int | None, "Use only this many queries, for a quick test."] = None,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from polarity_bench.cli.inputs import parse_strengths
 from polarity_bench.cli.options import (
     TEXT_OPTIONS,
@@ -38,7 +36,7 @@ def neighbours(
         str, "Polarity task that provides the sources, the texts to search.", "-t"
     ] = "contrast",
     model: Model = "minilm",
-    k: Annotated[int, typer.Option("-k", help="Number of sources to show.")] = 5,
+    k: Annotated[int, "Number of sources to show.", "-k"] = 5,
     strength: Strength = None,
     encoder_flags: Annotated[EncoderFlags, (*TEXT_OPTIONS, "revision", "device", *TRUST_OPTIONS)],
     data: DataFlags,

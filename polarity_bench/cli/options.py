@@ -264,7 +264,8 @@ def _option(parameter: inspect.Parameter) -> inspect.Parameter:
     """Return a parameter as an argument or option for Typer if its annotation has a help text.
 
     A name in capital letters after the help text makes it an argument. The flag of an option is
-    derived from the parameter's name, unless the annotation contains a long flag.
+    derived from the parameter's name, unless the annotation contains a long flag or the name itself
+    as a short flag.
     """
     kind, *texts = get_args(parameter.annotation) or (None, None)
     if get_origin(parameter.annotation) is not Annotated or not isinstance(texts[0], str):
@@ -273,7 +274,7 @@ def _option(parameter: inspect.Parameter) -> inspect.Parameter:
     if flags and not flags[0].startswith("-"):
         declared = typer.Argument(metavar=flags[0], help=help_text)
         return parameter.replace(annotation=Annotated[kind, declared])
-    if not any(flag.startswith("--") for flag in flags):
+    if not any(flag.startswith("--") or flag == f"-{parameter.name}" for flag in flags):
         flags = ["--" + parameter.name.replace("_", "-"), *flags]
     return parameter.replace(annotation=Annotated[kind, typer.Option(*flags, help=help_text)])
 

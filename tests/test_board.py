@@ -25,7 +25,7 @@ from polarity_bench.render.csv_text import board_csv
 from polarity_bench.render.latex import board_latex
 from polarity_bench.render.markdown import render
 from polarity_bench.results.result_files import Result, ResultKey, place, write_result
-from polarity_bench.results.score_names import RANKS_NOTE
+from polarity_bench.results.score_names import NOTES
 from polarity_bench.scores import WEIGHTINGS, Score, ScoreKey, Weighting
 from polarity_bench.tasks import catalogue
 from polarity_bench.tasks.types.base import TaskSpec
@@ -571,9 +571,10 @@ def test_a_ranking_says_that_it_is_corrected_by_itself() -> None:
     for k, ranks in by_k.items():
         assert [rank for at, rank in both if at == k] == [rank for _, rank in ranks]
     assert (
-        "all pairs of one ranking: the encoders of one table at one k and reference" in RANKS_NOTE
+        "all pairs of one ranking: the encoders of one table at one k and reference"
+        in NOTES["ranks"]
     )
-    assert "a board of several rankings may show one more often" in RANKS_NOTE
+    assert "a board of several rankings may show one more often" in NOTES["ranks"]
 
 
 def test_two_encoders_tied_among_many_may_differ_alone_and_the_note_says_so() -> None:
@@ -581,7 +582,7 @@ def test_two_encoders_tied_among_many_may_differ_alone_and_the_note_says_so() ->
     assert [rank for _, rank in ranked(ks=(16,), only=(0, 2))] == ["1", "2"]
     third = sorted(rank for _, rank in ranked(ks=(16,)))[3]
     assert third == "3\N{EN DASH}6", "not even the worst score is below it"
-    assert "may share a rank on one board and differ on another" in RANKS_NOTE
+    assert "may share a rank on one board and differ on another" in NOTES["ranks"]
 
 
 def ranked(ks: Sequence[int], only: Sequence[int] = range(6)) -> list[tuple[int, str]]:

@@ -24,7 +24,7 @@ from polarity_bench.metrics.pairwise import (
     Pairwise,
     detectable,
     holm_of_pairs,
-    pairwise_of_moments,
+    pairwise_means,
     pairwise_resampled,
     rank_ranges,
     tie_groups,
@@ -186,7 +186,7 @@ def pairwise(aligned: Sequence[Alignment]) -> Pairwise:
         aligned: For each task, the results of the encoders, in the same order.
     """
     if all(each.is_mean for each in aligned):
-        return pairwise_of_moments([each.moments for each in aligned])
+        return pairwise_means([each.moments for each in aligned])
     if len(aligned) > 1:
         aligned = [replace(each, clipped=False) for each in aligned]
     scores = np.mean([each.scores for each in aligned], axis=0)

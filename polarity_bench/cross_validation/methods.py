@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from polarity_bench.errors import InputError, nearest
+from polarity_bench.errors import InputError, check_known
 from polarity_bench.training.objective import OBJECTIVES, Objective, Pooling
 from polarity_bench.training.parameters import Parameters, flattened, from_flat, parameter
 from polarity_bench.training.recipes.base import check_packages
@@ -265,8 +265,7 @@ def parameters_of(name: str) -> frozenset[str]:
         >>> sorted(parameters_of("setfit"))
         ['batch_size', 'layers', 'pooling']
     """
-    if name not in KNOWN:
-        raise InputError(f"`losses`: unknown loss {name!r}{nearest(name, KNOWN)}")
+    check_known(name, KNOWN, f"`losses`: unknown loss {name!r}")
     if name in METHODS:
         return frozenset(flattened(METHODS[name]))
     objective = {key for key in flattened(FineTuning) if key != "loss"}

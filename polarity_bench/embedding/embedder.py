@@ -43,7 +43,7 @@ from polarity_bench.embedding.store import EmbeddingStore, keeps_vectors
 from polarity_bench.encoders.base import AbsentEncoder, CorpusEncoder, Encoder, EncoderId
 from polarity_bench.encoders.sentence_transformer import SentenceTransformerEncoder
 from polarity_bench.encoders.steered import Side, weighed
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, check_at_least
 from polarity_bench.progress import Progress
 from polarity_bench.values import FloatArray, IntArray
 
@@ -172,9 +172,7 @@ class Embedder:
     groups: Groups | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        for name in ("batch_tokens", "batch_size"):
-            if getattr(self, name) < 1:
-                raise InputError(f"`{name}` must be at least 1, got {getattr(self, name)}")
+        check_at_least(1, batch_tokens=self.batch_tokens, batch_size=self.batch_size)
 
     @classmethod
     def on(cls, device: str | None, store: EmbeddingStore | MemoryStore | None = None) -> Embedder:

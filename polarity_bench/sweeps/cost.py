@@ -152,6 +152,5 @@ def estimate(
         seconds: Seconds per text for each base, as `probe` returns them.
         access: Sources of the data.
     """
-    weights = efforts(items, known, access)
-    pairs = zip(items, weights, strict=True)
+    pairs = zip(items, efforts(items, known, access), strict=True)
     return sum(_FIXED_SECONDS + n * seconds.get(item.model, 0.0) for item, n in pairs)

@@ -134,8 +134,7 @@ def _evaluate(
         report = run_suite(plan, loaded, setup.output / "results")
     if report.failures:
         raise InputError("; ".join(f"{task}: {why}" for task, why in report.failures.items()))
-    stored = [(path, result) for result, path in report.results]
-    return ItemOutcome.of_results(item.name, stored, setup.output)
+    return ItemOutcome.of_results(item.name, report.results, setup.output)
 
 
 def check(items: Sequence[Item], setup: Setup) -> dict[str, EncoderId]:

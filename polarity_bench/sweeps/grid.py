@@ -33,7 +33,6 @@ evaluated once, automatically. Cross-validations are scored on their own folds a
 from __future__ import annotations
 
 import itertools
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -45,8 +44,8 @@ from pydantic import BeforeValidator, Field, ValidationInfo
 
 from polarity_bench.encoders.load import EncoderOptions
 from polarity_bench.encoders.train_file import TRAIN_FILE
-from polarity_bench.errors import InputError, nearest
-from polarity_bench.files import folder_name
+from polarity_bench.errors import InputError, check_known, nearest
+from polarity_bench.files import folder_name, read_toml
 from polarity_bench.results.packed_results import paths_by_encoder
 from polarity_bench.sweeps.evaluation_blocks import expand_evaluation
 from polarity_bench.sweeps.items import (
@@ -142,8 +141,7 @@ def grid_file(name: str) -> Path:
     file = Path(name).expanduser()
     if file.is_file():
         return file
-    if name not in SHIPPED:
-        raise InputError(f"`grid` {name}: no such file or packaged grid{nearest(name, SHIPPED)}")
+    check_known(name, SHIPPED, f"`grid` {name}: no such file or packaged grid")
     return SHIPPED[name]
 
 
@@ -154,13 +152,7 @@ def read_grid(file: Path, setup: Setup) -> Grid:
         InputError: If the file is not a valid grid, or if the grid has no items or contains an item
             twice. The message names the file and, if possible, the line.
     """
-    try:
-        text = file.read_text(encoding="utf-8")
-        values = tomllib.loads(text)
-    except OSError as error:
-        raise InputError(f"{file}: cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise InputError(f"{file}: not valid TOML: {error}") from error
+    values, text = read_toml(file), file.read_text(encoding="utf-8")
     lines = TomlLines(file, text)
     context = GridContext(setup, file.absolute().parent, load_tasks(setup.task_dir))
     with lines.locating():
@@ -203,15 +195,11 @@ def _check_common(common: Setting, lines: TomlLines) -> None:
         if not isinstance(table, dict):
             continue
         with lines.locating():
-            if name not in RECIPES:
-                raise InputError(f"'all.{name}': unknown recipe{nearest(name, RECIPES)}")
+            check_known(name, RECIPES, f"'all.{name}': unknown recipe")
         settings = [*flattened(RECIPES[name]), "model", "task", "skip", *OPTIONS]
         with lines.locating(f"all.{name}"):
             for key in table:
-                if key not in settings:
-                    raise InputError(
-                        f"[all.{name}]: unknown setting {key!r}{nearest(key, settings)}"
-                    )
+                check_known(key, settings, f"[all.{name}]: unknown setting {key!r}")
 
 
 def _completed(block: Setting, common: Setting) -> list[Setting]:
@@ -236,8 +224,7 @@ def _product(block: Setting) -> Sequence[Setting]:
         raise InputError(f"'skip' must be a list of tables, got {skipped!r}")
     conditions = [{key: _as_list(value) for key, value in each.items()} for each in skipped]
     for key, values in [pair for condition in conditions for pair in condition.items()]:
-        if key not in axes:
-            raise InputError(f"'skip': unknown setting {key!r}{nearest(key, axes)}")
+        check_known(key, axes, f"'skip': unknown setting {key!r}")
         for each in values:
             if each not in axes[key]:
                 near = nearest(str(each), map(str, axes[key]))

@@ -30,7 +30,7 @@ from typing import ClassVar, Literal
 
 from filelock import FileLock, Timeout
 
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, reworded
 from polarity_bench.files import (
     check_writable,
     json_bytes,
@@ -127,12 +127,8 @@ class SweepState:
         file = self.files / f"{digest}.json"
         if not file.is_file():
             return None
-        try:
+        with reworded(f"{file}: not written by a sweep (", "); delete the file"):
             return validated(ItemOutcome, read_json(file))
-        except InputError as error:
-            raise InputError(
-                f"{file}: not written by a sweep ({error}); delete the file"
-            ) from error
 
     def ended(self) -> set[str]:
         """Return the digests of all items that are done or have failed."""

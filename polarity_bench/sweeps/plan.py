@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from polarity_bench.encoders.base import EncoderId
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, reworded
 from polarity_bench.files import json_bytes, read_json, write_atomically
 from polarity_bench.sweeps.cost import Sizes, efforts
 from polarity_bench.sweeps.items import Setup, Training, loading_of
@@ -215,7 +215,5 @@ def read_plan(folder: Path) -> SweepPlan:
     file = folder / FILE
     if not file.is_file():
         raise InputError(f"{folder}: not the folder of a sweep, because the file {FILE} is missing")
-    try:
+    with reworded(f"{file}: not written by a sweep (", "); use another folder"):
         return validated(SweepPlan, read_json(file))
-    except InputError as error:
-        raise InputError(f"{file}: not written by a sweep ({error}); use another folder") from error

@@ -27,7 +27,7 @@ from polarity_bench.cross_validation.methods import check_method, make_method, p
 from polarity_bench.cross_validation.protocol import protocol_of
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.encoders.load import load_encoder, located
-from polarity_bench.errors import InputError, nearest
+from polarity_bench.errors import InputError, check_known
 from polarity_bench.sweeps.item_states import ItemOutcome
 from polarity_bench.sweeps.items import (
     DIVISION,
@@ -113,11 +113,8 @@ def _check_keys(settings: Sequence[Setting]) -> None:
     losses = list(dict.fromkeys(setting["loss"] for setting in settings))
     names = {*_NAMED}.union(*map(parameters_of, losses))
     for key in settings[0]:
-        if key not in names:
-            near = nearest(key, names)
-            raise InputError(
-                f"`{key}`: no loss in the block ({', '.join(losses)}) has this setting{near}"
-            )
+        problem = f"`{key}`: no loss in the block ({', '.join(losses)}) has this setting"
+        check_known(key, names, problem)
 
 
 @contextmanager

@@ -184,8 +184,8 @@ def test_suites_name_known_tasks() -> None:
         (f'train.csv"\nsha256 = "{SHA}"', 'train.csv"', "a file with a 'url' needs a 'sha256'"),
         ('path = "film/train.csv"', "", "a file with a 'url' needs a 'path'"),
         ("[splits.query]", "[splits.quary]", "'splits.quary"),
-        ("title =", "title == 3\n#", "invalid TOML"),
-        ("[labels]", "[labels]\n[labels]", "invalid TOML"),
+        ("title =", "title == 3\n#", "not valid TOML"),
+        ("[labels]", "[labels]\n[labels]", "not valid TOML"),
     ],
 )
 def test_a_wrong_task_file_is_refused_with_its_name_and_the_key(
@@ -220,7 +220,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"none\.toml: cannot be read: No such file"):
         read_task(tmp_path / "none.toml")
     (tmp_path / "latin.toml").write_bytes(b'title = "\xff"')
-    with pytest.raises(InputError, match=r"latin\.toml: invalid TOML"):
+    with pytest.raises(InputError, match=r"latin\.toml: not valid TOML"):
         read_task(tmp_path / "latin.toml")
 
 

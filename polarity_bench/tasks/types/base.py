@@ -20,7 +20,7 @@ from pydantic import Field, StrictInt, StringConstraints
 from polarity_bench.data.schema import Domain, FileRef, Language, MtebName, Name, Url
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.embedding.embedder import EmbeddedTexts
-from polarity_bench.errors import InputError
+from polarity_bench.errors import check_at_least
 from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.validation import Strict
 from polarity_bench.values import digest_of
@@ -51,10 +51,8 @@ class Settings:
         changed = tuple(settings for settings in self.of_types if settings != type(settings)())
         # Default settings are removed, so that they compare equal to missing settings.
         object.__setattr__(self, "of_types", changed)
-        numbers = {"ks": min(self.ks, default=1), "limit": self.limit, "workers": self.workers}
-        for name, value in numbers.items():
-            if value is not None and value < 1:
-                raise InputError(f"`{name}` must be at least 1, got {value}")
+        least_k = min(self.ks, default=None)
+        check_at_least(1, ks=least_k, limit=self.limit, workers=self.workers)
 
     def of(self, kind: type[OfType]) -> OfType:
         """Return the settings of class `kind`, or its defaults if they are not set."""

@@ -148,7 +148,7 @@ def model_card(
     kept = next(row for row in rows if row["step"] == fitted.kept)
     facts = {
         "Base": f"{base.label} (digest {base.digest})",
-        "Recipe": recipe.name,
+        "Recipe": recipe.words,
         **fitted.facts,
         "Run": f"{identity.digest}; train.json records everything that affects the result",
     }

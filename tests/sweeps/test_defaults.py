@@ -53,6 +53,7 @@ def labels(folder: Path) -> list[Mapping[str, Any]]:
 OLD = {"margins": ("rate", 3e-5), "margins-static": ("schedule", "linear")}
 """What no grid says of the trainings of a committed sweep, and its default then."""
 
+
 @pytest.mark.parametrize("name", OLD)
 @pytest.mark.usefixtures("changed_defaults")
 def test_an_old_sweep_keeps_its_labels_when_a_default_changes(name: str) -> None:

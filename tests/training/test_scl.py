@@ -197,7 +197,7 @@ def test_with_contrast_alone_there_is_no_classifier(
     assert not (tmp_path / "x" / HEAD_FILE).exists()
     card = (tmp_path / "x" / "README.md").read_text()
     assert HEAD_FILE not in card
-    assert "**Loss**: 1 contrast by dot" in card
+    assert ", temperature 1.0, similarity dot, " in card
 
 
 def test_the_baselines_of_more_data_train_another_encoder(
@@ -298,9 +298,9 @@ def test_a_loss_that_is_no_number_stops_with_its_step(
         ({"negatives": "some"}, "`negatives` must be an integer or 'all', got 'some'"),
         ({"warm_up": 1.0}, "`warm_up` must be below 1, got 1"),
         ({"cross_entropy": "augmented"}, "`cross_entropy` augmented is a baseline .* got 0.3"),
-        ({"lambda_": 0.0, "temperature": 0.5}, "`temperature` 0.5: has no effect without the"),
-        ({"lambda_": 0.0, "similarity": "cosine"}, "`similarity` cosine: has no effect without"),
-        ({"lambda_": 0.0, "negatives": 3}, "`negatives` 3: has no effect without the"),
+        ({"lambda_": 0.0, "temperature": 0.5}, "`temperature` 0.5 has no effect without the"),
+        ({"lambda_": 0.0, "similarity": "cosine"}, "`similarity` cosine has no effect without"),
+        ({"lambda_": 0.0, "negatives": 3}, "`negatives` 3 has no effect without the"),
         ({"similarity": "cosin"}, "`similarity`: unknown value 'cosin'; did you mean 'cosine'"),
     ],
 )

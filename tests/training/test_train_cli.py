@@ -244,7 +244,7 @@ def test_examples_are_written_and_trained_on(bench: Bench, tiny_model: Path) -> 
         *("--neighbours", "4", "--output", "y"),
     )
     assert idle.code == 2
-    assert "have no effect on existing examples" in idle.err
+    assert "--neighbours 4 has no effect on existing examples; omit --neighbours" in idle.err
     Path("thesis").mkdir()
     Path("thesis/README.md").write_text("years of work")
     refused = bench("examples", *words, "--output", "thesis")

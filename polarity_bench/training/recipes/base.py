@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -185,26 +185,6 @@ class Recipe(Parameters, Generic[Examples]):
     """Whether several processes can train together."""
     scores_first: ClassVar[bool] = True
     """Whether `train` scores the base before training; otherwise `fit` adds that row."""
-
-    @classmethod
-    def unused(cls, values: Mapping[str, Any]) -> Mapping[str, str]:
-        """Return the parameters that have no effect with these values.
-
-        Returns:
-            For each such parameter, the end of the error message: the reason and the remedy.
-        """
-        return {}
-
-    def check_used(self, given: Iterable[str]) -> None:
-        """Check that all parameters with these names have an effect.
-
-        Raises:
-            InputError: If a parameter has no effect with the other values.
-        """
-        unused = self.unused(vars(self))
-        for name in given:
-            if name in unused:
-                raise InputError(f"`{name}` {getattr(self, name)} has no effect {unused[name]}")
 
     @property
     def title(self) -> str:

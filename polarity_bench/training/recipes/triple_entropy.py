@@ -94,9 +94,7 @@ class TripleEntropy(Recipe["LabelledTexts"], Objective):
         n_steps = len(fitted.losses)
         epochs.add(self.epochs, n_steps, fitted.loss)
         facts = {
-            "Training": f"{n_texts:,} texts, {self.epochs} epochs in batches of "
-            f"{self.batch_size}, {self.title}, share of cross-entropy {self.share:g}, rate "
-            f"{self.rate:g}, {self.dtype}, seed {self.seed}",
+            "Training": f"{n_texts:,} texts, {self.title}",
             "Head": f"in {HEAD_FILE}: a linear layer over the encoder's vectors, not normalised, "
             "and proxies if the loss has any; `polarity-bench predict` labels texts with it",
             **LAST_ROW,

@@ -13,7 +13,7 @@ import numpy as np
 
 from polarity_bench.embedding.groups import Groups
 from polarity_bench.errors import InputError
-from polarity_bench.training.parameters import declared, parameter, seed_parameter
+from polarity_bench.training.parameters import parameter, seed_parameter
 from polarity_bench.training.recipes.base import (
     EpochLog,
     FitResult,
@@ -106,9 +106,6 @@ class Axis(Recipe["LabelledTexts"]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.check_used(
-            each.name for each in declared(Axis) if getattr(self, each.name) != each.default
-        )
         if self.stretch is not None and self.probe == "fisher":
             raise InputError(
                 f"`stretch` {self.stretch:g} needs a `probe` with directions, got fisher; use "
@@ -209,7 +206,7 @@ class Axis(Recipe["LabelledTexts"]):
         epochs.add(1 if self.head == "linear" else self.epochs, learnt.n_steps, learnt.loss)
         of = "" if self.labels_from is None else f" of {self.labels_from}"
         facts = {
-            "Training": f"{len(texts):,} labelled texts{of}, head {self.head}, seed {self.seed}",
+            "Training": f"{len(texts):,} labelled texts{of}",
             **learnt.facts,
         }
         return FitResult(
@@ -284,10 +281,7 @@ class Axis(Recipe["LabelledTexts"]):
             )
             speed = steps.speed(steps.share * len(rows) * self.epochs)
         axis = self._axis(given.classes, fitted.head, None if probe else encoder)
-        keep = f", keep {self.keep:g}" if self.head == "shared" else ""
-        settings = f"{self.epochs} epochs in batches of {self.batch_size}, rate {self.rate:g}, "
-        facts = {"Steps": f"{settings}{self.dtype}{keep}"}
-        return Learnt(axis, facts, fitted.loss, len(fitted.losses), speed)
+        return Learnt(axis, {}, fitted.loss, len(fitted.losses), speed)
 
     def _axis(
         self, classes: Sequence[str], head: Probe | Head, tower: SentenceTransformer | None = None

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from polarity_bench.errors import InputError
 from polarity_bench.training.parameters import ParameterWarning, parameter, seed_parameter
@@ -108,21 +108,20 @@ class Scl(Recipe[PairBatches]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        augmented = self.cross_entropy == "augmented"
-        if augmented and self.lambda_:
+        if self.cross_entropy == "augmented" and self.lambda_:
             raise InputError(
                 "`cross_entropy` augmented is a baseline without the contrastive loss, so "
                 f"`lambda_` must be 0, got {self.lambda_:g}"
             )
-        if self.lambda_ == 0:
-            limits = () if augmented else ("positives", "negatives")
-            for each in fields(self):
-                value = getattr(self, each.name)
-                if each.name in ("temperature", "similarity", *limits) and value != each.default:
-                    raise InputError(
-                        f"`{each.name}` {value}: has no effect without the contrastive loss "
-                        f"(`lambda_` 0); omit `{each.name}`"
-                    )
+
+    @classmethod
+    def unused(cls, values: Mapping[str, Any]) -> Mapping[str, str]:
+        """Return the parameters of the contrastive loss if its weight is 0."""
+        if values.get("lambda_", cls.lambda_):
+            return {}
+        limits = () if values.get("cross_entropy") == "augmented" else ("positives", "negatives")
+        why = "without the contrastive loss (`lambda_` 0); omit"
+        return {name: f"{why} `{name}`" for name in ("temperature", "similarity", *limits)}
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -296,23 +295,14 @@ class Scl(Recipe[PairBatches]):
         return ", ".join(n if n.startswith(HUB_PREFIX) else Path(n).name for n in self.names)
 
     def _facts(self, figures: Mapping[str, int], files: Collection[str]) -> dict[str, str]:
-        terms = {
-            f"cross-entropy of {self.cross_entropy}": 1 - self.lambda_,
-            f"contrast by {self.similarity}, temperature {self.temperature:g}": self.lambda_,
-        }
         head = (
             f"in {', '.join(files)}: a linear layer over (u, v, |u - v|) of a pair; "
             "`polarity-bench predict` labels pairs with it"
         )
         return {
-            "Loss": " + ".join(f"{share:g} {term}" for term, share in terms.items() if share),
-            "Anchors": f"{self.reading}, positives {self.positives}, negatives {self.negatives}",
             "Pairs": f"{figures['pairs']:,}; {figures['pairs_without_label']:,} more have no label",
-            "Batches": f"{figures['batches']:,} of at most {self.batch_size} pairs, "
+            "Batches": f"{figures['batches']:,} in one epoch, "
             f"{figures['batches_without_positives']:,} without a positive",
-            "Training": f"one epoch, rate {self.rate:g}, warm-up {self.warm_up:g}, then "
-            f"{self.schedule}, weight decay {self.weight_decay:g}, {self.dtype}, seed {self.seed}",
-            "Pooling": f"{self.pooling}, not normalised",
             **({"Head": head} if files else {}),
             **LAST_ROW,
         }

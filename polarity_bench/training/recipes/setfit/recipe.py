@@ -181,8 +181,13 @@ class SetFit(Recipe["LabelledTexts"]):
             train_head(trainer, texts, labels, self.seed)
             if end_to_end:
                 epochs.add(1 + EPOCHS, n_steps + n_more)
+        then = "a logistic regression"
+        if end_to_end:
+            then = f"{EPOCHS} epochs with the head, rates {BODY_RATE:g} and {HEAD_RATE:g}"
         facts = {
-            "Training": self._in_words(n_texts, len(positions)),
+            "Training": f"{n_texts:,} texts, one epoch of cosine similarity loss on "
+            f"{len(positions):,} sentence pairs, rate {PAIR_RATE:g}; then {then}; weight decay "
+            f"{WEIGHT_DECAY:g}",
             "Head": f"in {HEAD_FILE}: weights and biases for the encoder's vectors, one row per "
             "class, or only the second class's row for a logistic regression with two classes; "
             "the metadata of the file names the classes",
@@ -191,16 +196,6 @@ class SetFit(Recipe["LabelledTexts"]):
         head = head_of(trainer.model.model_head, examples.classes).to_bytes()
         figures = {"pairs": len(positions), "texts": n_texts}
         return FitResult(n_steps + n_more, facts, figures, {HEAD_FILE: head})
-
-    def _in_words(self, n_texts: int, n_pairs: int) -> str:
-        then = "a logistic regression"
-        if self.variant == "papers":
-            then = f"{EPOCHS} epochs with the head, rates {BODY_RATE:g} and {HEAD_RATE:g}"
-        return (
-            f"variant {self.variant}, {n_texts:,} texts, {n_pairs:,} sentence pairs, one epoch "
-            f"of cosine similarity loss, batches of {self.batch_size}, rate {PAIR_RATE:g}; then "
-            f"{then}; weight decay {WEIGHT_DECAY:g}, seed {self.seed}"
-        )
 
 
 def check_base(base: SentenceTransformerEncoder, recipe: SetFit) -> None:

@@ -113,15 +113,10 @@ class FineTuning(Objective):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Frozen(Parameters):
-    """scikit-learn's logistic regression on the vectors of the frozen encoder.
-
-    All settings are scikit-learn's defaults, except for a larger maximum number of iterations.
-    """
+class _OnEncoder(Parameters):
+    """Base class of the methods other than fine-tuning, with the settings of `shape_encoder`."""
 
     family: ClassVar[str] = "method"
-    name: ClassVar[str] = "frozen"
-    title: ClassVar[str] = "Frozen + logistic regression"
     needs: ClassVar[Mapping[str, str]] = {}
     extra: ClassVar[str] = ""
 
@@ -129,6 +124,17 @@ class Frozen(Parameters):
     layers: int | None = parameter(
         None, "number of the encoder's layers to keep; None for all", least=1
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frozen(_OnEncoder):
+    """scikit-learn's logistic regression on the vectors of the frozen encoder.
+
+    All settings are scikit-learn's defaults, except for a larger maximum number of iterations.
+    """
+
+    name: ClassVar[str] = "frozen"
+    title: ClassVar[str] = "Frozen + logistic regression"
 
     def n_trained_on(self, n_rows: int) -> int:  # noqa: ARG002
         """Return 0, because the encoder is not trained."""
@@ -150,23 +156,18 @@ class Frozen(Parameters):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FewShotSetFit(Parameters):
+class FewShotSetFit(_OnEncoder):
     """SetFit with its default settings: one epoch over all pairs, then a logistic regression.
 
     References:
         Tunstall et al. (2022), https://arxiv.org/abs/2209.11055
     """
 
-    family: ClassVar[str] = "method"
     name: ClassVar[str] = "setfit"
     title: ClassVar[str] = "SetFit"
     needs: ClassVar[Mapping[str, str]] = {"setfit": "SetFit", "accelerate": "its trainer"}
     extra: ClassVar[str] = "setfit"
 
-    pooling: Pooling = parameter("own", "pooling of a text's token vectors")
-    layers: int | None = parameter(
-        None, "number of the encoder's layers to keep; None for all", least=1
-    )
     batch_size: int = parameter(16, "number of pairs in a batch", least=1)
 
     def n_trained_on(self, n_rows: int) -> int:

@@ -40,7 +40,7 @@ from polarity_bench.cross_validation.methods import (
 )
 from polarity_bench.cross_validation.protocol import Part, Protocol
 from polarity_bench.encoders.base import EncoderId
-from polarity_bench.encoders.load import EncoderOptions, SentenceTransformerEncoder, load_encoder
+from polarity_bench.encoders.load import EncoderOptions
 from polarity_bench.errors import InputError
 from polarity_bench.files import (
     check_writable,
@@ -54,6 +54,7 @@ from polarity_bench.tasks.labelled import LabelledTexts
 from polarity_bench.tasks.senteval.classifiers import single_threaded
 from polarity_bench.training.objective import Objective, Pooling
 from polarity_bench.training.processes import end_with
+from polarity_bench.training.train import load_base
 from polarity_bench.values import digest_of
 
 if TYPE_CHECKING:
@@ -270,15 +271,8 @@ def _with_prompt(text: Text, prompt: str) -> Text:
     return prompt + text if isinstance(text, str) else (prompt + text[0], text[1])
 
 
-@lru_cache(maxsize=1)
-def _encoder(model: str, options: EncoderOptions) -> SentenceTransformerEncoder:
-    """Load the encoder, and cache it in each process."""
-    encoder = load_encoder(model, options)
-    if not isinstance(encoder, SentenceTransformerEncoder):
-        raise InputError(
-            f"`model` {model}: a baseline has nothing to train; use a sentence-transformers model"
-        )
-    return encoder
+_encoder = lru_cache(maxsize=1)(load_base)
+"""Load an encoder, and cache it in each process."""
 
 
 @lru_cache(maxsize=1)

@@ -38,6 +38,7 @@ from polarity_bench.progress import Bar, no_bar
 from polarity_bench.render.markdown import escape
 from polarity_bench.training.model_card import header
 from polarity_bench.training.run_folder import differences, save_encoder
+from polarity_bench.training.train import load_base
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -273,12 +274,7 @@ Resilient tuning of language models via model merging*.
 
 
 def _load(field: str, name: str, options: EncoderOptions) -> SentenceTransformerEncoder:
-    encoder = load_encoder(name, options)
-    if not isinstance(encoder, SentenceTransformerEncoder):
-        raise InputError(
-            f"`{field}` {name}: a baseline has no weights to average; use a sentence-transformers "
-            "model"
-        )
+    encoder = load_base(name, options, field)
     remarks = [
         f"{name}: the classifier head {file.name} is left out; only the encoder is averaged"
         for file in sorted(folder_of(name, options)[0].glob("*head.safetensors"))

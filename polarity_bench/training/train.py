@@ -12,8 +12,12 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from polarity_bench.encoders.base import Encoder, EncoderId
-from polarity_bench.encoders.load import SentenceTransformerEncoder, load_encoder
+from polarity_bench.encoders.base import EncoderId
+from polarity_bench.encoders.load import (
+    EncoderOptions,
+    SentenceTransformerEncoder,
+    load_encoder,
+)
 from polarity_bench.encoders.reference_encoder import Base, card_of, find_base, write_base
 from polarity_bench.encoders.train_file import read_train_file
 from polarity_bench.errors import InputError
@@ -133,31 +137,30 @@ def open_bench(job: Job, folder: RunFolder, bar: Bar) -> Iterator[TrainingContex
     rows, seed = job.recipe.hold_out
     known = None if rows == 0 else known_to(job.model, job.access(), job.task_dir)
     data = load_training_data(spec, job.access(), held_out=rows, seed=seed, known=known)
-    base = load_base(job)
+    base = load_base(job.model, job.options)
     with job.embedder(base.device) as embedder:
         yield TrainingContext(job, folder, base, data, data.in_groups(embedder), bar)
 
 
-def load_base(job: Job) -> SentenceTransformerEncoder:
-    """Load the base, the encoder to train.
+def load_base(
+    model: str, options: EncoderOptions | None = None, field: str = "model"
+) -> SentenceTransformerEncoder:
+    """Load an encoder whose weights can be trained or averaged.
+
+    Args:
+        model: Name or folder of the encoder.
+        options: Options for loading; None uses the defaults.
+        field: Name of the argument that contains the name, for the error message.
 
     Raises:
-        InputError: If the base cannot be loaded, or is a baseline without trainable weights.
+        InputError: If the encoder cannot be loaded, or is a baseline without weights.
     """
-    return check_base(load_encoder(job.model, job.options), job.model)
-
-
-def check_base(base: Encoder, model: str) -> SentenceTransformerEncoder:
-    """Check that an encoder can be trained, and return it.
-
-    Raises:
-        InputError: If the encoder is a baseline.
-    """
-    if not isinstance(base, SentenceTransformerEncoder):
+    encoder = load_encoder(model, options)
+    if not isinstance(encoder, SentenceTransformerEncoder):
         raise InputError(
-            f"`model` {model}: a baseline cannot be trained; use a sentence-transformers model"
+            f"`{field}` {model}: a baseline has no weights; use a sentence-transformers model"
         )
-    return base
+    return encoder
 
 
 def identify(bench: TrainingContext, inputs: Inputs) -> RunIdentity:
@@ -195,7 +198,7 @@ def publish(
     facts = {**fitted.facts, "Held out": f"{n_held_out:,} training rows"}
     write_history(rows, folder.path)
     draw_history(rows, folder.path, f"{identity.base.name} on {task.title}, {recipe.title}")
-    encoder = bench.base if fitted.kept else load_base(bench.job)
+    encoder = bench.base if fitted.kept else load_base(bench.job.model, bench.job.options)
     if not fitted.kept and encoder.id.digest != identity.base.digest:
         raise InputError(
             f"`model` {bench.job.model}: no epoch was better than the base, so the base must be "

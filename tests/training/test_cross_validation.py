@@ -582,7 +582,7 @@ def test_the_rows_of_each_class_are_counted_beside_the_results(make: Make, tmp_p
 
 
 def test_what_cannot_be_trained_is_refused(make: Make, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="`model` random: a baseline has nothing to train"):
+    with pytest.raises(InputError, match="`model` random: a baseline has no weights"):
         run_experiments([make(model="random")], tmp_path)
     with pytest.raises(InputError, match="`layers` 3: the encoder has 2"):
         run_experiments([make(replace(QUICK, layers=3))], tmp_path)

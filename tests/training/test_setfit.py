@@ -221,7 +221,7 @@ def test_too_many_texts_for_all_their_pairs_are_refused(
 def test_bases_that_cannot_be_trained_are_refused(
     static: Path, base: Path, tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(InputError, match="`model` random: a baseline cannot be trained"):
+    with pytest.raises(InputError, match="`model` random: a baseline has no weights"):
         run(Path("random"), tasks, tmp_path / "run", SMALL)
     with pytest.raises(InputError, match=r"the static encoder .* use the `variant` setfit"):
         run(static, tasks, tmp_path / "run", SMALL)

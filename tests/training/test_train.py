@@ -408,7 +408,7 @@ def test_more_examples_than_there_are_are_refused(
 
 
 def test_a_baseline_cannot_be_trained(task_dir: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"`model` random: a baseline cannot be trained"):
+    with pytest.raises(InputError, match=r"`model` random: a baseline has no weights"):
         train(Job(SMALL, "random", "mini", tmp_path / "x", task_dir=task_dir))
 
 

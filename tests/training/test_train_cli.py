@@ -183,7 +183,7 @@ def test_a_margin_of_two_or_more_is_remarked_once(bench: Bench, tiny_model: Path
         (["--held-out", "13"], "--held-out must be at most half of the 24 training rows"),
         (["--examples", "4"], "expected at least one batch of 8 examples, got 4 examples"),
         (["--threshold", "0.9999"], "has a neighbour with"),
-        (["--model", "random"], "a baseline cannot be trained"),
+        (["--model", "random"], "a baseline has no weights"),
         (["--task", "cr"], "--task cr: expected a polarity task, got a transfer task"),
         (["--dropout", "0.5"], "give --examples or --dropout, not both"),
         (["--report-to", "nowhere"], "--report-to nowhere: "),

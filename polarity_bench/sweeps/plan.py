@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError
 from polarity_bench.files import json_bytes, read_json, write_atomically
-from polarity_bench.sweeps.cost import Sizes, efforts
+from polarity_bench.sweeps.cost import Sizes, effort
 from polarity_bench.sweeps.items import Setup, Training, loading_of
 from polarity_bench.training.parameters import Parameters, declared
 from polarity_bench.training.recipes import RECIPES
@@ -92,7 +92,7 @@ def plan_of(
         encoders: Encoders of evaluations and cross-validations, by the digest of the item.
         file: Path of the grid's file.
     """
-    weights = efforts(grid.items, known, setup.access())
+    access = setup.access()
     return SweepPlan(
         grid.title,
         [
@@ -100,7 +100,7 @@ def plan_of(
                 digest=item.digest,
                 kind=item.kind,
                 name=item.name,
-                effort=effort,
+                effort=float(effort(item, known, access)),
                 settings=item.settings,
                 encoder=item.job.output.name
                 if isinstance(item, Training)
@@ -110,7 +110,7 @@ def plan_of(
                 encoder_digest="" if isinstance(item, Training) else encoders[item.digest].digest,
                 resolved=with_defaults(item.settings) if isinstance(item, Training) else {},
             )
-            for item, effort in zip(grid.items, weights, strict=True)
+            for item in grid.items
         ],
         str(file.absolute()),
         _made_from(grid, known, encoders),

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -50,6 +50,13 @@ class DescentPlan:
     rates: Mapping[str, float] = field(default_factory=dict)
     bfloat16: bool = False
     seed: int = 0
+
+    @classmethod
+    def of(cls, settings: Any, n_steps: int, **further: Any) -> DescentPlan:
+        """Return the plan for the settings of a recipe or an objective."""
+        names = ("rate", "warm_up", "weight_decay")
+        common = {name: getattr(settings, name) for name in names}
+        return cls(n_steps, **common, bfloat16=settings.dtype == "bfloat16", **further)
 
     def factor(self, step: int) -> float:
         """Return the share of the maximum rate at a step, counted from 0.

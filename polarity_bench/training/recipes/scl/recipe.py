@@ -249,15 +249,7 @@ class Scl(Recipe[PairBatches]):
             augmented=self.cross_entropy == "augmented",
             seed=self.seed,
         )
-        plan = DescentPlan(
-            n_steps=n_steps,
-            rate=self.rate,
-            warm_up=self.warm_up,
-            after=self.schedule,
-            weight_decay=self.weight_decay,
-            bfloat16=self.dtype == "bfloat16",
-            seed=self.seed,
-        )
+        plan = DescentPlan.of(self, n_steps, after=self.schedule, seed=self.seed)
         objective.train()
         with bench.steps(n_steps) as steps:
             losses = descend(

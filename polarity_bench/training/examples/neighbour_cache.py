@@ -83,13 +83,9 @@ def _kept(file: Path, find: Callable[[], Neighbours]) -> Neighbours:
             return cached
         neighbours = find()
         content = io.BytesIO()
-        np.savez(
-            content,
-            same_values=neighbours.same.values,
-            same_offsets=neighbours.same.offsets,
-            opposite_values=neighbours.opposite.values,
-            opposite_offsets=neighbours.opposite.offsets,
-        )
+        same, opposite = neighbours.same, neighbours.opposite
+        arrays = same.values, same.offsets, opposite.values, opposite.offsets
+        np.savez(content, **dict(zip(_ARRAYS, arrays, strict=True)))
         write_atomically(file, content.getvalue())
         return neighbours
 

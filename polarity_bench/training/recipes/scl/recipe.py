@@ -151,9 +151,11 @@ class Scl(Recipe[PairBatches]):
 
     def below(self, folder: Path) -> Scl:
         """Return a copy with the relative paths in `pairs` resolved relative to a folder."""
+        from polarity_bench.encoders.load import located
+
         if self.pairs is None:
             return self
-        return replace(self, pairs=",".join(_located(name, folder) for name in self.names))
+        return replace(self, pairs=",".join(located(name, folder) for name in self.names))
 
     def n_trained_on(self, n_rows: int, access: DataAccess) -> int:
         """Return the number of texts in all pairs, two per pair."""
@@ -307,16 +309,3 @@ def _counted(names: tuple[str, ...], access: DataAccess) -> tuple[int, str]:
 
     pairs = load_nli(list(names), access)
     return len(pairs.premises), pairs.digest
-
-
-def _located(name: str, folder: Path) -> str:
-    """Return a file's path relative to a folder, or the unchanged name of a data set.
-
-    The name of a missing file counts as a path only if the name starts with `./`, `../` or `~`;
-    otherwise the file may be in the data folder.
-    """
-    from polarity_bench.data.nli import HUB_PREFIX
-
-    place = folder / Path(name).expanduser()
-    is_path = place.is_file() or name.startswith(("./", "../", "~"))
-    return str(place) if is_path and not name.startswith(HUB_PREFIX) else name

@@ -32,7 +32,7 @@ from polarity_bench.training.job import Job
 from polarity_bench.training.model_card import model_card
 from polarity_bench.training.parameters import ParameterWarning
 from polarity_bench.training.processes import is_first, join, n_processes, of_first, wait
-from polarity_bench.training.recipes.base import EpochLog, FitResult, Inputs, TrainingContext
+from polarity_bench.training.recipes.base import FitResult, Inputs, TrainingContext
 from polarity_bench.training.run_folder import RunFolder, RunIdentity, run_folder
 from polarity_bench.values import digest_of
 
@@ -110,8 +110,7 @@ def train(
         # Checkpoints are saved with this model, so they record the base too.
         write_base(bench.base.model, Base(folder.base, identity.base))
         try:
-            judge = EpochScorer(bench.data, bench.base, bench.embedder, bench.bar)
-            epochs = EpochLog(judge, bench.base.model)
+            epochs = EpochScorer(bench.data, bench.base, bench.embedder, bench.bar)
             if recipe.scores_first:
                 epochs.add(0, 0)
             fitted = recipe.fit(bench, examples, epochs)

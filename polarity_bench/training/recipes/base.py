@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from polarity_bench.tasks.labelled import Text
     from polarity_bench.training.data import TrainingData
     from polarity_bench.training.epoch_scores import EpochScorer
-    from polarity_bench.training.history import Row
     from polarity_bench.training.job import Job
     from polarity_bench.training.loops.descent import Steps
     from polarity_bench.training.objective import Objective
@@ -128,34 +127,6 @@ class FitResult:
     files: Mapping[str, bytes] = field(default_factory=dict)
     speed: float | None = None
     trained_on: str | None = None
-
-
-class EpochLog:
-    """Scores of an encoder in training, one row for each scored epoch.
-
-    Args:
-        judge: Computes the scores.
-        model: The encoder in training.
-    """
-
-    def __init__(self, judge: EpochScorer, model: SentenceTransformer) -> None:
-        self.judge = judge
-        self.rows: list[Row] = []
-        self._model = model
-
-    def add(
-        self, epoch: int, step: int, loss: float | None = None, rate: float | None = None
-    ) -> None:
-        """Score the current weights of the encoder, and add a row.
-
-        Args:
-            epoch: Number of completed epochs; 0 before training.
-            step: Number of completed optimizer steps.
-            loss: Mean loss of the last epoch.
-            rate: Learning rate of the last step.
-        """
-        begun = {"epoch": epoch, "step": step, "loss": loss, "learning_rate": rate}
-        self.rows.append({**begun, **self.judge(self._model)})
 
 
 @dataclass(frozen=True)
@@ -253,7 +224,7 @@ class Recipe(Parameters, Generic[Examples]):
         """Complete the examples for `fit`, before anything is written to the run folder."""
         return examples
 
-    def fit(self, bench: TrainingContext, examples: Examples, epochs: EpochLog) -> FitResult:
+    def fit(self, bench: TrainingContext, examples: Examples, epochs: EpochScorer) -> FitResult:
         """Train the context's base on the examples, and add a row of scores after training.
 
         A recipe may also add rows after other epochs.

@@ -14,7 +14,6 @@ from polarity_bench.training.losses.pair import LOSSES, Loss, Triplet
 from polarity_bench.training.parameters import parameter, seed_parameter
 from polarity_bench.training.processes import n_processes
 from polarity_bench.training.recipes.base import (
-    EpochLog,
     FitResult,
     Inputs,
     Recipe,
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from polarity_bench.encoders.base import Encoder
     from polarity_bench.encoders.load import EncoderOptions
     from polarity_bench.training.data import TrainingData
+    from polarity_bench.training.epoch_scores import EpochScorer
     from polarity_bench.training.job import Job
 
 Schedule = Literal["linear", "cosine", "constant"]
@@ -232,11 +232,11 @@ class Margins(Recipe[Draws], ExampleSpec):
         warn_of_schedule(len(shares), max(shares), self.rate)
         return Draws({name: [v for drawn in draws for v in drawn[name]] for name in draws[0]})
 
-    def fit(self, bench: TrainingContext, examples: Draws, epochs: EpochLog) -> FitResult:
+    def fit(self, bench: TrainingContext, examples: Draws, epochs: EpochScorer) -> FitResult:
         """Train, resuming from the last complete checkpoint, and load the weights to publish."""
         from polarity_bench.training.loops.trainer import run_epochs
 
-        rows, kept, speed = run_epochs(self, bench, examples.columns, epochs.judge)
+        rows, kept, speed = run_epochs(self, bench, examples.columns, epochs)
         epochs.rows.extend(rows)
         chosen_by = "the last"
         if self.checkpoint == "best":

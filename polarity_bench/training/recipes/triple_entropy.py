@@ -12,7 +12,6 @@ from polarity_bench.training.objective import OBJECTIVES, Objective
 from polarity_bench.training.parameters import parameter, seed_parameter
 from polarity_bench.training.recipes.base import (
     LAST_ROW,
-    EpochLog,
     FitResult,
     Inputs,
     Recipe,
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from polarity_bench.data.sources import DataAccess
     from polarity_bench.tasks.labelled import LabelledTexts
     from polarity_bench.training.data import TrainingData
+    from polarity_bench.training.epoch_scores import EpochScorer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +80,9 @@ class TripleEntropy(Recipe["LabelledTexts"], Objective):
         digest = data.pool.digest if drawn is given else drawn.digest
         return Inputs(digest, drawn, cast("Sequence[str]", drawn.texts))
 
-    def fit(self, bench: TrainingContext, examples: LabelledTexts, epochs: EpochLog) -> FitResult:
+    def fit(
+        self, bench: TrainingContext, examples: LabelledTexts, epochs: EpochScorer
+    ) -> FitResult:
         """Train the encoder and the head together, resuming from the last checkpoint."""
         from polarity_bench.classifiers.head import HEAD_FILE
         from polarity_bench.training.loops.classifier import fit_classifier, shape_encoder

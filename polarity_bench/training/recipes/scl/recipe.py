@@ -17,7 +17,6 @@ from polarity_bench.errors import InputError
 from polarity_bench.training.parameters import ParameterWarning, parameter, seed_parameter
 from polarity_bench.training.recipes.base import (
     LAST_ROW,
-    EpochLog,
     FitResult,
     Inputs,
     Recipe,
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from polarity_bench.data.nli import NliPairs
     from polarity_bench.data.sources import DataAccess
     from polarity_bench.training.data import TrainingData
+    from polarity_bench.training.epoch_scores import EpochScorer
     from polarity_bench.training.job import Job
     from polarity_bench.training.recipes.scl.batches import Batch
 
@@ -230,7 +230,7 @@ class Scl(Recipe[PairBatches]):
         ]
         return replace(examples, batches=list(zip(rows, batches, strict=True)))
 
-    def fit(self, bench: TrainingContext, examples: PairBatches, epochs: EpochLog) -> FitResult:
+    def fit(self, bench: TrainingContext, examples: PairBatches, epochs: EpochScorer) -> FitResult:
         """Train for one epoch, resuming from the last checkpoint."""
         from polarity_bench.classifiers.head import HEAD_FILE
         from polarity_bench.training.loops.descent import DescentPlan, descend

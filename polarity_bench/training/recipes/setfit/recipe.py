@@ -19,7 +19,6 @@ from polarity_bench.training.examples.card import PAPER
 from polarity_bench.training.parameters import parameter, seed_parameter
 from polarity_bench.training.recipes.base import (
     LAST_ROW,
-    EpochLog,
     FitResult,
     Inputs,
     Recipe,
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from polarity_bench.progress import Progress
     from polarity_bench.tasks.labelled import LabelledTexts
     from polarity_bench.training.data import TrainingData
+    from polarity_bench.training.epoch_scores import EpochScorer
     from polarity_bench.values import BoolArray, IntArray
 
 Variant = Literal["papers", "setfit"]
@@ -152,7 +152,9 @@ class SetFit(Recipe["LabelledTexts"]):
         examples = LabelledTexts(data.task.spec.name, texts, labels, pool.classes)
         return Inputs(digest_of([texts, names]), examples, texts)
 
-    def fit(self, bench: TrainingContext, examples: LabelledTexts, epochs: EpochLog) -> FitResult:
+    def fit(
+        self, bench: TrainingContext, examples: LabelledTexts, epochs: EpochScorer
+    ) -> FitResult:
         """Train on pairs, then train the head; score the encoder whenever it has changed."""
         from polarity_bench.classifiers.head import HEAD_FILE
         from polarity_bench.training.recipes.setfit.pairs import paired_by_rounds, paired_once

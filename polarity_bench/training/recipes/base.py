@@ -26,16 +26,16 @@ from polarity_bench.training.processes import n_processes
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-    from polarity_bench.classifiers.tokens import TokenRows
     from polarity_bench.data.sources import DataAccess
     from polarity_bench.embedding.embedder import Embedder
     from polarity_bench.encoders.base import EncoderId
     from polarity_bench.encoders.load import SentenceTransformerEncoder
     from polarity_bench.progress import Bar
-    from polarity_bench.tasks.labelled import Text
+    from polarity_bench.tasks.labelled import LabelledTexts
     from polarity_bench.training.data import TrainingData
     from polarity_bench.training.epoch_scores import EpochScorer
     from polarity_bench.training.job import Job
+    from polarity_bench.training.loops.classifier import FittedHead
     from polarity_bench.training.loops.descent import Steps
     from polarity_bench.training.objective import Objective
     from polarity_bench.training.run_folder import RunFolder
@@ -76,18 +76,37 @@ class TrainingContext:
             share = 1 - checkpoints.step / n_steps
             yield Steps(checkpoints, advance, share, time.perf_counter())
 
-    @contextmanager
-    def steps_over(
-        self, model: SentenceTransformer, texts: Sequence[Text], objective: Objective
-    ) -> Iterator[tuple[TokenRows, Steps]]:
-        """Tokenize the training texts of a classifier, and open a progress bar for its steps."""
-        from polarity_bench.classifiers.tokens import tokenize
+    def fit_classifier(
+        self,
+        model: SentenceTransformer,
+        given: LabelledTexts,
+        objective: Objective,
+        seed: int,
+        **further: Any,
+    ) -> tuple[FittedHead, float | None]:
+        """Train a classifier on labelled texts, with checkpoints and a progress bar.
 
-        n_steps = objective.n_steps(len(texts))
+        Args:
+            model: The encoder, prepared by `shape_encoder`.
+            given: The training texts, without the base's prompt.
+            objective: Losses and settings of the training.
+            seed: Seed of the training.
+            **further: Further arguments of `loops.classifier.fit_classifier`.
+
+        Returns:
+            The results, and the training speed in texts per second.
+        """
+        from polarity_bench.classifiers.tokens import tokenize
+        from polarity_bench.training.loops.classifier import fit_classifier
+
+        n_steps = objective.n_steps(len(given.texts))
         warn_of_schedule(n_steps, 1.0, objective.rate)
-        rows = tokenize(model, texts, self.base.id.prompt or "")
+        rows = tokenize(model, given.texts, self.base.id.prompt or "")
+        labels, classes = given.labels, given.classes
         with self.steps(n_steps) as steps:
-            yield rows, steps
+            further |= {"seed": seed, "steps": steps}
+            fitted = fit_classifier(model, rows, labels, classes, objective, **further)
+            return fitted, steps.speed(steps.share * len(rows) * objective.epochs)
 
 
 @dataclass(frozen=True)

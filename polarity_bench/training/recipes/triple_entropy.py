@@ -85,14 +85,11 @@ class TripleEntropy(Recipe["LabelledTexts"], Objective):
     ) -> FitResult:
         """Train the encoder and the head together, resuming from the last checkpoint."""
         from polarity_bench.classifiers.head import HEAD_FILE
-        from polarity_bench.training.loops.classifier import fit_classifier, shape_encoder
+        from polarity_bench.training.loops.classifier import shape_encoder
 
         model, n_texts = bench.base.model, len(examples.texts)
         shape_encoder(model, self, pooling_added=bench.base.id.pooling_added)
-        with bench.steps_over(model, examples.texts, self) as (rows, steps):
-            labels, classes = examples.labels, examples.classes
-            fitted = fit_classifier(model, rows, labels, classes, self, seed=self.seed, steps=steps)
-            speed = steps.speed(steps.share * n_texts * self.epochs)
+        fitted, speed = bench.fit_classifier(model, examples, self, self.seed)
         n_steps = len(fitted.losses)
         epochs.add(self.epochs, n_steps, fitted.loss)
         facts = {

@@ -235,7 +235,7 @@ class Axis(Recipe["LabelledTexts"]):
         """
         from sentence_transformers import SentenceTransformer
 
-        from polarity_bench.training.loops.classifier import fit_classifier, shape_encoder
+        from polarity_bench.training.loops.classifier import shape_encoder
         from polarity_bench.training.recipes.axis.shared_encoder import distillation
 
         encoder, objective, also = bench.base.model, self._objective(), None
@@ -245,19 +245,9 @@ class Axis(Recipe["LabelledTexts"]):
             parts = [deepcopy(module) for module in (encoder[0], encoder[1])]
             encoder = SentenceTransformer(modules=parts).to(encoder.device)
             shape_encoder(encoder, objective)
-        with bench.steps_over(encoder, given.texts, objective) as (rows, steps):
-            fitted = fit_classifier(
-                encoder,
-                rows,
-                given.labels,
-                given.classes,
-                objective,
-                seed=self.seed,
-                steps=steps,
-                begin=probe,
-                also=also,
-            )
-            speed = steps.speed(steps.share * len(rows) * self.epochs)
+        fitted, speed = bench.fit_classifier(
+            encoder, given, objective, self.seed, begin=probe, also=also
+        )
         axis = self._axis(given.classes, fitted.head, None if probe else encoder)
         return axis, fitted.loss, FitResult(len(fitted.losses), {}, speed=speed)
 

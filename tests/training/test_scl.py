@@ -85,10 +85,10 @@ def test_a_run_leaves_an_encoder_its_classifier_and_what_was_counted(
     card = (tmp_path / "x" / "README.md").read_text()
     for said in (
         "trained with polarity-bench on pairs of natural language inference (pairs.jsonl).",
-        "0.7 cross-entropy of pairs + 0.3 contrast by dot, temperature 1",
-        "as-written, positives all, negatives all",
+        "0.7 cross-entropy + 0.3 contrastive loss",
+        "temperature 1.0, similarity dot, positives all, negatives all, reading as-written",
         "36; 3 more have no label",
-        "12 of at most 3 pairs, 0 without a positive",
+        "12 in one epoch, 0 without a positive",
         "On Task mini, in percent",
         "supervised-contrastive",
     ):

@@ -136,7 +136,8 @@ def test_the_folder_is_an_encoder_that_knows_its_base(base: Path, trained: Train
 
 def test_the_card_says_how_it_was_trained(trained: TrainingRun) -> None:
     card = (trained.folder / "README.md").read_text(encoding="utf-8")
-    assert "variant papers, 6 texts, 20 sentence pairs" in card
+    assert "setfit (variant papers, " in card
+    assert "6 texts, one epoch of cosine similarity loss on 20 sentence pairs" in card
     assert f"Run**: {trained.run}" in card
     assert "polarity_at_4" in card
 

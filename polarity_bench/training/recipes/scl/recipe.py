@@ -294,6 +294,7 @@ class Scl(Recipe[PairBatches]):
             "`polarity-bench predict` labels pairs with it"
         )
         return {
+            "Loss": f"{1 - self.lambda_:g} cross-entropy + {self.lambda_:g} contrastive loss",
             "Pairs": f"{figures['pairs']:,}; {figures['pairs_without_label']:,} more have no label",
             "Batches": f"{figures['batches']:,} in one epoch, "
             f"{figures['batches_without_positives']:,} without a positive",

@@ -277,12 +277,8 @@ def _as_list(value: Any) -> list[Any]:
 def _job(setting: Setting, context: GridContext) -> Job:
     """Return the job for a combination of settings. Paths are relative to the grid's folder."""
     parameters = {**_USUAL, **setting}
-    recipe, model, task = (
-        parameters.pop("recipe"),
-        parameters.pop("model"),
-        parameters.pop("task", None),
-    )
-    if task is None:
+    recipe, model = parameters.pop("recipe"), parameters.pop("model")
+    if (task := parameters.pop("task", None)) is None:
         raise InputError("`task`: missing; name the task to train on")
     (task,) = context.task_names("task", names=[validated_field(str, "task", task)])
     if model == "":

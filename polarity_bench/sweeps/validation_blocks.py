@@ -72,9 +72,8 @@ def expand(settings: Sequence[Setting], context: GridContext) -> list[CrossValid
             names = {*_NAMED, *parameters_of(setting["loss"])}
             effective = {key: value for key, value in setting.items() if key in names}
             other = seen.setdefault(repr(effective), setting)
-            if (
-                other is setting or other == setting
-            ):  # keeps exact duplicates, which the grid rejects
+            # Exact duplicates are kept, because the grid rejects them.
+            if other is setting or other == setting:
                 items.append(_made(effective, context))
         return items
 

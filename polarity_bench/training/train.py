@@ -110,7 +110,7 @@ def train(
         # Checkpoints are saved with this model, so they record the base too.
         write_base(bench.base.model, Base(folder.base, identity.base))
         try:
-            epochs = EpochScorer(bench.data, bench.base, bench.embedder, bench.bar)
+            epochs = EpochScorer(bench)
             if recipe.scores_first:
                 epochs.add(0, 0)
             fitted = recipe.fit(bench, examples, epochs)

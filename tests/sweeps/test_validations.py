@@ -18,7 +18,8 @@ from polarity_bench.encoders.base import EncoderId
 from polarity_bench.encoders.load import EncoderOptions
 from polarity_bench.errors import InputError
 from polarity_bench.sweeps import execute as making
-from polarity_bench.sweeps.cost import efforts, probe, sizes
+from polarity_bench.sweeps.cost import effort as effort_of
+from polarity_bench.sweeps.cost import probe, sizes
 from polarity_bench.sweeps.grid import read_grid
 from polarity_bench.sweeps.item_states import ItemOutcome, SweepState
 from polarity_bench.sweeps.items import CrossValidation, Setup
@@ -294,7 +295,7 @@ def test_effort_is_texts_trained_on_thrice_and_texts_tested(setup: Setup) -> Non
     )
     known = sizes(items, setup)
     assert known.labelled == {"little-mr": 40}
-    found = efforts(items, known, setup.access())
+    found = [effort_of(item, known, setup.access()) for item in items]
     expected = []
     for item in items:
         effort = 0.0

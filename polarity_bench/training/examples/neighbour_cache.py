@@ -57,13 +57,7 @@ def pool_neighbours(
     def find() -> Neighbours:
         with bar(f"encoding with {encoder.id.name}", len(pool)) as advance:
             embedded = embedder.embed(encoder, pool.texts, advance)
-        return find_neighbours(
-            embedded.vectors(pool.texts),
-            pool.labels,
-            mining=spec.mining,
-            k=spec.neighbours,
-            threshold=spec.threshold,
-        )
+        return find_neighbours(embedded.vectors(pool.texts), pool.labels, spec)
 
     if not isinstance(embedder.store, EmbeddingStore) or not keeps_vectors(encoder):
         return find()

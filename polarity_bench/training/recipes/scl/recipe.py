@@ -218,14 +218,7 @@ class Scl(Recipe[PairBatches]):
         rows = divide(premises, self.batch_size, self.reading)
         warn_of_schedule(len(rows), 1.0, self.rate)
         batches = [
-            make_batch(
-                premises[part],
-                pairs.labels[part],
-                self.reading,
-                self.positives,
-                self.negatives,
-                [self.seed, number],
-            )
+            make_batch(premises[part], pairs.labels[part], self, [self.seed, number])
             for number, part in enumerate(rows)
         ]
         return replace(examples, batches=list(zip(rows, batches, strict=True)))
@@ -242,15 +235,8 @@ class Scl(Recipe[PairBatches]):
 
         model, n_steps = bench.base.model, len(examples.batches)
         repool(model, self.pooling)
-        objective = PairObjective(
-            model,
-            tokenize_pairs(model, examples.pairs, bench.base.id.prompt or ""),
-            share=self.lambda_,
-            temperature=self.temperature,
-            similarity=self.similarity,
-            augmented=self.cross_entropy == "augmented",
-            seed=self.seed,
-        )
+        tokens = tokenize_pairs(model, examples.pairs, bench.base.id.prompt or "")
+        objective = PairObjective(model, tokens, self)
         plan = DescentPlan.of(self, n_steps, after=self.schedule, seed=self.seed)
         objective.train()
         with bench.steps(n_steps) as steps:

@@ -28,7 +28,7 @@ from polarity_bench.values import IntArray
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-    from polarity_bench.tasks.labelled import Text
+    from polarity_bench.tasks.labelled import LabelledTexts, Text
 
 DENSE, PROXIES = "dense", "proxies"
 """Ways of predicting: by the linear layer alone, or by the layer and the proxies (equation 10)."""
@@ -40,25 +40,21 @@ class FoldContext:
 
     Attributes:
         model: Encoder; the method must not change it.
-        texts: All texts of the data set, including the encoder's prompt.
-        labels: Class of each text, (n,).
-        classes: Names of the classes.
+        data: The data set, with the encoder's prompt in its texts.
         train: Positions of the training texts.
         test: Positions of the test texts.
         seed: Seed of all random draws.
     """
 
     model: SentenceTransformer
-    texts: Sequence[Text]
-    labels: IntArray
-    classes: Sequence[str]
+    data: LabelledTexts
     train: IntArray
     test: IntArray
     seed: int
 
     def some(self, rows: IntArray) -> list[Text]:
         """Return the texts at the given positions."""
-        return [self.texts[row] for row in rows]
+        return [self.data.texts[row] for row in rows]
 
 
 @dataclass(frozen=True)
@@ -101,8 +97,8 @@ class FineTuning(Objective):
 
         model = deepcopy(fold.model)
         rows = tokenize(model, fold.some(fold.train))
-        labels = fold.labels[fold.train]
-        fitted = fit_classifier(model, rows, labels, fold.classes, self, seed=fold.seed)
+        labels = fold.data.labels[fold.train]
+        fitted = fit_classifier(model, rows, labels, fold.data.classes, self, seed=fold.seed)
         head = fitted.head
         vectors = encode_all(model, tokenize(model, fold.some(fold.test)))
         ways = [DENSE] if head.proxies is None else [DENSE, PROXIES]
@@ -151,7 +147,7 @@ class Frozen(_OnEncoder):
             for rows in (fold.train, fold.test)
         )
         regression = LogisticRegression(max_iter=1000, random_state=fold.seed)
-        regression.fit(train, fold.labels[fold.train])
+        regression.fit(train, fold.data.labels[fold.train])
         return Predictions({DENSE: np.asarray(regression.predict(test), dtype=np.int64)})
 
 
@@ -185,13 +181,13 @@ class FewShotSetFit(_OnEncoder):
 
         texts: list[Any] = fold.some(fold.train)
         settings = recipe.SetFit(variant="setfit", batch_size=self.batch_size, seed=fold.seed)
-        model, labels = deepcopy(fold.model), fold.labels[fold.train]
+        model, labels = deepcopy(fold.model), fold.data.labels[fold.train]
         positions, same = paired_once(labels, None, fold.seed)
         with recipe.silent(), tempfile.TemporaryDirectory() as folder:
             trainer = recipe.make_trainer(
                 settings,
                 model,
-                n_classes=len(fold.classes),
+                n_classes=len(fold.data.classes),
                 max_tokens=int(model.max_seq_length or 512),  # Only end-to-end training uses this.
                 folder=Path(folder),
             )

@@ -150,10 +150,8 @@ def check(items: Sequence[Item], setup: Setup) -> dict[str, EncoderId]:
         InputError: If an encoder or data are not available, or if an item cannot start.
     """
     trainings = [item for item in items if isinstance(item, Training)]
-    recipes = [item.job.recipe for item in trainings]
-    distinct = {(type(recipe), *sorted(recipe.needs)): recipe for recipe in recipes}
-    for recipe in distinct.values():
-        recipe.check()
+    for item in trainings:
+        item.job.recipe.check()
     specs = load_tasks(setup.task_dir)
     for task in dict.fromkeys(item.job.task for item in trainings):
         check_trainable(specs[task])

@@ -120,7 +120,7 @@ polarity-bench rejects such encoders."""
 
 
 def model_card(
-    name: str,
+    folder: Path,
     identity: RunIdentity,
     task: PolaritySpec,
     rows: Sequence[Row],
@@ -129,12 +129,12 @@ def model_card(
     licence: str | None = None,
     *,
     has_axis: bool = False,
-    has_figure: bool = True,
 ) -> str:
     """Return the README.md of a trained encoder. Its YAML header leaves out undefined scores.
 
     Args:
-        name: Name of the encoder.
+        folder: Folder of the encoder, whose name is the encoder's. If the folder contains
+            `history.svg`, the card shows it.
         identity: Identity of the run.
         task: Task that the encoder was trained on.
         rows: Scores by epoch; the first row is before training.
@@ -142,7 +142,6 @@ def model_card(
         origin: The encoder to record as the base.
         licence: Licence of the base, or None if the base's card does not state a licence.
         has_axis: Whether the encoder's last module is an axis.
-        has_figure: Whether `history.svg` is in the same folder.
     """
     base, recipe = identity.base, identity.recipe
     kept = next(row for row in rows if row["step"] == fitted.kept)
@@ -182,7 +181,7 @@ def model_card(
         license_name=None if licence else "that-of-the-base",
         datasets=sorted(hubs) if hubs and fitted.trained_on is None else None,
         base_model=origin.encoder.name if "/" in origin.encoder.name else None,
-        model_name=name,
+        model_name=folder.name,
         eval_results=results,
         **in_card(origin),
     )
@@ -192,7 +191,7 @@ def model_card(
     purpose = texts or f"{title}, to separate {classes} while preserving meaning"
     parts = [
         front,
-        f"# {escape(name)}",
+        f"# {escape(folder.name)}",
         f"A sentence encoder trained with polarity-bench on {purpose}.",
         "\n".join(f"- **{head}**: {escape(fact)}" for head, fact in facts.items()),
         "## Scores",
@@ -203,7 +202,7 @@ def model_card(
             "P's lift over chance and retention, with its bootstrap 95 % interval."
         ),
         history_table(rows),
-        "![scores by epoch](history.svg)" if has_figure else "",
+        "![scores by epoch](history.svg)" if (folder / "history.svg").is_file() else "",
         "## Use",
         _USE_OF_AXIS if has_axis else _USE,
         "`polarity-bench run` scores this encoder, with its base as the reference.",

@@ -209,7 +209,7 @@ def publish(
     write_base(encoder.model, base)
     licence = card_of(bench.base.model).get("license")
     card = model_card(
-        folder.path.name,
+        folder.path,
         identity,
         task,
         rows,
@@ -217,7 +217,6 @@ def publish(
         base,
         licence,
         has_axis=axis_of(encoder.model) is not None,
-        has_figure=(folder.path / "history.svg").is_file(),
     )
     beside = {"README.md": card.encode(), **fitted.files}
     files = folder.publish(encoder.model, beside, prompt=identity.base.prompt)

@@ -94,12 +94,14 @@ def blend(
     options = options or EncoderOptions()
     if options.dtype != "float32":
         raise InputError(f"`dtype` must be float32 to average weights, got {options.dtype}")
-    places = {weight: Path(output) / f"w-{_named(weight)}" for weight in checked_weights(weights)}
+    # Adding 0.0 turns -0.0 into 0.0.
+    names = [f"w-{np.format_float_positional(w + 0.0, trim='-')}" for w in checked_weights(weights)]
     first = _load("base", base, options)
     second = _load("tuned", tuned, replace(options, revision=None))
     pair = _Pair(first, second, Base(located(base, Path.cwd()), first.id))
     check_writable(Path(output))
-    blends = [Blend(weight, folder, folder.exists()) for weight, folder in places.items()]
+    folders = [Path(output) / name for name in names]
+    blends = [Blend(w, each, each.exists()) for w, each in zip(weights, folders, strict=True)]
     for result in blends:
         if result.reused:
             pair.check_there(result, options)
@@ -292,7 +294,3 @@ def _traits(encoder: SentenceTransformerEncoder) -> dict[str, Any]:
         "`prompt`": encoder.id.prompt,
         "`max_tokens`": encoder.id.max_tokens,
     }
-
-
-def _named(weight: float) -> str:
-    return np.format_float_positional(weight + 0.0, trim="-")  # adding 0.0 turns -0.0 into 0.0

@@ -218,7 +218,7 @@ def test_every_method_is_given_the_same_rows(
     def predict(self: Method, fold: FoldContext) -> Predictions:
         rows = (fold.train.tolist(), fold.test.tolist(), fold.seed, fold.some(fold.train))
         seen.setdefault(titled(self), []).append(rows)
-        return Predictions({"dense": fold.labels[fold.test]})
+        return Predictions({"dense": fold.data.labels[fold.test]})
 
     for method in (FineTuning, Frozen):
         monkeypatch.setattr(method, "predict", predict)

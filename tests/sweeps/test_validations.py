@@ -182,7 +182,7 @@ gamma = 0.1
     ("change", "message"),
     [
         (('"softtriple"', '"softripple"'), r"line 11: `loss`: unknown loss 'softripple'; did you"),
-        (('"softtriple"', "3"), r"line 11: 'loss' must be text, got 3"),
+        (('"softtriple"', "3"), r"line 11: `loss` must be text, got 3"),
         (('"softtriple"', '"cce"'), r"line 13: `gamma`: no loss in the block \(cce\) has"),
         (('["cce", "softtriple"]', "[]"), r"line 11: 'loss' must not be an empty list"),
         (("gamma", "gama"),
@@ -226,7 +226,7 @@ def test_what_is_wrong_is_said_with_its_line(
         (("folds = 3", "folds = 21"), "loss cce: `folds` must be at most 20, because the class 0"),
         (("rows = 6", "rows = 28"), "`rows` 28: the fold has 26 training rows"),
         (('model = "{model}"', 'model = "nowhere"'), "nowhere"),
-        (('model = "{model}"', 'model = "random"'), "`model` random: a baseline has nothing to tr"),
+        (('model = "{model}"', 'model = "random"'), "`model` random: a baseline has no weights"),
         (("folds = 3", "folds = 3\nlayers = 9"), "`layers` 9: the encoder has 2"),
     ],
 )

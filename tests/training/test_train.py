@@ -85,7 +85,7 @@ def test_a_run_leaves_an_encoder_its_history_and_its_card(
     assert stored["figures"] == done.figures == {"held_out": 6, "examples_per_epoch": 32}
     card = (tmp_path / "x" / "README.md").read_text()
     for said in (
-        "Triplet, margin 0.1",
+        "loss triplet (margin 0.1)",
         "licence",
         "tiny",
         "polarity_at_4",

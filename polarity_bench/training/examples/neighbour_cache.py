@@ -14,6 +14,7 @@ import zipfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from filelock import FileLock
@@ -79,7 +80,8 @@ def _kept(file: Path, find: Callable[[], Neighbours]) -> Neighbours:
         content = io.BytesIO()
         same, opposite = neighbours.same, neighbours.opposite
         arrays = same.values, same.offsets, opposite.values, opposite.offsets
-        np.savez(content, **dict(zip(_ARRAYS, arrays, strict=True)))
+        named: Any = dict(zip(_ARRAYS, arrays, strict=True))
+        np.savez(content, **named)
         write_atomically(file, content.getvalue())
         return neighbours
 

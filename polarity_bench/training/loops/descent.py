@@ -161,9 +161,9 @@ def descend(
     optimizer = torch.optim.AdamW(_groups(weights, plan), fused=True)
     maxima = [group["lr"] for group in optimizer.param_groups]
     losses = torch.zeros(plan.n_steps, dtype=torch.float64)
-    state = {f"weight.{name}": weight for name, weight in weights.items()}
+    state: dict[str, Tensor] = {"losses": losses}
+    state |= {f"weight.{name}": weight for name, weight in weights.items()}
     state |= {f"buffer.{name}": buffer for name, buffer in module.named_buffers()}
-    state["losses"] = losses
     done, checkpoints = 0, steps.checkpoints
     if checkpoints and (file := checkpoints.latest()):
         done = _restore(file, state, weights, optimizer)

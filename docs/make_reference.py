@@ -190,7 +190,7 @@ def _task(spec: TaskSpec, boards: list[StoredBoard]) -> str:
                 "name in mteb and in result files": f"`{spec.result_name}`",
                 "languages": ", ".join(f"`{language}`" for language in spec.languages),
                 "domains": ", ".join(spec.domains),
-                "dates of the texts": " to ".join(spec.date or ()),
+                "dates of the texts": " to ".join(map(str, spec.date or ())),
                 "licence": spec.licence or "",
                 "home page": f"[{spec.homepage}]({spec.homepage})" if spec.homepage else "",
                 "version": f"{spec.version}, digest `{spec.digest}`",

@@ -170,14 +170,14 @@ def test_a_result_of_the_former_default_is_reused(workshop: Workshop, tmp_path: 
     """Before `senteval-exact`, results of `senteval-sklearn` lay where the default's lie now."""
     specs = [workshop.labelled_lines()]
     sklearn = Settings(of_types=(PRESETS["sklearn"],))
-    result, path = whole(run(workshop, specs, tmp_path / "out", sklearn)).results[0]
+    path, result = whole(run(workshop, specs, tmp_path / "out", sklearn)).results[0]
     folder = path.parent.parent.parent
     for file in path.parent.iterdir():
         file.rename(folder / file.name)
     report = whole(run(workshop, specs, tmp_path / "out", sklearn))
     assert report.reused == [specs[0].name]
-    assert report.results[0][1] == folder / path.name
-    assert dict(report.results[0][0].flat) == dict(result.flat)
+    assert report.results[0][0] == folder / path.name
+    assert dict(report.results[0][1].flat) == dict(result.flat)
 
 
 @pytest.mark.parametrize("change", ["task", "data", "encoder", "reference", "damaged"])

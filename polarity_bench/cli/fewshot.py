@@ -112,10 +112,8 @@ def fewshot(
     if not names:
         raise InputError(f"`tasks`: expected names separated by commas, got {tasks!r}")
     labelled = [LabelledTexts.of(name, access, data.task_dir) for name in names]
-    for each in labelled:
-        list(
-            chosen_protocol.splits(each.labels)
-        )  # raises InputError now, before the training starts
+    for each in labelled:  # raises InputError now, before the training starts
+        list(chosen_protocol.splits(each.labels))
     check_at_least(1, workers=workers)
     n_workers = worker_count(workers) if encoder.device in (None, "cpu") else 1
     experiments = [

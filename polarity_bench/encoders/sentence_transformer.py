@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
@@ -110,7 +110,8 @@ class SentenceTransformerEncoder:
         """
         from polarity_bench.encoders.axis import axis_of
 
-        axis, first = axis_of(self.model), self.model[0]
+        axis = axis_of(self.model)
+        first: Any = self.model[0]
         if axis is None or axis.has_tower or not hasattr(first, "auto_model"):
             return None
         recorded: EncoderId | None = None
@@ -144,7 +145,7 @@ class SentenceTransformerEncoder:
             prompt=self._prompt,
             pooling_added=recorded.pooling_added,
             backend=self.id.backend,
-            dtype=self.id.dtype,
+            dtype=cast(Dtype, self.id.dtype),
         )
         if encoder.id.weights == recorded.weights:
             encoder.id = replace(encoder.id, name=recorded.name, revision=recorded.revision)

@@ -264,12 +264,8 @@ def _as_list(value: Any) -> list[Any]:
 def _job(setting: Setting, context: GridContext) -> Job:
     """Return the job for a combination of settings. Paths are relative to the grid's folder."""
     parameters = {**_USUAL, **setting}
-    recipe, model, task = (
-        parameters.pop("recipe"),
-        parameters.pop("model"),
-        parameters.pop("task", None),
-    )
-    if task is None:
+    recipe, model = parameters.pop("recipe"), parameters.pop("model")
+    if (task := parameters.pop("task", None)) is None:
         raise InputError("`task`: missing; name the task to train on")
     (task,) = context.task_names("task", names=[validated_field(str, "task", task)])
     if model == "":
@@ -288,12 +284,11 @@ def _job(setting: Setting, context: GridContext) -> Job:
 
 def _named_validations(items: Sequence[CrossValidation]) -> list[CrossValidation]:
     """Return the cross-validations, named by the settings in which they differ."""
-    differ = _differing([(each.settings["loss"], each.settings) for each in items])
-    named = []
-    for each in items:
-        differing = {key: each.settings[key] for key in differ if key in each.settings}
-        name = ", ".join(f"{key} {_in_words(value)}" for key, value in differing.items())
-        named.append(replace(each, name=name or f"{each.method.title} on {each.task}"))
+    differing = _differing([(each.settings["loss"], each.settings) for each in items])
+    named = [
+        replace(each, name=_in_words(settings) or f"{each.method.title} on {each.task}")
+        for each, settings in zip(items, differing, strict=True)
+    ]
     _check_distinct("cross-validations", named)
     return named
 
@@ -317,13 +312,12 @@ def _named(
     The name consists of the settings in which the jobs differ. If the sweep already has a folder
     that ends with the digits of a job's digest, the job keeps that folder, whatever its name.
     """
-    differ = _differing([(job.recipe.name, setting) for job, setting in jobs])
+    several = _differing([(job.recipe.name, setting) for job, setting in jobs])
     runs = output / "runs"
     known_folders = _known_folders(output)
     trainings = []
-    for job, setting in jobs:
-        differing = {key: setting[key] for key in differ if key in setting}
-        name = ", ".join(f"{key} {value}" for key, value in differing.items()) or job.recipe.title
+    for (job, setting), differing in zip(jobs, several, strict=True):
+        name = _in_words(differing) or job.recipe.title
         evaluated = list(dict.fromkeys([job.task, *tasks]))
         job_digest = job.digest  # does not depend on the tasks of the evaluation
         words = "-".join(_word(key, value) for key, value in differing.items()) or job.recipe.name
@@ -374,8 +368,8 @@ def _with_bases(
     return [*distinct.values(), *linked]
 
 
-def _differing(several: Sequence[tuple[str, Setting]]) -> list[str]:
-    """Return the names of the settings in which items differ.
+def _differing(several: Sequence[tuple[str, Setting]]) -> list[Setting]:
+    """Return the settings of each item in which the items differ.
 
     Items differ in a setting that has several values, or that only some items of a family have. A
     family is a recipe or a loss.
@@ -391,14 +385,15 @@ def _differing(several: Sequence[tuple[str, Setting]]) -> list[str]:
         return in_some or len(values) > 1 or (key == "recipe" and len(all_families) > 1)
 
     all_families = {family for family, _ in several}
-    return [key for key in dict.fromkeys(key for _, s in several for key in s) if differs(key)]
+    keys = [key for key in dict.fromkeys(key for _, s in several for key in s) if differs(key)]
+    return [{key: setting[key] for key in keys if key in setting} for _, setting in several]
 
 
-def _in_words(value: Any) -> str:
-    """Return a setting of a protocol as text. None means all rows; a tuple contains seeds."""
-    if isinstance(value, tuple):
-        return " ".join(map(str, value))
-    return "all" if value is None else str(value)
+def _in_words(settings: Setting) -> str:
+    """Return settings as text. None means all rows; a tuple contains seeds."""
+    words = {key: "all" if value is None else value for key, value in settings.items()}
+    words |= {key: " ".join(map(str, v)) for key, v in words.items() if isinstance(v, tuple)}
+    return ", ".join(f"{key} {value}" for key, value in words.items())
 
 
 def _word(key: str, value: Any) -> str:

@@ -23,7 +23,7 @@ import platform
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -165,16 +165,13 @@ class SweepState:
         Yields:
             Whether the item was free: False if another process has locked it.
         """
-        lock = FileLock(self.files / f"{digest}.lock", blocking=False)
-        try:
-            lock.acquire()
-        except Timeout:
-            yield False
-            return
-        try:
-            yield True
-        finally:
-            lock.release()
+        free = True
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(FileLock(self.files / f"{digest}.lock", blocking=False))
+            except Timeout:
+                free = False
+            yield free
 
     @contextmanager
     def alone(self, name: str) -> Iterator[None]:

@@ -36,9 +36,8 @@ from polarity_bench.results.published import FILE as PUBLISHED
 from polarity_bench.results.published import PublishedNumber, footnote_numbers, read_published
 from polarity_bench.results.result_files import Result, Stored, made_by, read_result
 from polarity_bench.scores import ScoreKey, Weighting
-from polarity_bench.sweeps import old_defaults
 from polarity_bench.sweeps.item_states import SweepState
-from polarity_bench.sweeps.plan import PlanItem, SweepPlan
+from polarity_bench.sweeps.plan import PlanItem, SweepPlan, with_defaults
 from polarity_bench.values import grouped, shortest
 
 if TYPE_CHECKING:
@@ -183,7 +182,7 @@ def _training(item: PlanItem, results: _Results, states: SweepState) -> _Item:
     stored = _single(results.get((item.encoder, item.task), ()))
     outcome = None if stored else states.outcome(item.digest)
     state = "done" if stored else "failed" if outcome and outcome.state == "failed" else "left"
-    settings = item.resolved or old_defaults.completed(item.settings)
+    settings = item.resolved or with_defaults(item.settings)
     planned = item.encoder, item.task, tuple(item.settings)
     return _Item("training", *planned, settings, stored, state, item.after)
 

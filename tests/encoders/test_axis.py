@@ -351,8 +351,9 @@ def test_a_changed_base_has_stored_vectors_of_its_own(tiny_model: Path, tmp_path
     trained = load_encoder(str(tiny_model))
     assert isinstance(trained, SentenceTransformerEncoder)
     folder = axis_upon(trained, tmp_path / "axis")
+    transformer: Any = trained.model[0]
     with torch.no_grad():
-        trained.model[0].auto_model.embeddings.word_embeddings.weight.mul_(1.5)
+        transformer.auto_model.embeddings.word_embeddings.weight.mul_(1.5)
     trained.model.save_pretrained(folder, create_model_card=False)
     encoder = load_encoder(folder)
     assert isinstance(encoder, SentenceTransformerEncoder)

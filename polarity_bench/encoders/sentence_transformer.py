@@ -145,7 +145,7 @@ class SentenceTransformerEncoder:
             prompt=self._prompt,
             pooling_added=recorded.pooling_added,
             backend=self.id.backend,
-            dtype=cast(Dtype, self.id.dtype),
+            dtype=cast("Dtype", self.id.dtype),
         )
         if encoder.id.weights == recorded.weights:
             encoder.id = replace(encoder.id, name=recorded.name, revision=recorded.revision)

@@ -54,6 +54,7 @@ unit: $(VENV)/.dev ## Run the tests but the slow ones (pytest)
 	$(PYTEST) -m "not slow" $(ARGS)
 
 docs: $(VENV)/.dev ## Build the documentation site in site/; a warning is an error
+	$(BIN)/python docs/make_reference.py
 	$(BIN)/zensical build --clean --strict
 	@for page in leaderboards/*/index.html; do \
 	  mkdir -p "site/$$(dirname $$page)"; cp "$$page" "site/$$page"; done
@@ -97,7 +98,7 @@ constraints: $(VENV)/.uv ## Write constraints.txt: the newest versions that go t
 	@rm build/resolved.txt
 
 clean: ## Remove the environment, caches and builds; results stay
-	rm -rf $(VENV) .venv-lowest build dist site .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-lowest build dist site docs/reference .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.uv: constraints.txt

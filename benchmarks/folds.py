@@ -79,7 +79,7 @@ def first_fold(name: str, method: FineTuning, task: str, model: str) -> FoldCont
     assert isinstance(encoder, SentenceTransformerEncoder)
     shape_encoder(encoder.model, method)
     seed, _, train, test = next(iter(PROTOCOLS[name].splits(data.labels)))
-    return FoldContext(encoder.model, data.texts, data.labels, data.classes, train, test, seed)
+    return FoldContext(encoder.model, data, train, test, seed)
 
 
 def timed(way: Callable[[], Any]) -> float:
@@ -130,7 +130,7 @@ def by_trainer(fold: FoldContext, method: FineTuning, width: int | None) -> np.n
     tokenizer: Any = fold.model.tokenizer
     encoder = transformer_of(fold.model)
     config = deepcopy(encoder.config)
-    config.num_labels = len(fold.classes)
+    config.num_labels = len(fold.data.classes)
     model = BertForSequenceClassification(config)
     model.bert.load_state_dict(encoder.state_dict(), strict=False)
 
@@ -138,7 +138,7 @@ def by_trainer(fold: FoldContext, method: FineTuning, width: int | None) -> np.n
         padding = {"padding": "max_length", "max_length": width} if width else {"max_length": 256}
         made = tokenizer(fold.texts_at(chosen), truncation=True, **padding)
         return [
-            {**{key: made[key][i] for key in made}, "labels": int(fold.labels[row])}
+            {**{key: made[key][i] for key in made}, "labels": int(fold.data.labels[row])}
             for i, row in enumerate(chosen)
         ]
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 
 
@@ -21,6 +22,28 @@ class MissingDataError(InputError):
 
 class MissingValuesError(InputError):
     """Error for values per query that are missing, damaged or from another result."""
+
+
+def check_at_least(least: int, **values: int | None) -> None:
+    """Raise InputError if the value of an option is below the minimum; None is not checked."""
+    for field, value in values.items():
+        if value is not None and value < least:
+            raise InputError(f"`{field}` must be at least {least}, got {value}")
+
+
+def check_known(name: str, known: Collection[str], problem: str) -> None:
+    """Raise InputError with the problem and similar names if a name is unknown."""
+    if name not in known:
+        raise InputError(f"{problem}{nearest(name, known)}")
+
+
+@contextmanager
+def reworded(before: str = "", after: str = "") -> Iterator[None]:
+    """Put text before and after the message of an `InputError` that the context raises."""
+    try:
+        yield
+    except InputError as error:
+        raise type(error)(f"{before}{error}{after}") from error
 
 
 def how_to_install(extra: str) -> str:

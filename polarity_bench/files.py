@@ -8,6 +8,7 @@ import json
 import os
 import re
 import tempfile
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -157,3 +158,17 @@ def read_json(path: Path) -> Any:
         return json.loads(content)
     except ValueError as error:
         raise InputError(f"{path}: damaged, not valid JSON: {error}") from error
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file.
+
+    Raises:
+        InputError: If the file cannot be read or is not TOML.
+    """
+    with input_errors(f"{path}: cannot be read"):
+        content = path.read_bytes()
+    try:
+        return tomllib.loads(content.decode())
+    except ValueError as error:
+        raise InputError(f"{path}: not valid TOML: {error}") from error

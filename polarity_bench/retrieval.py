@@ -20,12 +20,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from polarity_bench.embedding.arrays import Embeddings
+from polarity_bench.encoders.base import multiplies_bfloat16
 from polarity_bench.values import FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def top_k(
     product = np.full((len(query), k), -np.inf)  # every -inf is replaced below
     barred = _pairs(excluded)
     longest = _longest(source)
-    in_bfloat16 = len(query) * len(source) >= _LARGE and _has_bfloat16()
+    in_bfloat16 = len(query) * len(source) >= _LARGE and multiplies_bfloat16()
     for start in range(0, len(source), _BLOCK):
         vectors = source.vectors[start : start + _BLOCK]
         rough, source_error = _rough(vectors, longest, in_bfloat16)
@@ -354,14 +354,6 @@ def _rounded(vectors: FloatArray, in_bfloat16: bool) -> tuple[Tensor, float]:
     changes = (exact - rough.float()).numpy()
     squares = np.einsum("nd,nd->n", changes, changes)
     return rough, 1.01 * float(np.sqrt(squares.max(initial=0))) + 2.0**-23
-
-
-@cache
-def _has_bfloat16() -> bool:
-    """Return whether the processor multiplies bfloat16 in hardware, twice as fast as float32."""
-    import torch
-
-    return bool(torch.cpu._is_avx512_bf16_supported())  # noqa: SLF001
 
 
 def _rounded_down(values: FloatArray, dtype: Any) -> Tensor:

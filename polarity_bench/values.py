@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import unicodedata
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,8 @@ from numpy.typing import NDArray
 FloatArray = NDArray[np.floating[Any]]
 IntArray = NDArray[np.integer[Any]]
 BoolArray = NDArray[np.bool_]
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
 
 
 def digest_of(value: Any) -> str:
@@ -29,6 +32,19 @@ def shortest(value: float) -> str:
         ('-1', '0.1', '0.10000001')
     """
     return repr(float(value)).removesuffix(".0")
+
+
+def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    """Group items by a key, in the order in which the keys occur first."""
+    groups: dict[K, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
+
+
+def count(n: int, noun: str) -> str:
+    """Format a number with its noun, in the plural unless the number is 1."""
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
 _BIDI_CONTROLS = frozenset({"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"})

@@ -25,7 +25,7 @@ from polarity_bench.render.csv_text import board_csv
 from polarity_bench.render.latex import board_latex
 from polarity_bench.render.markdown import render
 from polarity_bench.results.result_files import Result, ResultKey, place, write_result
-from polarity_bench.results.score_names import RANKS_NOTE
+from polarity_bench.results.score_names import NOTES
 from polarity_bench.scores import WEIGHTINGS, Score, ScoreKey, Weighting
 from polarity_bench.tasks import catalogue
 from polarity_bench.tasks.types.base import TaskSpec
@@ -490,6 +490,22 @@ def test_an_encoder_at_a_strength_below_0_has_no_rank() -> None:
     assert "strength below 0" not in shown(results[:3])
 
 
+def test_without_a_reference_in_common_it_says_why_no_encoder_has_a_rank() -> None:
+    """As after `run --reference mini` for one other encoder."""
+    other = EncoderId("birch", "9")
+    results = [
+        polarity(MINI, "sst2", 0.6, 0.4, 0.2),
+        polarity(other, "sst2", 0.5, 0.3, 0.1, reference=MINI),
+    ]
+    note = "No two encoders here share such a reference, so there are no ranks by joint. To rank"
+    assert note in shown(results)
+    made = board(BoardParts(stored(results), BoardFile(sort="P")))
+    assert note not in render(made)
+    third = polarity(EncoderId("maple", "8"), "sst2", 0.5, 0.3, 0.1, reference=MINI)
+    assert note not in shown([*results, third])
+    assert note not in shown(results[:1])
+
+
 # Joint, and what it is sorted and set in bold by
 
 
@@ -555,9 +571,10 @@ def test_a_ranking_says_that_it_is_corrected_by_itself() -> None:
     for k, ranks in by_k.items():
         assert [rank for at, rank in both if at == k] == [rank for _, rank in ranks]
     assert (
-        "all pairs of one ranking: the encoders of one table at one k and reference" in RANKS_NOTE
+        "all pairs of one ranking: the encoders of one table at one k and reference"
+        in NOTES["ranks"]
     )
-    assert "On a board with several rankings, the probability is higher." in RANKS_NOTE
+    assert "On a board with several rankings, the probability is higher." in NOTES["ranks"]
 
 
 def test_two_encoders_tied_among_many_may_differ_alone_and_the_note_says_so() -> None:
@@ -565,7 +582,7 @@ def test_two_encoders_tied_among_many_may_differ_alone_and_the_note_says_so() ->
     assert [rank for _, rank in ranked(ks=(16,), only=(0, 2))] == ["1", "2"]
     third = sorted(rank for _, rank in ranked(ks=(16,)))[3]
     assert third == "3\N{EN DASH}6", "not even the worst score is below it"
-    assert "may share a rank on one board and differ on another" in RANKS_NOTE
+    assert "may share a rank on one board and differ on another" in NOTES["ranks"]
 
 
 def ranked(ks: Sequence[int], only: Sequence[int] = range(6)) -> list[tuple[int, str]]:

@@ -36,7 +36,10 @@ from polarity_bench.scores import ScoreKey
 from polarity_bench.tasks.catalogue import read_task
 from polarity_bench.tasks.types.base import Settings
 from polarity_bench.tasks.types.polarity.task import PolaritySpec
-from polarity_bench.training.model_card import DataSet, front_matter
+from polarity_bench.training.model_card import DataSet, model_card
+from polarity_bench.training.recipes.base import FitResult
+from polarity_bench.training.recipes.margins import Margins
+from polarity_bench.training.run_folder import RunIdentity
 
 ME = EncoderId("me", "weights")
 THEIRS = """\
@@ -258,8 +261,10 @@ def test_the_entry_that_training_wrote_is_replaced_where_results_are_of_its_data
 def test_what_training_writes_into_a_card_is_known_again(task_dir: Path) -> None:
     spec = read_task(task_dir / "mini.toml")
     assert isinstance(spec, PolaritySpec)
-    row = {"polarity": 0.5, "similarity": 0.4, "retention": 0.3, "joint": 0.2}
-    card = f"{front_matter('me', Base('base', ME), spec, row)}\n\ntext\n"
+    scores = {"polarity": 0.5, "similarity": 0.4, "retention": 0.3, "joint": 0.2}
+    row = {"epoch": 1.0, "step": 1, "loss": 0.1, **scores}
+    identity = RunIdentity(Margins(), ME, {}, *"tde")
+    card = model_card(Path("me"), identity, spec, [row], FitResult(1, {}), Base("base", ME))
     made = update_card(card, "me", entries(placed(ME, "mini", 0.75, 0.4)))
     (entry,) = results_of(made)
     assert entry["source"]["name"] == SOURCE

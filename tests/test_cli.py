@@ -19,6 +19,7 @@ from standins import QUERIES, SOURCES, Done, HashEncoder, call, write_task
 from polarity_bench.cli import app
 from polarity_bench.cli.output import announced_bar, fields_to_flags, name_options, progress_bar
 from polarity_bench.encoders.base import Encoder
+from polarity_bench.evaluation import many_encoders
 
 Bench = Callable[..., Done]
 QUERIES_TOO = [("A fair and lively talk.", "1"), ("A tense and cruel talk.", "0")]
@@ -398,6 +399,33 @@ def test_long_work_says_in_a_log_at_once_what_it_does(capsys: pytest.CaptureFixt
 
 def run_mini(bench: Bench, task_dir: Path, *more: str | Path) -> Done:
     return bench("run", "-m", "random", "-t", "mini", "--task-dir", task_dir, *more)
+
+
+@pytest.mark.parametrize(
+    ("options", "has_bfloat16", "least", "suggested"),
+    [
+        ((), True, 1, True),
+        ((), False, 1, False),
+        ((), True, 5_000, False),
+        (("--dtype", "bfloat16"), True, 1, False),
+    ],
+)
+def test_run_suggests_bfloat16_where_it_is_faster(
+    bench: Bench,
+    task_dir: Path,
+    tiny_model: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: tuple[str, ...],
+    has_bfloat16: bool,
+    least: int,
+    suggested: bool,
+) -> None:
+    monkeypatch.setattr(many_encoders, "multiplies_bfloat16", lambda: has_bfloat16)
+    monkeypatch.setattr(many_encoders, "_MANY_TEXTS", least)
+    given = ("-m", tiny_model, "-t", "mini", "--task-dir", task_dir, "--device", "cpu")
+    done = bench("run", *given, *options)
+    assert done.code == 0, done.err
+    assert ("--dtype bfloat16 encodes about twice as fast" in done.err) == suggested
 
 
 def test_json_alone_goes_to_stdout(bench: Bench, task_dir: Path) -> None:

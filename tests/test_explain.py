@@ -337,7 +337,7 @@ def test_an_encoder_that_fails_is_named(
 def test_without_jinja2_the_extra_is_named_before_anything_is_made(
     bench: Bench, task_dir: Path, monkeypatch: pytest.MonkeyPatch, loadable: list[str]
 ) -> None:
-    monkeypatch.setattr("polarity_bench.explain.page.find_spec", lambda _: None)
+    monkeypatch.setattr("polarity_bench.errors.find_spec", lambda _: None)
     done = ran(bench, task_dir, "--html", "a.html")
     assert done.err.startswith("error: --html needs jinja2; in the clone of polarity-bench: pip")
     assert (done.code, loadable) == (2, [])

@@ -95,6 +95,8 @@ def _check(value: Any, said: dict[str, Any], tables: dict[str, Any]) -> None:
     if isinstance(value, str):
         assert re.search(words.pop("pattern", ""), value)
         assert words.pop("minLength", 0) <= len(value) <= words.pop("maxLength", len(value))
+        if words.pop("format", "") == "date":
+            assert re.fullmatch(r"\d{4}-\d\d-\d\d", value)
     if isinstance(value, int | float):
         assert words.pop("exclusiveMinimum", value - 1) < value >= words.pop("minimum", value)
         assert value < words.pop("exclusiveMaximum", value + 1)

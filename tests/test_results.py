@@ -86,7 +86,7 @@ def test_what_was_seen_in_training_is_written_beside_the_scores(
     assert json.loads(path.with_suffix(".provenance.json").read_text())["seen"] is None
     scores = path.read_bytes()
     counted = replace(result, seen={"sources": {"exactly": 3}, "queries": {"exactly": 0}})
-    result_files.write_seen(counted, path)
+    result_files.write_seen(path, counted)
     assert same(read_result(path), counted)
     assert path.read_bytes() == scores
     assert counted.key.digest == result.key.digest
@@ -328,7 +328,7 @@ def test_an_edited_provenance_is_refused(task_dir: Path, tmp_path: Path, edit: s
     with pytest.raises(InputError, match="the provenance of this result was edited; run the eval"):
         read_result(path)
     with pytest.raises(InputError, match="the provenance of this result was edited"):
-        result_files.write_seen(made(task_dir), path)
+        result_files.write_seen(path, made(task_dir))
 
 
 @pytest.mark.parametrize(

@@ -199,7 +199,7 @@ def blocks(data: st.DataObject, patch: pytest.MonkeyPatch) -> None:
         patch.setattr(retrieval, name, data.draw(st.integers(1, most), label=name))
     patch.setattr(retrieval, "_CROWDED", data.draw(st.sampled_from([0, 0.1, 1]), label="crowded"))
     patch.setattr(retrieval, "_LARGE", data.draw(st.sampled_from([0, 2**23]), label="large"))
-    patch.setattr(retrieval, "_has_bfloat16", lambda: True)
+    patch.setattr(retrieval, "multiplies_bfloat16", lambda: True)
 
 
 @settings(max_examples=300)
@@ -226,7 +226,7 @@ def test_screened_and_exact_products_agree_with_whole_numbers(
     monkeypatch: pytest.MonkeyPatch, crowded: float, k: int, in_bfloat16: bool
 ) -> None:
     monkeypatch.setattr(retrieval, "_LARGE", 0 if in_bfloat16 else 2**23)
-    monkeypatch.setattr(retrieval, "_has_bfloat16", lambda: True)
+    monkeypatch.setattr(retrieval, "multiplies_bfloat16", lambda: True)
     monkeypatch.setattr(retrieval, "_CROWDED", crowded)
     monkeypatch.setattr(retrieval, "_BLOCK", 1500)
     query, source = random(40, 48), random(4000, 48, seed=1)

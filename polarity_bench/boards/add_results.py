@@ -11,7 +11,6 @@ from polarity_bench.boards.board import FILE, board, find_board
 from polarity_bench.boards.board_folder import holds_folds, kind_of
 from polarity_bench.errors import InputError, InputWarning
 from polarity_bench.files import remove, write_atomically
-from polarity_bench.results.comparability import count
 from polarity_bench.results.curve import Curve
 from polarity_bench.results.curve_files import read_curves, write_curve
 from polarity_bench.results.packed_results import (
@@ -33,6 +32,7 @@ from polarity_bench.results.result_files import (
 from polarity_bench.sweeps.plan import FILE as PLAN
 from polarity_bench.sweeps.plan import read_plan
 from polarity_bench.sweeps.to_frame import check_versions
+from polarity_bench.values import count
 
 RESULTS = "results"
 

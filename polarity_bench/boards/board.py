@@ -25,8 +25,7 @@ from polarity_bench.boards.provenance_notes import row_details
 from polarity_bench.boards.rows import bound_rows, encoder_rows, published_rows
 from polarity_bench.compare.encoder_ranks import FILE as STATISTICS
 from polarity_bench.compare.encoder_ranks import Standings, read_standings
-from polarity_bench.errors import InputError, nearest
-from polarity_bench.render.chart import Drawn
+from polarity_bench.errors import InputError, check_known
 from polarity_bench.render.table import Board
 from polarity_bench.results.comparability import MAIN, Group, lay_in_cells
 from polarity_bench.results.curve import Curve
@@ -129,8 +128,7 @@ def _check_methods(file: Path, config: BoardFile, names: Collection[str]) -> Non
     for method in config.method:
         for name in method.encoders:
             where = f"{file}: 'method' {method.name!r}"
-            if name not in names:
-                raise InputError(f"{where}: no results of {name!r}{nearest(name, names)}")
+            check_known(name, names, f"{where}: no results of {name!r}")
             if name in listed:
                 raise InputError(
                     f"{where}: {name!r} is already listed by the method {listed[name]!r}; "
@@ -179,17 +177,12 @@ def board(parts: BoardParts | Iterable[Stored]) -> Board:
         parts.standings,
     )
     tables = sections.tables()
-    drawn: list[Drawn] = [
-        *planes(sections),
-        *k_curves(ranked, names),
-        *phenomena(ranked, names),
-    ]
     return Board(
         title=title,
         introduction=config.introduction,
         tables=tables,
         notes=board_notes(sections, groups, tables),
-        drawn=drawn,
+        drawn=[*planes(sections), *k_curves(ranked, names), *phenomena(ranked, names)],
         details=row_details([*sections.rows, *sections.published], [ranked, *plain], parts.folder),
         finding=finding(sections),
         origin=config.details,
@@ -199,35 +192,23 @@ def board(parts: BoardParts | Iterable[Stored]) -> Board:
 def _check_shown(published: Sequence[PublishedNumber], plain: Sequence[Group]) -> None:
     """Raise InputError if a published number would appear in no table, or in several tables."""
     for each in published:
-        if each.key.k is not None and each.key.part is not None:
-            raise InputError(
-                f"{each.where}: {each.key} is a score over a part of {each.task}, but boards show "
-                "only scores over whole tasks; delete the line"
-            )
         if each.key.k is not None:
+            if each.key.part is not None:
+                raise InputError(
+                    f"{each.where}: {each.key} is a score over a part of {each.task}, but boards "
+                    "show only scores over whole tasks; delete the line"
+                )
             continue
-        groups = [group for group in plain if each.task in group.tasks]
-        if not groups:
+        of_task = {group.protocol: group for group in plain if each.task in group.tasks}
+        shown = {protocol: group.key(each.task, MAIN) for protocol, group in of_task.items()}
+        fitting = [p for p, key in shown.items() if each.protocol in {"", p} and key == each.key]
+        if len(fitting) != 1:
+            cells = [f"{key} by the protocol {protocol!r}" for protocol, key in shown.items()]
             raise InputError(
-                f"{each.where}: the score {each.key} of {each.task} needs a k; write, for example, "
-                f"{each.key}_at_16"
-            )
-        labels = [group.protocol for group in groups]
-        if each.protocol and each.protocol not in labels:
-            near = nearest(each.protocol, labels)
-            raise InputError(
-                f"{each.where}: no results with the `protocol` {each.protocol!r}{near}"
-            )
-        if not each.protocol and len(groups) > 1:
-            raise InputError(
-                f"{each.where}: the results of {each.task} use several protocols; set `protocol` "
-                f"to one of {', '.join(labels)}"
-            )
-        shown = {str(group.key(each.task, MAIN)) for group in groups}
-        if str(each.key) not in shown:
-            raise InputError(
-                f"{each.where}: for {each.task} the board shows {', '.join(sorted(shown))}, got "
-                f"{each.key}; change the line, or `measures` in {FILE}"
+                f"{each.where}: for {each.task} the board shows "
+                f"{', '.join(cells) or f'scores with a k, such as {each.key}_at_16'}, got "
+                f"{each.key} by the `protocol` {each.protocol!r}; change the line so that one "
+                f"score matches, or change `measures` in {FILE}"
             )
 
 

@@ -89,9 +89,15 @@ def board_folders(names: list[str], root: Path = LEADERBOARDS) -> list[Path]:
         root: Folder that contains the boards.
 
     Raises:
-        InputError: If a board is not found. The message suggests boards with similar names.
+        InputError: If the root folder is a board, or a board is not found. The message suggests
+            boards with similar names.
     """
     known = sorted(file.parent for file in root.glob(f"*/{FILE}"))
+    if not known and (root / FILE).is_file():
+        raise InputError(
+            f"{root}: `root` must be a folder that contains boards, got the folder of one board; "
+            f"set `root` to {root.parent}, or give {root} as the board"
+        )
     if not names:
         if not known:
             raise InputError(f"{root}: no folder below it contains a {FILE}; {_EMPTY}")

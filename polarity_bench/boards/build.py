@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -25,21 +24,8 @@ _SHOWN_FIGURE = re.compile(
     rf'srcset="({FIGURES}/[\w.-]+)-dark\.svg"><img alt="[^"]*" src="\1\.svg"></picture>'
 )
 """Pattern of a figure in the README. Images in the board's own texts do not match."""
-_ENDINGS = (".png", ".svg", "-dark.svg")
+_ENDINGS = (".png", ".svg", "-dark.png", "-dark.svg")
 """File endings of a figure."""
-
-
-@dataclass(frozen=True)
-class Difference:
-    """A file of a board that is missing, superfluous or different from a fresh rendering.
-
-    Attributes:
-        file: Path relative to the board's folder.
-        what: Description of the difference, such as the lines or cells that differ.
-    """
-
-    file: str
-    what: str
 
 
 def can_report() -> bool:
@@ -81,13 +67,9 @@ def _shown_figures(opened: OpenBoard, files: Mapping[str, bytes]) -> list[str]:
 
     If no figures were rendered now, the README keeps the figures of the last build.
     """
-    figures = [name for name in files if name.startswith(f"{FIGURES}/")]
-    if not figures:
-        built = (f"{stem}.svg" for stem in _built_figures(opened.folder))
-        return sorted(name for name in built if (opened.folder / name).is_file())
-    return sorted(
-        name for name in figures if name.endswith(".svg") and not name.endswith("-dark.svg")
-    )
+    drawn = [n for n in files if n.endswith(".svg") and not n.endswith("-dark.svg")]
+    built = (f"{stem}.svg" for stem in _built_figures(opened.folder))
+    return sorted(drawn or (name for name in built if (opened.folder / name).is_file()))
 
 
 def _built_figures(folder: Path) -> list[str]:
@@ -112,37 +94,33 @@ def build(opened: OpenBoard, *, with_report: bool) -> list[Path]:
 
 def write_changed(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
     """Write only the files whose contents changed, and return their paths."""
-    changed = []
-    for name, content in files.items():
-        path = folder / name
-        if not path.is_file() or path.read_bytes() != content:
-            write_atomically(path, content)
-            changed.append(path)
+    contents = {folder / name: content for name, content in files.items()}
+    changed = [p for p, new in contents.items() if not p.is_file() or p.read_bytes() != new]
+    for path in changed:
+        write_atomically(path, contents[path])
     return changed
 
 
-def check(opened: OpenBoard, *, with_report: bool) -> list[Difference]:
-    """Render a board and return the existing files that differ from the rendering in any byte."""
+def check(opened: OpenBoard, *, with_report: bool) -> dict[str, str]:
+    """Render a board and describe the files that are missing, superfluous or differ in any byte.
+
+    The keys are the paths of the files in the board's folder.
+    """
     files = rendered(opened, with_report=with_report)
-    differing = differences(opened.folder, files)
-    if with_report:
-        stray = _stray(opened.folder, files)
-        differing += [
-            Difference(f"{FIGURES}/{path.name}", "belongs to no figure of this board")
-            for path in stray
-        ]
-    return differing
+    stray = _stray(opened.folder, files) if with_report else []
+    superfluous = {f"{FIGURES}/{each.name}": "belongs to no figure of this board" for each in stray}
+    return differences(opened.folder, files) | superfluous
 
 
-def differences(folder: Path, files: Mapping[str, bytes]) -> list[Difference]:
-    """Return the files of a folder that are missing or differ from the expected contents."""
-    differing = []
+def differences(folder: Path, files: Mapping[str, bytes]) -> dict[str, str]:
+    """Describe the files of a folder that are missing or differ from the expected contents."""
+    differing = {}
     for name, content in files.items():
         path = folder / name
         if not path.is_file():
-            differing.append(Difference(name, "is missing"))
+            differing[name] = "is missing"
         elif (current := path.read_bytes()) != content:
-            differing.append(Difference(name, _differs(current, content)))
+            differing[name] = _differs(current, content)
     return differing
 
 

@@ -18,6 +18,7 @@ from polarity_bench.results.published import PublishedNumber
 from polarity_bench.results.result_files import Result
 from polarity_bench.results.score_names import RANKED
 from polarity_bench.scores import Score, ScoreKey, Weighting
+from polarity_bench.values import grouped
 
 _PHENOMENA = "contrast"
 """Name of the task that is divided by linguistic phenomena."""
@@ -29,8 +30,8 @@ _BY_BASE = {"run", "sweep"}
 X = TypeVar("X")
 
 
-def k_curves(group: Group, names: Mapping[str, str]) -> list[LineChart]:
-    """Return charts of P and S by k, for encoders that were evaluated at several k.
+def k_curves(group: Group, names: Mapping[str, str]) -> Iterator[LineChart]:
+    """Yield charts of P and S by k, for encoders that were evaluated at several k.
 
     S has a chart for each reference that at least two encoders share. If all encoders have the
     same reference, a single encoder is enough. If each encoder is its own reference, as in the
@@ -44,12 +45,9 @@ def k_curves(group: Group, names: Mapping[str, str]) -> list[LineChart]:
         For each task, a chart of P and one chart of S for each reference. Lines are sorted by the
         score at the largest k, best first.
     """
-    charts: list[LineChart] = []
     for task, cells in group.tasks.items():
         entries = sorted(cells)
-        shares: dict[str, list[Entry]] = {}
-        for entry in entries:
-            shares.setdefault(entry.reference or entry.encoder, []).append(entry)
+        shares = grouped(entries, lambda entry: entry.reference or entry.encoder)
         shown = [("P by k", "P", entries)]
         if len(shares) > 1 and all(entry.reference == "" for entry in entries):
             shown.append(("S by k, each encoder as its own reference", "S", entries))
@@ -59,35 +57,20 @@ def k_curves(group: Group, names: Mapping[str, str]) -> list[LineChart]:
                 if len(shares) == 1 or len({entry.encoder for entry in compared}) > 1:
                     shown.append((f"S under {names[reference]} by k", "S", compared))
         for ending, y_title, compared in shown:
+            scores: dict[str, dict[int, Score]] = {}
+            for entry in compared:
+                score = group.at(task, entry).get(RANKED[y_title])
+                if score and math.isfinite(score.mean):
+                    scores.setdefault(entry.encoder, {})[entry.k] = score
+            several = [(names[e], by_k) for e, by_k in sorted(scores.items()) if len(by_k) > 1]
+            if not several:
+                continue
+            ks = sorted({k for _, by_k in several for k in by_k})
+            several.sort(
+                key=lambda line: (-line[1][ks[-1]].mean if ks[-1] in line[1] else math.inf, line[0])
+            )
             title = f"{task}, {group.weighting} weights: {ending}"
-            charts += _by_k(title, y_title, task, compared, group, names)
-    return charts
-
-
-def _by_k(
-    title: str,
-    y_title: str,
-    task: str,
-    entries: Sequence[Entry],
-    group: Group,
-    names: Mapping[str, str],
-) -> Iterator[LineChart]:
-    """Yield a chart of the encoders with finite scores at two or more k, if there are any."""
-    scores: dict[str, dict[int, Score]] = {}
-    for entry in entries:
-        score = group.at(task, entry).get(RANKED[y_title])
-        if score and math.isfinite(score.mean):
-            scores.setdefault(entry.encoder, {})[entry.k] = score
-    several = {encoder: by_k for encoder, by_k in scores.items() if len(by_k) > 1}
-    ks = sorted({k for by_k in several.values() for k in by_k})
-
-    def rank(encoder: str) -> tuple[float, str]:
-        last = several[encoder].get(ks[-1])
-        return -(last.mean if last else -math.inf), names[encoder]
-
-    if several:
-        by_name = [(names[encoder], several[encoder]) for encoder in sorted(several, key=rank)]
-        yield LineChart(title, "k", y_title, ks, series_of(by_name, ks), is_log=True)
+            yield LineChart(title, "k", y_title, ks, series_of(several, ks), is_log=True)
 
 
 def phenomena(group: Group, names: Mapping[str, str]) -> Iterator[BarChart]:
@@ -172,11 +155,10 @@ def planes(sections: Sections) -> Iterator[Plane]:
     names, weighting = sections.names, sections.ranked.weighting
     tuned = trained(sections.ranked)
     for task in sections.ranked.tasks:
-        shares: dict[tuple[str, int], list[BoardRow]] = {}
-        for row in sections.first_singles:
-            if row.scores.get(task) and row.role == "encoder":
-                reference = row.entry.reference or row.entry.encoder
-                shares.setdefault((reference, row.entry.k), []).append(row)
+        scored = [r for r in sections.first_singles if r.scores.get(task) and r.role == "encoder"]
+        shares = grouped(
+            scored, lambda row: (row.entry.reference or row.entry.encoder, row.entry.k)
+        )
         alone = len({reference for reference, _ in shares}) == 1
         drawn = [share for share in shares if alone or len(shares[share]) > 1]
         published = [row for row in sections.published if len(_printed(row, task)) == 2]

@@ -33,7 +33,7 @@ from polarity_bench.results.result_files import Stored
 from polarity_bench.results.score_names import RANKED
 from polarity_bench.scores import Score
 from polarity_bench.tasks.types.polarity.scoring import REFERRING
-from polarity_bench.values import shortest
+from polarity_bench.values import grouped, shortest
 
 _WITH_INTERVAL = frozenset({"polarity", "similarity", "joint", "front"})
 
@@ -111,10 +111,7 @@ class Sections:
 
     def together(self, tasks: Sequence[str]) -> list[BoardRow]:
         """Return the rows of a table of these tasks: methods, published numbers and bounds."""
-        config = self.config
-        methods = method_rows(
-            self.rows, self.curves, config.weighting, tasks, self.methods, config.keep
-        )
+        methods = method_rows(self.rows, self.curves, self.config, tasks, self.methods)
         published = [row for row in self.published if not tasks or row.scores.keys() & {*tasks}]
         return [*self.in_order(methods, tasks), *published, *self.bounds]
 
@@ -331,8 +328,7 @@ class Sections:
         places = [group.place(task) for task in tasks]
         scores = [row.mean(places, metric) for row in rows]
         # Only tables of a single task have published rows.
-        is_printed = any(row.printed for row in rows)
-        numbers = [row.printed.get((places[0], metric)) for row in rows] if is_printed else []
+        numbers = [row.printed.get((places[0], metric)) for row in rows]
         column = Column.of(
             title,
             scores,
@@ -422,21 +418,20 @@ class Sections:
     ) -> list[Ranking]:
         """Rank the encoders with scores on all tasks, separately for each comparable group."""
         by = self.sorted_by(tasks) if group.ranks else MAIN
-        shares: dict[str, list[BoardRow]] = {}
-        for row in rows:
-            share = rival(row, by)
-            is_scored = all(_is_defined(row.score(group.place(task), by)) for task in tasks)
-            if row.role == "encoder" and share is not None and is_scored:
-                shares.setdefault(share, []).append(row)
+
+        def competes(row: BoardRow) -> bool:
+            scores = [row.score(group.place(task), by) for task in tasks]
+            is_scored = all(score and math.isfinite(score.mean) for score in scores)
+            return row.role == "encoder" and rival(row, by) is not None and is_scored
+
+        shares = grouped(filter(competes, rows), lambda row: rival(row, by))
         rankings = []
         for competing in shares.values():
             first = competing[0].entry
             under = f"under {self.names[first.reference]}, " if by in REFERRING else ""
             under = f"{under}k = {first.k}" if len(shares) > 1 else ""
-            if len(competing) > 1:
-                rankings.append(
-                    self._in_kept_order(Ranking(competing, group, tasks, by, under, self.standings))
-                )
+            ranking = Ranking(competing, group, tasks, by, under, self.standings)
+            rankings += [self._in_kept_order(ranking)] if len(competing) > 1 else []
         return rankings
 
     def _in_kept_order(self, ranking: Ranking) -> Ranking:
@@ -481,10 +476,6 @@ def _strength(row: BoardRow) -> str:
     if not row.dial:
         return "-"
     return f"{shortest(row.strength)} (chosen here, best of {row.n_strengths})"
-
-
-def _is_defined(score: Score | None) -> bool:
-    return score is not None and math.isfinite(score.mean)
 
 
 def has_front(rows: Sequence[BoardRow]) -> bool:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, Field, StringConstraints
 
-from polarity_bench.errors import InputError, nearest
+from polarity_bench.errors import InputError, check_known, nearest, reworded
+from polarity_bench.files import read_toml
 from polarity_bench.results.result_files import Result, Stored
 from polarity_bench.results.score_names import RANKED
 from polarity_bench.scores import Weighting
@@ -36,8 +36,7 @@ def select_named(
     """
     known = {name for _, result in stored for name in names(result)}
     for name in wanted:
-        if name not in known:
-            raise InputError(f"{where} {name}: no results with this name{nearest(name, known)}")
+        check_known(name, known, f"{where} {name}: no results with this name")
     kept = [each for each in stored if not wanted or set(wanted).intersection(names(each[1]))]
     if not kept:
         raise InputError(f"{where} {', '.join(wanted)}: no results match; select fewer names")
@@ -116,8 +115,8 @@ class SweepFile(Heading):
     weighting: Weighting = "linear"
     """Weighting of the ranks."""
     models: Names = ()
-    """Base encoders to show as columns, in this order. A base that the sweep does not train has
-    published numbers only. An empty list shows the bases that the sweep trains."""
+    """Base encoders whose columns come first, in this order. The other bases that the sweep trains
+    follow. A base that the sweep does not train has only published numbers."""
 
 
 class Method(Strict):
@@ -172,9 +171,6 @@ def board_file(file: Path, model: type[F]) -> F:
     """
     if not file.is_file():
         return model()
-    try:
-        return validated(model, tomllib.loads(file.read_text(encoding="utf-8")))
-    except InputError as error:
-        raise InputError(f"{file}: {error}") from error
-    except ValueError as error:
-        raise InputError(f"{file}: not valid TOML: {error}") from error
+    values = read_toml(file)
+    with reworded(f"{file}: "):
+        return validated(model, values)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING
 
 from polarity_bench.render.table import Board
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 Place = tuple[str, tuple[str, ...], str]
 """Location of a cell: heading of the table, leading cells of the row and title of the column."""
@@ -18,46 +20,23 @@ _N_TASKS = re.compile(r", \d+( of \d+)? tasks?(?=\))")
 _OF_RANKS = "rank"
 
 
-@dataclass(frozen=True)
-class Change:
-    """A cell that differs between two boards.
+def changes(one: Board, other: Board) -> DataFrame:
+    """Return the cells that differ, in the order of the second board; removed cells come last.
 
-    Attributes:
-        table: Heading of the table.
-        row: Leading cells of the row.
-        column: Title of the column.
-        before: Value in the first board; None if the cell is missing there.
-        after: Value in the second board; None if the cell is missing there.
+    The columns are `table`, `row` (its leading cells), `column`, `change`, `before`, `after` and
+    `difference` (second value minus first). `change` is `added` if the cell is only in the second
+    board, `removed` if it is only in the first, and otherwise `changed`. Missing values are NaN.
     """
+    import pandas as pd
 
-    table: str
-    row: tuple[str, ...]
-    column: str
-    before: float | None
-    after: float | None
-
-    @property
-    def what(self) -> Literal["added", "removed", "changed"]:
-        """Kind of change: the cell is only in the second board, only in the first, or in both."""
-        if self.before is None:
-            return "added"
-        return "removed" if self.after is None else "changed"
-
-    @property
-    def difference(self) -> float | None:
-        """Second value minus first value; None if one of them is missing."""
-        return None if self.before is None or self.after is None else self.after - self.before
-
-
-def changes(one: Board, other: Board) -> list[Change]:
-    """Return the cells that differ, in the order of the second board; removed cells come last."""
     first, second = _cells(one), _cells(other)
-    differing = []
-    for place in [*second, *(place for place in first if place not in second)]:
-        change = Change(*place, first.get(place), second.get(place))
-        if change.difference is None or abs(change.difference) > _SAME:
-            differing.append(change)
-    return differing
+    rows = [(*place, first.get(place), second.get(place)) for place in {**second, **first}]
+    cells = pd.DataFrame(rows, columns=["table", "row", "column", "before", "after"])
+    cells = cells.astype({"before": float, "after": float})
+    change = cells["before"].isna().map({True: "added", False: "changed"})
+    cells.insert(3, "change", change.mask(cells["after"].isna(), "removed"))
+    cells["difference"] = cells["after"] - cells["before"]
+    return cells[~(cells["difference"].abs() <= _SAME)]
 
 
 def _cells(board: Board) -> dict[Place, float]:

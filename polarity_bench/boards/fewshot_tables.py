@@ -28,7 +28,7 @@ from polarity_bench.cross_validation.to_frame import (
     fold_frame,
     published_folds,
 )
-from polarity_bench.metrics.pairwise import holm_of_pairs, rank_ranges
+from polarity_bench.metrics.pairwise import LEVEL, holm_of_pairs, rank_ranges
 from polarity_bench.metrics.significance import detectable_difference, holm, paired_t
 from polarity_bench.render.format import percent
 from polarity_bench.render.markdown import escape
@@ -40,7 +40,6 @@ from polarity_bench.values import FloatArray
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-LEVEL = 0.05
 FILE = "board.toml"
 
 _LEGEND = {
@@ -186,9 +185,8 @@ def _baseline(record: Record, records: Sequence[Record]) -> Record:
 
     def likeness(other: Record) -> tuple[int, int]:
         other_settings = flat(other["spec"]["method"])
-        return sum(settings.get(key) == value for key, value in other_settings.items()), -len(
-            other["method"]
-        )
+        n_equal = sum(settings.get(key) == value for key, value in other_settings.items())
+        return n_equal, -len(other["method"])
 
     baselines = [each for each in records if each["recipe"] == CrossEntropy.name]
     is_baseline = record["recipe"] == CrossEntropy.name
@@ -197,12 +195,9 @@ def _baseline(record: Record, records: Sequence[Record]) -> Record:
 
 def _shared_folds(one: Record, other: Record) -> tuple[FloatArray, FloatArray]:
     """Return the scores of both rows on their common folds, in the same order."""
-    other_folds = other.get("folds", {})
-    folds = one["folds"]
-    shared = [fold for fold in folds if fold in other_folds]
-    return np.array([folds[fold] for fold in shared]), np.array(
-        [other_folds[fold] for fold in shared]
-    )
+    shared = [fold for fold in one["folds"] if fold in other.get("folds", {})]
+    first, second = (np.array([row["folds"][f] for f in shared]) for row in (one, other))
+    return first, second
 
 
 def _tables(rows: DataFrame, frame: DataFrame) -> list[Table]:

@@ -13,11 +13,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from polarity_bench.boards.config import Method
+from polarity_bench.boards.config import BoardFile, Method
 from polarity_bench.boards.rows import BoardRow, Run, dialled_runs, scores_on_curve, worth
 from polarity_bench.results.curve import Curve
 from polarity_bench.results.result_files import Result, names_of
-from polarity_bench.scores import Weighting
 from polarity_bench.values import digest_of
 
 
@@ -42,11 +41,10 @@ def methods_of(results: Sequence[Result], listed: Sequence[Method]) -> dict[str,
         names = sorted({*seeds.values()})
         if len(names) > 1:
             by_name |= dict.fromkeys(names, names[0].rstrip("-_. 0123456789") or names[0])
-    encoders = [result.key.encoder for result in results]
     return {
-        encoder.digest: by_name[name]
-        for encoder in encoders
-        for name in names_of(encoder)
+        result.key.encoder.digest: by_name[name]
+        for result in results
+        for name in names_of(result.key.encoder)
         if name in by_name
     }
 
@@ -54,21 +52,20 @@ def methods_of(results: Sequence[Result], listed: Sequence[Method]) -> dict[str,
 def method_rows(
     rows: Sequence[BoardRow],
     curves: Sequence[Curve],
-    weighting: Weighting,
+    config: BoardFile,
     tasks: Sequence[str],
     methods: Mapping[str, str],
-    keep: float | None = None,
 ) -> list[BoardRow]:
     """Return one row for each method, with the averaged rows as its `members`.
 
     Args:
         rows: The rows of the encoders.
         curves: Curves over the strengths of encoders.
-        weighting: Weighting of the ranks.
+        config: The content of `board.toml`. Among the strengths that reach its minimum retention
+            `keep`, the strength with the highest P is chosen. Without `keep`, the strength with the
+            highest joint is chosen.
         tasks: Tasks over which scores are averaged to choose a strength.
         methods: Names of methods, by digest of the encoder.
-        keep: Minimum retention, as a fraction. Among the strengths that reach it, the strength with
-            the highest P is chosen. By default, the strength with the highest joint is chosen.
     """
     by_name = sorted(rows, key=lambda row: (row.name, row.entry))
     runs = dialled_runs(by_name, curves, tasks)
@@ -80,14 +77,11 @@ def method_rows(
         name = methods.get(entry.encoder)
         key = (name, entry.reference, entry.k) if name else (run.name, str(number), 0)
         by_method.setdefault(key, []).append(run)
-    return [
-        _method_row(name, several, weighting, tasks, keep)
-        for (name, _, _), several in by_method.items()
-    ]
+    return [_method_row(name, of, config, tasks) for (name, _, _), of in by_method.items()]
 
 
 def _method_row(
-    name: str, runs: Sequence[Run], weighting: Weighting, tasks: Sequence[str], keep: float | None
+    name: str, runs: Sequence[Run], config: BoardFile, tasks: Sequence[str]
 ) -> BoardRow:
     runs = [run for run in runs if run.curves] or runs
     if not runs[0].curves:
@@ -96,11 +90,11 @@ def _method_row(
             return members[0]
         return _combined(name, members, members)
     shared = sorted(set.intersection(*(set(run.rows) for run in runs)))
-    chosen = max(shared, key=lambda at: worth([run.rows[at] for run in runs], tasks, keep))
+    chosen = max(shared, key=lambda at: worth([run.rows[at] for run in runs], tasks, config.keep))
     members = []
     for run in runs:
         row = run.rows[chosen]
-        scores = {**row.scores, **scores_on_curve(run, chosen, weighting)}
+        scores = {**row.scores, **scores_on_curve(run, chosen, config.weighting)}
         members.append(replace(row, scores=scores))
     by_entry = {row.entry: row for run in runs for row in run.rows.values()}
     return replace(
@@ -117,10 +111,5 @@ def _combined(name: str, members: Sequence[BoardRow], singles: Sequence[BoardRow
         name, first.entry, {}, "method", members=members, singles=singles, detail=first.detail
     )
     tasks = [task for task in first.scores if all(task in member.scores for member in members)]
-    scores = {
-        task: {
-            metric: score for metric in first.scores[task] if (score := row.mean([task], metric))
-        }
-        for task in tasks
-    }
+    scores = {t: {m: s for m in first.scores[t] if (s := row.mean([t], m))} for t in tasks}
     return replace(row, scores=scores)

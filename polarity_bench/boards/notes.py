@@ -8,36 +8,18 @@ from collections.abc import Mapping, Sequence
 
 from polarity_bench.boards.columns import Sections, has_front
 from polarity_bench.boards.rank_notes import Ranking
-from polarity_bench.boards.rows import BoardRow
+from polarity_bench.boards.rows import BoardRow, rival
 from polarity_bench.boards.unseen_columns import holding_seen
 from polarity_bench.render.format import percent
 from polarity_bench.render.markdown import escape
 from polarity_bench.render.table import Table
-from polarity_bench.results.comparability import Group, count
+from polarity_bench.results.comparability import Group
 from polarity_bench.results.published import PublishedNumber
-from polarity_bench.results.score_names import (
-    BOLD_NOTE,
-    BOUNDS_NOTE,
-    FRONT_NOTE,
-    KEEP_NOTE,
-    METHODS_NOTE,
-    NO_MEANS_NOTE,
-    OPPOSED_NOTE,
-    PLAIN_SORTED_NOTE,
-    PUBLISHED_NOTE,
-    RANDOM_NOTE,
-    RANKS_NOTE,
-    RIVALS_NOTE,
-    SCORES_NOTE,
-    SEEN_NOTE,
-    SPREAD_NOTE,
-    TWINS_NOTE,
-    UNSEEN_NOTE,
-)
+from polarity_bench.results.score_names import NOTES
 from polarity_bench.scores import Score
 from polarity_bench.tasks.catalogue import KINDS
 from polarity_bench.tasks.types.polarity.scoring import REFERRING
-from polarity_bench.values import shortest
+from polarity_bench.values import count, shortest
 
 
 def finding(sections: Sections) -> str:
@@ -120,30 +102,43 @@ def board_notes(sections: Sections, groups: Sequence[Group], tables: Sequence[Ta
     """
     ranked, plain, alone = sections.ranked, sections.plain, sections.alone
     printed = [number for row in sections.published for number in row.printed.values()]
-    is_one_group = not ranked.tasks and len(plain) == 1
-    return [
-        *(_ranked_notes(sections) if ranked.tasks else ()),
-        *([f"Rows are sorted by the mean of {KINDS[alone.kind].heading}."] if alone else ()),
-        *([PLAIN_SORTED_NOTE] if plain else ()),
-        _mean_note(groups) if sections.has_means or is_one_group else NO_MEANS_NOTE,
-        *([UNSEEN_NOTE] if ranked.pairs else ()),
-        *([SEEN_NOTE] if any(holding_seen(group.results) for group in plain) else ()),
-        BOLD_NOTE,
-        *([RANKS_NOTE] if any(table.heads[0][0] == "rank" for table in tables) else ()),
-        *([PUBLISHED_NOTE] if printed else ()),
-        *([SPREAD_NOTE] if any(not math.isnan(number.std) for number in printed) else ()),
-        *_twins_note(printed, sections.names),
+    rows, keep = sections.measured if ranked.tasks else [], sections.config.keep
+    roles = {row.role for row in rows}
+    has_means = sections.has_means or (not ranked.tasks and len(plain) == 1)
+    weights = f"Ranks are weighted {sections.config.weighting}ly."
+    order = NOTES["keep"].format(percent(keep, 0)) if keep else _order_note(sections)
+    # Each note follows its condition: whether the board shows what the note explains.
+    notes: list[tuple[object, str]] = [
+        (ranked.tasks, f"{weights} {NOTES['scores']}"),
+        (ranked.tasks, order),
+        ("method" in roles, NOTES["methods"]),
+        (ranked.tasks, NOTES["rivals"]),
+        (ranked.tasks, _no_rivals_note(sections)),
+        (any(row.opposes for row in rows), NOTES["opposed"]),
+        (has_front(rows), NOTES["front"]),
+        (roles & {"oracle", "random"}, NOTES["bounds" if "oracle" in roles else "random"]),
+        (alone, f"Rows are sorted by the mean of {KINDS[alone.kind].heading}." if alone else ""),
+        (plain, NOTES["plain_sorted"]),
+        (True, _mean_note(groups) if has_means else NOTES["no_means"]),
+        (ranked.pairs, NOTES["unseen"]),
+        (any(holding_seen(group.results) for group in plain), NOTES["seen"]),
+        (True, NOTES["bold"]),
+        (any(table.heads[0][0] == "rank" for table in tables), NOTES["ranks"]),
+        (printed, NOTES["published"]),
+        (any(not math.isnan(number.std) for number in printed), NOTES["spread"]),
+        (any(number.twin for number in printed), _twins_note(printed, sections.names)),
     ]
+    return [note for holds, note in notes if holds and note]
 
 
-def _twins_note(printed: Sequence[PublishedNumber], names: Mapping[str, str]) -> list[str]:
+def _twins_note(printed: Sequence[PublishedNumber], names: Mapping[str, str]) -> str:
     """Return a note that names the twin of each published row: the same encoder, measured here."""
     pairs = dict.fromkeys(
         f"{escape(number.name)} with {escape(names[number.twin])}"
         for number in printed
         if number.twin
     )
-    return [f"{TWINS_NOTE} {', '.join(pairs)}."] if pairs else []
+    return f"{NOTES['twins']} {', '.join(pairs)}."
 
 
 def _mean_note(groups: Sequence[Group]) -> str:
@@ -161,18 +156,14 @@ def _mean_note(groups: Sequence[Group]) -> str:
     )
 
 
-def _ranked_notes(sections: Sections) -> list[str]:
-    rows, keep = sections.measured, sections.config.keep
-    roles = {row.role for row in rows}
-    order = _order_note(sections) if keep is None else KEEP_NOTE.format(percent(keep, 0))
-    notes = [f"Ranks are weighted {sections.config.weighting}ly. {SCORES_NOTE}", order]
-    notes += [METHODS_NOTE] if "method" in roles else []
-    notes += [RIVALS_NOTE]
-    notes += [OPPOSED_NOTE] if any(row.opposes for row in rows) else []
-    notes += [FRONT_NOTE] if has_front(rows) else []
-    if bounds := roles & {"oracle", "random"}:
-        notes.append(BOUNDS_NOTE if "oracle" in bounds else RANDOM_NOTE)
-    return notes
+def _no_rivals_note(sections: Sections) -> str:
+    """Return a note if the tables are sorted by a score that no two encoders compete in, or ''."""
+    by = sections.sorted_by(sections.ranked.averaged)
+    encoders = [row for row in sections.measured if row.role == "encoder" and not row.opposes]
+    rivals = Counter(share for row in encoders if (share := rival(row, by)) is not None)
+    if by not in REFERRING or len(encoders) < 2 or max(rivals.values(), default=0) >= 2:
+        return ""
+    return NOTES["no_rivals"].format(sections.ranked.title_of(by))
 
 
 def _order_note(sections: Sections) -> str:

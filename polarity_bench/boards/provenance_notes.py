@@ -56,8 +56,7 @@ def _measured(stored: Sequence[Stored], folder: Path | None) -> Detail:
     if 0 < len(recorded) < len(results):
         facts["command known for"] = f"{len(recorded)} of {len(results)} results"
     files = [] if folder is None else [path.relative_to(folder).as_posix() for path, _ in stored]
-    commands = dict.fromkeys([*trained_by, *recorded])
-    return Detail(facts, "\n".join(commands), sorted(files))
+    return Detail(facts, "\n".join(dict.fromkeys([*trained_by, *recorded])), sorted(files))
 
 
 def _recorded(result: Result) -> str:

@@ -13,9 +13,10 @@ from polarity_bench.compare.measure import is_comparable
 from polarity_bench.compare.power import least_unpaired, standard_error
 from polarity_bench.render.format import percent
 from polarity_bench.render.markdown import escape
-from polarity_bench.results.comparability import Entry, Group, count
+from polarity_bench.results.comparability import Entry, Group
 from polarity_bench.results.result_files import Stored
 from polarity_bench.scores import ScoreKey
+from polarity_bench.values import count
 
 _NAMED = 5
 """Ties of up to this size are listed in full; larger ties show the first and the last encoder."""

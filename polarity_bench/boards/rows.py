@@ -20,7 +20,7 @@ from polarity_bench.results.published import PublishedNumber, footnote, footnote
 from polarity_bench.results.result_files import Stored
 from polarity_bench.scores import Score, ScoreKey, Weighting
 from polarity_bench.tasks.types.polarity.scoring import CLIPPED, REFERRING, unclipped
-from polarity_bench.values import shortest
+from polarity_bench.values import grouped, shortest
 
 Worth = tuple[bool, float, float]
 Role = Literal["encoder", "method", "curve", "oracle", "random", "published"]
@@ -138,21 +138,12 @@ def encoder_rows(ranked: Group, plain: Sequence[Group], names: Mapping[str, str]
     others = {entry for group in plain for entry in group.entries if entry.encoder not in known}
     rows = []
     for entry in [*ranked.entries, *others]:
+        cells = ((group, task) for group in [ranked, *plain] for task in group.tasks)
+        scores = {group.place(task): at for group, task in cells if (at := group.at(task, entry))}
         retrieved = filter(None, (ranked.stored(task, entry) for task in ranked.tasks))
-        rows.append(
-            BoardRow(
-                names[entry.encoder],
-                entry,
-                {
-                    group.place(task): scores
-                    for group in [ranked, *plain]
-                    for task in group.tasks
-                    if (scores := group.at(task, entry))
-                },
-                opposes=any((r.key.encoder.strength or 0) < 0 for _, r in retrieved),
-                detail="-".join(filter(None, [entry.encoder, entry.reference, str(entry.k or "")])),
-            )
-        )
+        opposes = any((result.key.encoder.strength or 0) < 0 for _, result in retrieved)
+        detail = "-".join(filter(None, [entry.encoder, entry.reference, str(entry.k or "")]))
+        rows.append(BoardRow(names[entry.encoder], entry, scores, opposes=opposes, detail=detail))
     return rows
 
 
@@ -221,9 +212,7 @@ def published_rows(published: Sequence[PublishedNumber], groups: Sequence[Group]
         for each in published
         if each.key.weighting == weighting or each.question not in by_board
     ]
-    shares: dict[tuple[str, int, str, str], list[PublishedNumber]] = {}
-    for each in published:
-        shares.setdefault((each.name, each.key.k or 0, each.source, each.note), []).append(each)
+    shares = grouped(published, lambda each: (each.name, each.key.k or 0, each.source, each.note))
     numbers = footnote_numbers(published)
     rows = []
     for (name, k, source, note), members in shares.items():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,14 +19,14 @@ from polarity_bench.boards.unseen_columns import (
 from polarity_bench.render.table import Board, Column, Table
 from polarity_bench.results.comparability import pairs_of
 from polarity_bench.results.curve import Curve
-from polarity_bench.results.result_files import Result, read_arrays
+from polarity_bench.results.result_files import Result, Stored, read_arrays
 from polarity_bench.results.score_names import RANKED, titles
 from polarity_bench.scores import WEIGHTINGS, Score, ScoreKey, Weighting
 from polarity_bench.tasks.catalogue import KINDS
 from polarity_bench.tasks.types.base import Task
 from polarity_bench.tasks.types.polarity.scoring import METRICS
 from polarity_bench.tasks.types.polarity.task import PolarityTask
-from polarity_bench.values import shortest
+from polarity_bench.values import grouped, shortest
 
 MAIN_COLUMNS = ("P", "S", "retention", "joint")
 """Default columns of retrieval tasks. Tables of other task types show the main score."""
@@ -91,7 +90,7 @@ def _main_titles(results: Sequence[Result]) -> list[str]:
 
 
 def as_json(result: Result) -> dict[str, Any]:
-    """Return a result as JSON values. Scores are fractions, and undefined scores are null."""
+    """Return a result as JSON values. Scores are fractions; undefined scores are NaN."""
     key = result.key
     return {
         "task": result.task,
@@ -107,7 +106,7 @@ def as_json(result: Result) -> dict[str, Any]:
         "seen": result.seen,
         "unseen": result.unseen,
         "seconds": dict(result.seconds),
-        "scores": {name: _defined(value) for name, value in sorted(result.flat.items())},
+        "scores": dict(sorted(result.flat.items())),
     }
 
 
@@ -131,16 +130,10 @@ def board_as_json(board: Board) -> dict[str, Any]:
 def _row(table: Table, i: int) -> dict[str, Any]:
     heads = {title: cells[i] for title, cells in table.heads}
     heads |= {"role": table.roles[i]} if table.roles else {}
-    values = {column.title: _defined(column.values[i]) for column in table.columns}
+    values = {column.title: column.values[i] for column in table.columns}
     ends = {column.title: column.intervals[i] for column in table.columns if column.intervals}
-    return heads | {
-        "values": values,
-        "intervals": {title: list(map(_defined, pair)) for title, pair in ends.items() if pair},
-    }
-
-
-def _defined(value: float | None) -> float | None:
-    return None if value is None or math.isnan(value) else value
+    intervals = {title: pair for title, pair in ends.items() if pair}
+    return heads | {"values": values, "intervals": intervals}
 
 
 def curve_table(curve: Curve, weighting: Weighting = "linear") -> Table:
@@ -161,12 +154,12 @@ def curve_table(curve: Curve, weighting: Weighting = "linear") -> Table:
     return Table("", heads, columns)
 
 
-def folds_csv(stored: Iterable[tuple[Result, Path]]) -> str:
+def folds_csv(stored: Iterable[Stored]) -> str:
     """Return the fold scores of transfer tasks as CSV, in fractions."""
     lines = io.StringIO()
     writer = csv.writer(lines, lineterminator="\n")
     writer.writerow(["encoder", "encoder_digest", "task", "protocol", "fold", "accuracy", "reg"])
-    for result, path in stored:
+    for path, result in stored:
         if result.kind == "transfer":
             arrays, key = read_arrays(path), result.key
             head = [key.encoder.label, key.encoder.digest, result.task, key.protocol_label]
@@ -182,8 +175,7 @@ def samples_jsonl(task: Task, path: Path) -> str:
         task: The task of the result.
         path: File of the result.
     """
-    arrays = read_arrays(path)
-    lines = (json.dumps(sample, ensure_ascii=False) for sample in task.retrieved(arrays))
+    lines = (json.dumps(sample, ensure_ascii=False) for sample in task.retrieved(read_arrays(path)))
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -226,10 +218,8 @@ def _over_unseen(results: Sequence[Result]) -> list[Table]:
     Only non-retrieval tasks have such tables.
     """
     tasks = holding_seen(results)
-    by_group: dict[tuple[str, str], list[Result]] = {}
-    for result in results:
-        if result.task in tasks:
-            by_group.setdefault((result.kind, result.key.protocol_label), []).append(result)
+    shown = (result for result in results if result.task in tasks)
+    by_group = grouped(shown, lambda result: (result.kind, result.key.protocol_label))
     return [
         over_unseen([("task", [result.task for result in group]), *_strengths(group)], group)
         for group in by_group.values()

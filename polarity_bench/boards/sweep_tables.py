@@ -28,6 +28,7 @@ from polarity_bench.render.markdown import escape
 from polarity_bench.render.table import Board, Column, Detail, Role, Table
 from polarity_bench.results.aggregate import mean_over_seeds, scores_of
 from polarity_bench.results.published import footnote
+from polarity_bench.results.score_names import NOTES
 from polarity_bench.scores import Weighting
 from polarity_bench.sweeps.grid import SHIPPED
 from polarity_bench.sweeps.plan import read_plan
@@ -53,14 +54,7 @@ _GRID = "grid.toml"
 """Name of the copy of the grid in the folder of a published sweep."""
 _PLACED = frozenset({"recipe", "model", "task", "seed"})
 """Settings that define neither rows nor sections."""
-_NOTE = (
-    "Rows in italics (untrained bases, other recipes and published numbers) do not compete. Among "
-    "the other rows, the two best of each column are bold, including ties after rounding."
-)
-_REPORTED_NOTE = (
-    "After each published number, the difference is shown: our training runs with the same "
-    "settings minus the published number."
-)
+
 _NOTHING = "-"
 _P = next(iter(METRICS))
 
@@ -191,12 +185,11 @@ def sweep_board(sweep: Sweep) -> Board:
             for row in rows
             if row.role != "base"
         }
-        bases = sweep.bases_of(section)
-        drawn += sweep_planes(named, bases, published, sweep.weighting, ending)
+        drawn += sweep_planes(named, sweep.bases_of(section), published, sweep.weighting, ending)
         for (task,), alike in section.groupby(["task"], sort=False) if len(sizes) > 1 else ():
             tables.append(_size_table(sweep, f"Numbers of examples, {task}{ending}", alike))
             drawn += size_charts(what + ending, alike, str(task))
-    notes = [_NOTE, *([_REPORTED_NOTE] if any(published["base"]) else ())]
+    notes = [NOTES["sweep"], *([NOTES["minus_published"]] if any(published["base"]) else ())]
     return Board(
         sweep.config.title,
         sweep.config.introduction,
@@ -420,10 +413,7 @@ def _column(
 ) -> Column:
     """Return the column of a base and task. The two best rows of the main recipe are bold."""
     cells = _in_column(means, base, task).set_index("row").reindex(range(len(rows)))
-    values, row_of = (
-        cells["value"].tolist(),
-        dict(zip(records["item"], records["row"], strict=True)),
-    )
+    values = cells["value"].tolist()
     marks = [
         f" ({n:.0f} of {of:.0f} seeds)" if 0 < n < of else ""
         for n, of in zip(cells["n_seeds"], cells["n_planned"], strict=True)
@@ -470,13 +460,13 @@ def _size_table(sweep: Sweep, heading: str, trainings: DataFrame) -> Table:
     columns = []
     for metric, (_, short) in METRICS.items():
         cells = _of_metric(means, metric).set_index("row").reindex(range(len(rows)))
-        value, low, high, spreads = (
-            cells[name].tolist() for name in ("value", "seed_min", "seed_max", "seed_std")
-        )
+        mean, spreads = cells["value"].tolist(), cells["seed_std"].tolist()
         columns += [
-            Column(f"{short} mean", value, spreads=spreads, digits=1, spread_as="sub"),
-            Column(f"{short} min", low, digits=1),
-            Column(f"{short} max", high, digits=1),
+            Column(f"{short} mean", mean, spreads=spreads, digits=1, spread_as="sub"),
+            *(
+                Column(f"{short} {e}", cells[f"seed_{e}"].tolist(), digits=1)
+                for e in ("min", "max")
+            ),
         ]
     runs = _of_metric(records[records["role"] != "published"], _P).groupby("row")["value"].count()
     n_runs = runs.reindex(range(len(rows))).astype(float).tolist()

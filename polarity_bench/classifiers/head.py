@@ -97,8 +97,7 @@ class Head:
         # A logistic regression of two classes has the logit of the second class only.
         if logits.shape[1] == 1:
             logits = np.hstack([np.zeros_like(logits), logits])
-        shares: FloatArray = softmax(logits, axis=1)
-        return shares
+        return np.asarray(softmax(logits, axis=1))
 
     def similarities(self, vectors: FloatArray) -> FloatArray:
         """Return the cosine between each text and the nearest proxy of each class, (n, c).
@@ -108,8 +107,7 @@ class Head:
         """
         proxies = self.check_proxies()
         units = _units(vectors)
-        cosines: FloatArray = np.einsum("nd,ckd->nck", units, _units(proxies)).max(axis=2)
-        return cosines
+        return np.asarray(np.einsum("nd,ckd->nck", units, _units(proxies)).max(axis=2))
 
     def check_proxies(self) -> FloatArray:
         """Return the proxies, (c, k, d), after a check that the head has proxies.
@@ -195,5 +193,4 @@ def pair_vectors(firsts: FloatArray, seconds: FloatArray) -> FloatArray:
 def _units(vectors: FloatArray) -> FloatArray:
     vectors = np.asarray(vectors, dtype=np.float64)
     norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    units: FloatArray = vectors / np.maximum(norms, np.finfo(np.float32).tiny)
-    return units
+    return np.asarray(vectors / np.maximum(norms, np.finfo(np.float32).tiny))

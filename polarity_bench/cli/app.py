@@ -77,15 +77,8 @@ train_command = by_member(RECIPES, "recipe", "margins")
 app.command(cls=train_command, options_metavar="[RECIPE] [OPTIONS]")(train)
 for publish in (build_boards, check_boards, add_results, diff_boards, export_board):
     leaderboard_app.command(publish.__name__.partition("_")[0])(publish)
-groups = {
-    "leaderboard": leaderboard_app,
-    "sweep": sweep_app,
-    "tasks": tasks_app,
-    "data": data_app,
-    "cache": cache_app,
-}
-for name, group in groups.items():
-    app.add_typer(group, name=name)
+for group in (leaderboard_app, sweep_app, tasks_app, data_app, cache_app):
+    app.add_typer(group)
 
 
 def main() -> None:

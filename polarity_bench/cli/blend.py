@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from polarity_bench.cli.inputs import load_data, parse_decimals, tasks_of, worker_count
+from polarity_bench.cli.inputs import load_data, parse_numbers, tasks_of, worker_count
 from polarity_bench.cli.options import (
     TEXT_OPTIONS,
     TRUST_OPTIONS,
@@ -32,15 +32,8 @@ from polarity_bench.cli.output import (
 
 def blend(
     *,
-    base: Annotated[
-        str,
-        typer.Argument(
-            metavar="BASE", help="Encoder at weight 0, and the reference encoder for S."
-        ),
-    ],
-    tuned: Annotated[
-        str, typer.Argument(metavar="TUNED", help="Encoder at weight 1, fine-tuned from BASE.")
-    ],
+    base: Annotated[str, "Encoder at weight 0, and the reference encoder for S.", "BASE"],
+    tuned: Annotated[str, "Encoder at weight 1, fine-tuned from BASE.", "TUNED"],
     output: Annotated[Path, "Folder for the averaged encoders: w-0, w-0.25 and so on.", "-o"],
     weights: Annotated[
         str, "Weights of TUNED, from 0 to 1, separated by commas."
@@ -69,7 +62,7 @@ def blend(
     from polarity_bench.training.blend_weights import blend as write_blends
     from polarity_bench.training.blend_weights import checked_weights
 
-    shares = parse_decimals("weights", weights)
+    shares = parse_numbers("weights", weights, float)
     specs = [] if task is None else tasks_of(task, None, data.task_dir)
     access = data.access()
     options = replace(encoder.options(offline=access.offline), revision=revision)
@@ -105,12 +98,8 @@ def blend(
     name = output.resolve().name
     curves = write_and_print_curves(name, "weight", by_weight, results, out, weighting)
     if out.as_json:
-        folders = [
-            {"weight": each.weight, "folder": each.folder, "reused": each.reused} for each in blends
-        ]
-        print_json(
-            {"blends": folders, "curves": curves_as_json(curves), **reports_as_json(reports, {})}
-        )
+        made = {"blends": list(map(vars, blends)), "curves": curves_as_json(curves)}
+        print_json(made | reports_as_json(reports, {}))
     elif not tasks:
         print("\n".join(str(each.folder) for each in blends))
     raise typer.Exit(exit_code(reports) if reports else 0)

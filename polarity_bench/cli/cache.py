@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from polarity_bench.cli.options import AsJson, Commands, OutputFlags
-from polarity_bench.cli.output import print_json, print_tables
+from polarity_bench.cli.output import show
 from polarity_bench.errors import InputError
+from polarity_bench.values import count
 
 if TYPE_CHECKING:
     from polarity_bench.embedding.store import StoredEncoder
 
 cache_app = Commands(
-    help="Show or prune the store of embeddings on disk.", invoke_without_command=True
+    name="cache", help="Show or prune the store of embeddings on disk.", invoke_without_command=True
 )
 _MAX_DAYS = 100_000.0  # datetime cannot represent dates much further back
 
@@ -31,15 +32,15 @@ def show_cache(context: typer.Context, out: OutputFlags) -> None:
     with EmbeddingStore() as store:
         stored = store.usage()
     rows = [_describe_stored(item) for item in stored]
-    if out.as_json:
-        print_json({"folder": store.folder, "encoders": rows})
-        return
-    print(f"{store.folder}: {sum(item.n_bytes for item in stored) / 1e6:,.1f} MB\n")
+    total = f"{store.folder}: {sum(item.n_bytes for item in stored) / 1e6:,.1f} MB"
     columns = [
         (title, [MISSING if row[title] is None else str(row[title]) for row in rows])
         for title in ("encoder", "digest", "texts", "megabytes", "last used")
     ]
-    print_tables(table(columns, width=out.width))
+    out.show(
+        lambda: {"folder": store.folder, "encoders": rows},
+        lambda: f"{total}\n\n{table(columns, width=out.width)}",
+    )
 
 
 @cache_app.command("prune")
@@ -71,12 +72,12 @@ def prune_cache(
 
     with EmbeddingStore() as store:
         removed = store.prune(choose)
-    if as_json:
-        print_json({"removed": [_describe_stored(item) for item in removed]})
-        return
     freed = sum(item.n_bytes for item in removed) / 1e6
-    encoders = "encoder" if len(removed) == 1 else "encoders"
-    print(f"removed the embeddings of {len(removed)} {encoders}, {freed:,.1f} MB")
+    show(
+        as_json,
+        lambda: {"removed": list(map(_describe_stored, removed))},
+        lambda: f"removed the embeddings of {count(len(removed), 'encoder')}, {freed:,.1f} MB",
+    )
 
 
 def _beginning_with(digest: str, stored: tuple[StoredEncoder, ...]) -> tuple[StoredEncoder, ...]:

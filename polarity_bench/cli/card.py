@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from polarity_bench.cli.options import (
     TEXT_OPTIONS,
     TRUST_OPTIONS,
@@ -18,7 +16,7 @@ from polarity_bench.cli.options import (
     Weight,
 )
 from polarity_bench.cli.output import print_json, remark
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, reworded
 
 if TYPE_CHECKING:
     from polarity_bench.encoders.base import EncoderId
@@ -31,7 +29,7 @@ _FILE = Path(".eval_results", "polarity-bench.yaml")
 
 def card(
     *,
-    run: Annotated[Path, typer.Argument(help="Folder of the encoder.")],
+    run: Annotated[Path, "Folder of the encoder.", "RUN"],
     results: Annotated[Path, "Folder with the results of this encoder."] = Path("results"),
     board: Annotated[
         str | None, "URL to name as the source of the results [default: the project]."
@@ -73,22 +71,16 @@ def card(
     encoder = load_encoder(str(run), options)
     encoder = encoder if strength is None else at_strength(encoder, strength)
     own = _results_of(encoder.id, results)
-    known = load_tasks(task_dir)
-    data_sets = {task: DataSet.of(spec) for task, spec in known.items()}
-    try:
+    data_sets = {task: DataSet.of(spec) for task, spec in load_tasks(task_dir).items()}
+    with reworded(f"`results` {results}: {name}: "):
         found = hub_card.select_scores(own, data_sets, weighting)
-    except InputError as error:
-        raise InputError(f"`results` {results}: {name}: {error}") from error
     if n_cut := sum(result.limit is not None for _, result in own):
         remark(f"left out: {n_cut} of {len(own)} results, because they have a `limit`")
     entries = hub_card.model_index(found, url)
     tasks = {each.result.task for each in found}
-    is_st = (run / "modules.json").is_file()
-    try:
-        card = before or hub_card.new_card(name, is_st)
+    with reworded(f"{run / _CARD}: ", "; the file was not changed"):
+        card = before or hub_card.new_card(name, (run / "modules.json").is_file())
         after = hub_card.update_card(card, name, entries, tasks)
-    except InputError as error:
-        raise InputError(f"{run / _CARD}: {error}; the file was not changed") from error
     new = {_CARD: (before, after), str(_FILE): (held, hub_card.eval_results(found, url))}
     changed = [file for file, (old, text) in new.items() if old != text]
     if not dry_run:

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from polarity_bench.cli.inputs import check_at_least
 from polarity_bench.cli.options import DataFlags, OutputFlags, Weight
 from polarity_bench.cli.output import remark
-from polarity_bench.errors import InputError, MissingDataError
+from polarity_bench.errors import InputError, MissingDataError, check_at_least
 
 if TYPE_CHECKING:
     from polarity_bench.compare.paired_comparison import ChangedQuery, Comparison
@@ -25,13 +24,8 @@ Items = Sequence[Mapping[str, str]]
 
 def compare(
     *,
-    a: Annotated[
-        str,
-        typer.Argument(
-            metavar="A", help="Encoder A: its name or digest in the results, or a result file."
-        ),
-    ],
-    b: Annotated[str, typer.Argument(metavar="B", help="Encoder B, which is compared with A.")],
+    a: Annotated[str, "Encoder A: its name or digest in the results, or a result file.", "A"],
+    b: Annotated[str, "Encoder B, which is compared with A.", "B"],
     task: Annotated[str, "Task on which both encoders have results.", "-t"],
     results: Annotated[Path, "Folder with the results."] = Path("results"),
     measure: Annotated[
@@ -137,8 +131,9 @@ def _text(found: Comparison, items: Items, width: int | None) -> str:
             f"detected four times in five (p < 0.05, {tails})."
         )
     if found.changed:
-        shown = decimal if aligned.is_correlation else percent
-        changed = _changed_columns(found.changed, items, shown)
+        changed = _changed_columns(
+            found.changed, items, decimal if aligned.is_correlation else percent
+        )
         several = f"{found.n_changed:,} of {aligned.n_queries:,} queries differ"
         parts += [
             f"{several}; these contribute most:",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-data_app = Commands(help="Show where data is stored, or download it.")
+data_app = Commands(name="data", help="Show where data is stored, or download it.")
 
 
 @data_app.command("status")

@@ -5,16 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from polarity_bench.cli.inputs import check_at_least
 from polarity_bench.cli.options import (
     AsJson,
     DataFlags,
     EncoderFlags,
     Model,
-    Seed,
     StoreFlags,
 )
 from polarity_bench.cli.output import print_json, progress_bar, remark
+from polarity_bench.errors import check_at_least
 from polarity_bench.training.examples import ExampleKind
 from polarity_bench.training.examples.spec import ExampleSpec
 from polarity_bench.training.parameters import from_flat
@@ -28,7 +27,7 @@ def examples(
     task: Annotated[str, "Polarity task that provides the training rows.", "-t"] = "sst2",
     kind: Annotated[ExampleKind, "Kind of examples; it must fit the loss."] = "triplets",
     model: Model = "minilm",
-    seed: Seed = 0,
+    seed: Annotated[int, "Random seed; the same seed gives byte-identical output."] = 0,
     epoch: Annotated[int, "Number of the epoch, from 0; each epoch draws other examples."] = 0,
     held_out: Annotated[
         int | None,

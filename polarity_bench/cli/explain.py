@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from polarity_bench.cli.inputs import check_at_least, check_file
+from polarity_bench.cli.inputs import check_file
 from polarity_bench.cli.options import (
     DataFlags,
     EmbeddingFlags,
@@ -27,7 +25,7 @@ from polarity_bench.cli.output import (
     remark_draws,
     write_file,
 )
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, check_at_least, check_installed
 
 if TYPE_CHECKING:
     from polarity_bench.encoders.load import EncoderOptions
@@ -49,10 +47,7 @@ def explain(
         Path | None, "Write an interactive page to this .html file instead of printing tables."
     ] = None,
     k: Annotated[
-        int | None,
-        typer.Option(
-            "-k", help="Number of sources to retrieve for each query [default: the task's own]."
-        ),
+        int | None, "Number of sources to retrieve for each query [default: the task's own].", "-k"
     ] = None,
     weighting: Weight = "linear",
     limit: Annotated[int | None, "Use only this many queries, for a quick test."] = None,
@@ -84,14 +79,14 @@ def explain(
     """
     from polarity_bench.explain.explanation import as_json as laid_out
     from polarity_bench.explain.explanation import explain as explain_two
-    from polarity_bench.explain.page import check_installed, page
+    from polarity_bench.explain.page import page
     from polarity_bench.tasks.types.base import Settings
 
     check_at_least(0, n_changed=n_changed)
     check_at_least(1, k=k)
     check_file("html", html, [".html"])
     if html is not None:
-        check_installed()
+        check_installed("`html`", "jinja2")
     sides = [
         Side(model, prompt, _finite("strength", strength)),
         Side(against, against_prompt, _finite("against_strength", against_strength)),
@@ -176,8 +171,7 @@ def _results(
                 report = run_suite(replace(plans[i], embedder=embedder), [task], folder)
             for message in report.failures.values():
                 raise InputError(f"{names[i].label}: {message}")
-            ((result, path),) = report.results
-            each, reused = (path, result), bool(report.reused)
+            (each,), reused = report.results, bool(report.reused)
         if reused:
             remark(f"{names[i].label}: from {each[0]}")
         found.append(each)

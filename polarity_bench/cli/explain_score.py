@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from polarity_bench.cli.options import AsJson, TaskDir
-from polarity_bench.cli.output import print_json
+from polarity_bench.cli.output import show
 
 
 def explain_score(
     name: Annotated[
-        list[str] | None,
-        typer.Argument(help="Title of a column, or name of a score [default: all]."),
+        list[str] | None, "Title of a column, or name of a score [default: all].", "NAME"
     ] = None,
     task_dir: TaskDir = None,
     as_json: AsJson = False,
@@ -29,7 +26,5 @@ def explain_score(
     }
     names = [" ".join(name)] if name else [*titles(), *sorted(groups), *WORDS]
     meanings = {name: explain(name, groups) for name in names}
-    if as_json:
-        print_json(meanings)
-        return
-    print("\n".join(f"{name}: {meaning}" for name, meaning in meanings.items()))
+    lines = (f"{name}: {meaning}" for name, meaning in meanings.items())
+    show(as_json, lambda: meanings, lambda: "\n".join(lines))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from polarity_bench.cli.inputs import check_at_least, parse_integers, split_names, worker_count
+from polarity_bench.cli.inputs import parse_numbers, split_names, worker_count
 from polarity_bench.cli.options import (
     AsJson,
     DataFlags,
@@ -15,7 +15,7 @@ from polarity_bench.cli.options import (
 )
 from polarity_bench.cli.output import announced_bar, print_json
 from polarity_bench.cross_validation.methods import KNOWN, FineTuning, make_methods
-from polarity_bench.errors import InputError, nearest
+from polarity_bench.errors import InputError, check_at_least, nearest
 
 if TYPE_CHECKING:
     from polarity_bench.cross_validation.experiment import Outcome
@@ -93,7 +93,7 @@ def fewshot(
         field: int(text) if text.isdecimal() else text for field, text in numbers.items() if text
     }
     overrides |= {"folds": folds} if folds is not None else {}
-    overrides |= {"seeds": parse_integers("seeds", seeds)} if seeds else {}
+    overrides |= {"seeds": parse_numbers("seeds", seeds, int)} if seeds else {}
     chosen_protocol = protocol_of(protocol, overrides)
     printed = published_folds(published) if published else []
     if report:
@@ -112,10 +112,8 @@ def fewshot(
     if not names:
         raise InputError(f"`tasks`: expected names separated by commas, got {tasks!r}")
     labelled = [LabelledTexts.of(name, access, data.task_dir) for name in names]
-    for each in labelled:
-        list(
-            chosen_protocol.splits(each.labels)
-        )  # raises InputError now, before the training starts
+    for each in labelled:  # raises InputError now, before the training starts
+        list(chosen_protocol.splits(each.labels))
     check_at_least(1, workers=workers)
     n_workers = worker_count(workers) if encoder.device in (None, "cpu") else 1
     experiments = [

@@ -74,7 +74,7 @@ class RunGate:
 
     def judge(self, reports: Sequence[EncoderReport]) -> gate.Gate:
         """Compare the results of the run with the baseline. A skipped task fails the gate."""
-        results = [(path, result) for report in reports for result, path in report.results]
+        results = [stored for report in reports for stored in report.results]
         skipped = {result.task for _, result in self.stored} - set(self.found)
         return gate.judge(self.found, results, self.named, skipped)
 
@@ -118,17 +118,14 @@ def gate_text(judged: gate.Gate, width: int | None) -> str:
         )
     old, new = (escape(f"{encoder.label} {encoder.digest}") for encoder in ids)
     files = dict.fromkeys(str(pair.stored[0][0].parent) for pair in pairs)
-    return "\n{}\n".format(
-        "\n\n".join(
-            [
-                f"## Gate: {new} against {old}",
-                f"**{escape(judged.verdict)}**",
-                table(columns, width=width),
-                f"The baseline is in {escape(', '.join(files))}.",
-                legend,
-            ]
-        )
-    )
+    parts = [
+        f"\n## Gate: {new} against {old}",
+        f"**{escape(judged.verdict)}**",
+        table(columns, width=width),
+        f"The baseline is in {escape(', '.join(files))}.",
+        f"{legend}\n",
+    ]
+    return "\n\n".join(parts)
 
 
 def gate_json(judged: gate.Gate) -> dict[str, Any]:

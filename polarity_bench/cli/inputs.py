@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from polarity_bench.cli.output import fields_to_flags, remark, remark_draws
 from polarity_bench.errors import InputError, MissingDataError
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
     from polarity_bench.data.sources import DataAccess
     from polarity_bench.tasks.types.base import Settings, Task, TaskSpec
+
+
+N = TypeVar("N", int, float)
 
 
 def tasks_of(names: str | None, suite: str | None, task_dir: Path | None) -> list[TaskSpec]:
@@ -91,35 +94,17 @@ def split_names(names: str | None) -> list[str]:
     return [name.strip() for name in (names or "").split(",") if name.strip()]
 
 
-def parse_integers(field: str, text: str | None) -> tuple[int, ...]:
-    """Parse integers separated by commas.
+def parse_numbers(field: str, text: str | None, kind: type[N]) -> tuple[N, ...]:
+    """Parse integers or decimal numbers separated by commas.
 
     Raises:
-        InputError: If a part is not an integer; the message names the option `field`.
+        InputError: If a part is not a number of this kind; the message names the option `field`.
     """
     try:
-        return tuple(int(part) for part in split_names(text))
+        return tuple(kind(part) for part in split_names(text))
     except ValueError as error:
-        raise InputError(f"`{field}`: expected integers separated by commas, got {text}") from error
-
-
-def parse_decimals(field: str, text: str) -> tuple[float, ...]:
-    """Parse numbers separated by commas.
-
-    Raises:
-        InputError: If a part is not a number; the message names the option `field`.
-    """
-    try:
-        return tuple(float(part) for part in split_names(text))
-    except ValueError as error:
-        raise InputError(f"`{field}`: expected numbers separated by commas, got {text}") from error
-
-
-def check_at_least(least: int, **values: int | None) -> None:
-    """Raise InputError if an option's value is below the minimum; None is not checked."""
-    for field, value in values.items():
-        if value is not None and value < least:
-            raise InputError(f"`{field}` must be at least {least}, got {value}")
+        what = "integers" if kind is int else "numbers"
+        raise InputError(f"`{field}`: expected {what} separated by commas, got {text}") from error
 
 
 def check_file(

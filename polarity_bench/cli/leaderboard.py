@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sized
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -16,17 +16,21 @@ from polarity_bench.cli.output import (
     print_tables,
     remark,
     remark_unknown_ranks,
+    show,
     write_file,
 )
 from polarity_bench.errors import InputError, how_to_install
 from polarity_bench.scores import Weighting
+from polarity_bench.values import count
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
+
     from polarity_bench.boards.board_folder import OpenBoard
-    from polarity_bench.boards.diff import Change
     from polarity_bench.scores import Weighting
 
 leaderboard_app = Commands(
+    name="leaderboard",
     cls=by_default("show"),
     help="Show results as tables, and publish boards. `leaderboard RESULTS` means "
     "`leaderboard show RESULTS`.",
@@ -36,9 +40,7 @@ leaderboard_app = Commands(
 @leaderboard_app.command("show")
 def show_board(
     *,
-    results: Annotated[Path, typer.Argument(help="Folder of results, a board or a sweep.")] = Path(
-        "results"
-    ),
+    results: Annotated[Path, "Folder of results, a board or a sweep.", "RESULTS"] = Path("results"),
     output: Annotated[
         Path | None, "Write the leaderboard to this file instead of stdout.", "-o"
     ] = None,
@@ -116,8 +118,7 @@ def _refuse_of_sweep(folder: Path, options: Mapping[str, object]) -> None:
 
 
 Boards = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="[BOARD]...", help="Folders or names of boards [default: all boards]."),
+    list[str] | None, "Folders or names of boards [default: all boards].", "[BOARD]..."
 ]
 Root = Annotated[Path, "Folder that contains the boards."]
 _LEADERBOARDS = Path("leaderboards")
@@ -147,7 +148,7 @@ def build_boards(
         return
     for path in written:
         remark(f"wrote {path}" if path.is_file() else f"removed {path}")
-    print(f"{_count(opened, 'board')} built, {len(written)} files changed")
+    print(f"{count(len(opened), 'board')} built, {len(written)} files changed")
 
 
 def check_boards(
@@ -166,7 +167,7 @@ def check_boards(
     found = {board.folder: check(board, with_report=with_report) for board in opened}
     if not boards:
         found[root] = differences(root, _front(root, opened))
-    wrong = {str(folder / each.file): each.what for folder, of in found.items() for each in of}
+    wrong = {str(folder / file): why for folder, of in found.items() for file, why in of.items()}
     if as_json:
         print_json({"differences": wrong})
     else:
@@ -175,16 +176,13 @@ def check_boards(
         if wrong:
             remark("to update the files: `polarity-bench leaderboard build`")
         else:
-            print(f"{_count(opened, 'board')}: all files are up to date")
+            print(f"{count(len(opened), 'board')}: all files are up to date")
     if wrong:
         raise typer.Exit(1)
 
 
 def add_results(
-    results: Annotated[
-        list[Path],
-        typer.Argument(metavar="RESULT...", help="Result files, or folders with results."),
-    ],
+    results: Annotated[list[Path], "Result files, or folders with results.", "RESULT..."],
     board: Annotated[str, "Folder or name of the board.", "-b"],
     root: Root = _LEADERBOARDS,
     as_json: AsJson = False,
@@ -205,21 +203,17 @@ def add_results(
     opened = open_board(folder)
     written = build(opened, with_report=with_report)
     remark_unknown_ranks(opened.folder, opened.standings)
-    if as_json:
-        print_json({"added": added, "written": written})
-        return
-    several = f" and {_count(curves, 'curve')}" if curves else ""
-    print(f"{_count(added, 'result')}{several} in {folder}, board built")
+    several = f" and {count(len(curves), 'curve')}" if curves else ""
+    show(
+        as_json,
+        lambda: {"added": added, "written": written},
+        lambda: f"{count(len(added), 'result')}{several} in {folder}, board built",
+    )
 
 
 def diff_boards(
-    a: Annotated[
-        str,
-        typer.Argument(metavar="A", help="Folder of a board or of results, or name of a board."),
-    ],
-    b: Annotated[
-        str, typer.Argument(metavar="B", help="Folder or name of the board to compare with A.")
-    ],
+    a: Annotated[str, "Folder of a board or of results, or name of a board.", "A"],
+    b: Annotated[str, "Folder or name of the board to compare with A.", "B"],
     root: Root = _LEADERBOARDS,
     *,
     out: OutputFlags,
@@ -237,14 +231,15 @@ def diff_boards(
         remark(f"{b}: shown with {first.weighting} weights, like {a}")
         second = open_board(folders[1], first.weighting)
     found = changes(first.board, second.board)
+    records = found.drop(columns="difference").to_dict("records")
     out.show(
-        lambda: {"unit": "fraction", "changes": list(map(_as_json, found))},
-        lambda: _changes_table(found, out.width) if found else "no cell differs",
+        lambda: {"unit": "fraction", "changes": records},
+        lambda: "no cell differs" if found.empty else _changes_table(found, out.width),
     )
 
 
 def export_board(
-    board: Annotated[str, typer.Argument(metavar="BOARD", help="Folder or name of a board.")],
+    board: Annotated[str, "Folder or name of a board.", "BOARD"],
     form: Annotated[
         Literal["markdown", "csv", "latex", "json", "mteb"],
         "Output format; mteb writes a folder that mteb can read as its result cache.",
@@ -269,9 +264,17 @@ def export_board(
         remark(f"wrote {len(written)} results to {output}")
     else:
         from polarity_bench.boards.board_folder import open_board
+        from polarity_bench.boards.run_report import board_as_json
+        from polarity_bench.render.csv_text import board_csv
+        from polarity_bench.render.latex import board_latex
+        from polarity_bench.render.markdown import render
 
         check_file("output", output)
-        text = _text(open_board(folder), form)
+        opened = open_board(folder).board
+        if form == "json":
+            text = json_text(board_as_json(opened))
+        else:
+            text = {"csv": board_csv, "latex": board_latex, "markdown": render}[form](opened)
         if output is None:
             print(text, end="")
             return
@@ -279,21 +282,6 @@ def export_board(
         written = [output]
     if as_json:
         print_json({"written": written})
-
-
-def _text(opened: OpenBoard, form: Literal["markdown", "csv", "latex", "json"]) -> str:
-    from polarity_bench.boards.run_report import board_as_json
-    from polarity_bench.render.csv_text import board_csv
-    from polarity_bench.render.latex import board_latex
-    from polarity_bench.render.markdown import render
-
-    if form == "json":
-        return json_text(board_as_json(opened.board))
-    return {"csv": board_csv, "latex": board_latex, "markdown": render}[form](opened.board)
-
-
-def _count(of: Sized, what: str) -> str:
-    return f"{len(of)} {what}{'' if len(of) == 1 else 's'}"
 
 
 def _folder(name: str, root: Path) -> Path:
@@ -314,35 +302,19 @@ def _front(root: Path, opened: list[OpenBoard]) -> dict[str, bytes]:
 def _can_report() -> bool:
     from polarity_bench.boards.build import can_report
 
-    if found := can_report():
-        return found
-    remark(f"pages and figures are skipped: packages are missing; {how_to_install('report')}")
-    return False
+    if not (found := can_report()):
+        remark(f"pages and figures are skipped: packages are missing; {how_to_install('report')}")
+    return found
 
 
-def _as_json(change: Change) -> dict[str, Any]:
-    return {
-        "table": change.table,
-        "row": change.row,
-        "column": change.column,
-        "change": change.what,
-        "before": change.before,
-        "after": change.after,
-    }
-
-
-def _changes_table(found: list[Change], width: int | None) -> str:
+def _changes_table(found: DataFrame, width: int | None) -> str:
     from polarity_bench.render.markdown import table
     from polarity_bench.render.table import Column
 
-    heads = [
-        ("table", [each.table for each in found]),
-        ("row", [", ".join(each.row) for each in found]),
-        ("column", [each.column for each in found]),
-    ]
+    named = found.assign(row=found["row"].map(", ".join))
+    heads = [(name, named[name].tolist()) for name in ("table", "row", "column")]
     columns = [
-        Column("before", [each.before for each in found]),
-        Column("after", [each.after for each in found]),
-        Column("difference", [each.difference for each in found], unit="points"),
+        Column(name, found[name].tolist(), unit="points" if name == "difference" else "percent")
+        for name in ("before", "after", "difference")
     ]
     return table(heads, columns, width=width)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from polarity_bench.cli.inputs import check_at_least, parse_strengths
+from polarity_bench.cli.inputs import parse_strengths
 from polarity_bench.cli.options import (
     TEXT_OPTIONS,
     TRUST_OPTIONS,
@@ -18,7 +16,7 @@ from polarity_bench.cli.options import (
     Strength,
 )
 from polarity_bench.cli.output import remark, remark_draws
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, check_at_least
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,12 +31,12 @@ Retrieved = list[dict[str, Any]]
 
 def neighbours(
     *,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="Text of the query.")],
+    text: Annotated[str, "Text of the query.", "TEXT"],
     task: Annotated[
         str, "Polarity task that provides the sources, the texts to search.", "-t"
     ] = "contrast",
     model: Model = "minilm",
-    k: Annotated[int, typer.Option("-k", help="Number of sources to show.")] = 5,
+    k: Annotated[int, "Number of sources to show.", "-k"] = 5,
     strength: Strength = None,
     encoder_flags: Annotated[EncoderFlags, (*TEXT_OPTIONS, "revision", "device", *TRUST_OPTIONS)],
     data: DataFlags,

@@ -28,10 +28,10 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from polarity_bench.cli.inputs import check_device, tasks_of
-from polarity_bench.cli.output import name_options, print_json, print_tables, terminal_width
+from polarity_bench.cli.output import name_options, show, terminal_width
 from polarity_bench.encoders.base import Backend, Dtype, Encoder
 from polarity_bench.encoders.load import EncoderOptions
-from polarity_bench.errors import InputError, nearest
+from polarity_bench.errors import InputError, check_known
 from polarity_bench.scores import Weighting
 from polarity_bench.training.parameters import ParameterInfo, Parameters, flattened
 
@@ -70,9 +70,9 @@ Tasks = Annotated[
 Suite = Annotated[
     str | None, "Suite of tasks: demo, polarity, unseen, transfer, sts or full.", "-s"
 ]
-Offline = Annotated[bool, "Do not use the network; HF_HUB_OFFLINE=1 has the same effect."]
+
 AsJson = Annotated[bool, "Print the output, or an error, as JSON.", "--json"]
-Wide = Annotated[bool, "Do not fit tables to the width of the terminal."]
+
 Output = Annotated[Path, "Folder to store the results in.", "-o"]
 Weight = Annotated[
     Weighting,
@@ -80,9 +80,6 @@ Weight = Annotated[
     "same).",
 ]
 Workers = Annotated[int | None, "Number of processes that fit classifiers [default: one per core]."]
-TrainingTask = Annotated[str, "Polarity task to train and evaluate on.", "-t"]
-Seed = Annotated[int, "Random seed; the same seed gives byte-identical output."]
-ReplaceRun = Annotated[bool, "Replace a finished or different run in the output folder."]
 
 
 @dataclass(frozen=True)
@@ -129,7 +126,9 @@ class DataFlags:
 
     data_dir: DataDir = None
     task_dir: TaskDir = None
-    offline: Offline = False
+    offline: Annotated[bool, "Do not use the network; HF_HUB_OFFLINE=1 has the same effect."] = (
+        False
+    )
 
     def access(self) -> DataAccess:
         """Return the permitted sources of data; without network access, set HF_HUB_OFFLINE."""
@@ -213,7 +212,7 @@ StoreFlags = Annotated[EmbeddingFlags, ("no_store",)]
 class OutputFlags:
     """Options for printing results."""
 
-    wide: Wide = False
+    wide: Annotated[bool, "Do not fit tables to the width of the terminal."] = False
     as_json: AsJson = False
 
     @property
@@ -228,10 +227,7 @@ class OutputFlags:
             value: Function that returns the value; only called with `--json`.
             text: Function that returns the text; only called without `--json`.
         """
-        if self.as_json:
-            print_json(value())
-        else:
-            print_tables(text())
+        show(self.as_json, value, text)
 
 
 def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -265,28 +261,30 @@ def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _option(parameter: inspect.Parameter) -> inspect.Parameter:
-    """Return a parameter as a Typer option if its annotation contains a help text.
+    """Return a parameter as an argument or option for Typer if its annotation has a help text.
 
-    The flag is derived from the parameter's name, unless the annotation contains a long flag.
+    A name in capital letters after the help text makes it an argument. The flag of an option is
+    derived from the parameter's name, unless the annotation contains a long flag or the name itself
+    as a short flag.
     """
     kind, *texts = get_args(parameter.annotation) or (None, None)
     if get_origin(parameter.annotation) is not Annotated or not isinstance(texts[0], str):
         return parameter
     help_text, *flags = map(str, texts)
-    if not any(flag.startswith("--") for flag in flags):
+    if flags and not flags[0].startswith("-"):
+        declared = typer.Argument(metavar=flags[0], help=help_text)
+        return parameter.replace(annotation=Annotated[kind, declared])
+    if not any(flag.startswith("--") or flag == f"-{parameter.name}" for flag in flags):
         flags = ["--" + parameter.name.replace("_", "-"), *flags]
-    option = typer.Option(*flags, help=help_text)
-    return parameter.replace(annotation=Annotated[kind, option])
+    return parameter.replace(annotation=Annotated[kind, typer.Option(*flags, help=help_text)])
 
 
 def _flag(option: inspect.Parameter) -> str:
     """Return the first flag of an option, or the name of a parameter without flags."""
-    for declared in get_args(option.annotation)[1:]:
-        # In an annotation, Typer stores the first flag in the attribute `default`.
-        for flag in (declared.default, *(declared.param_decls or ())):
-            if str(flag).startswith("-"):
-                return str(flag)
-    return option.name
+    declared = get_args(option.annotation)[1:]
+    # In an annotation, Typer stores the first flag in the attribute `default`.
+    names = (str(n) for each in declared for n in (each.default, *(each.param_decls or ())))
+    return next((name for name in names if name.startswith("-")), option.name)
 
 
 def _group_options(group: Any, names: Sequence[str] | None = None) -> list[inspect.Parameter]:
@@ -361,10 +359,7 @@ def by_member(
                 args = [f"--{option}", *args]
             pairs = pairwise(part for word in args for part in word.split("=", 1))
             self.member = dict(pairs).get(f"--{option}", default)
-            if self.member not in family:
-                raise InputError(
-                    f"--{option}: unknown {option} {self.member!r}{nearest(self.member, family)}"
-                )
+            check_known(self.member, family, f"--{option}: unknown {option} {self.member!r}")
             return super().parse_args(ctx, args)
 
         def format_options(self, ctx: Any, formatter: Any) -> None:

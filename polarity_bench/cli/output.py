@@ -18,7 +18,7 @@ from polarity_bench.scores import Weighting
 from polarity_bench.values import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from rich.progress import Task as ProgressTask
 
@@ -81,14 +81,11 @@ def progress_bar(title: str, total: int) -> Iterator[Progress]:
     from rich.progress import Progress as RichProgress
 
     console = Console(stderr=True)
-    columns = (
+    bar = RichProgress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
-    )
-    bar = RichProgress(
-        *columns,
         console=console,
         speed_estimate_period=math.inf,
         disable=not console.is_terminal,
@@ -190,6 +187,14 @@ def print_json(value: Any) -> None:
     print(json_text(value), end="")
 
 
+def show(as_json: bool, value: Callable[[], Any], text: Callable[[], str]) -> None:
+    """Print the value as JSON with `--json`, and the text otherwise."""
+    if as_json:
+        print_json(value())
+    else:
+        print_tables(text())
+
+
 def print_report(
     report: EncoderReport,
     output: OutputFlags,
@@ -207,7 +212,7 @@ def print_report(
     from polarity_bench.boards.run_report import tables
     from polarity_bench.render.markdown import section
 
-    results = [result for suite in report.suites for result, _ in suite.results]
+    results = [result for _, result in report.results]
     if results and not output.as_json:
         reference = next((r.key.reference for r in results if r.key.reference), None)
         name = reference.label if reference else "itself"
@@ -216,8 +221,7 @@ def print_report(
         print(f"{title}, reference: {name}\n")
         order = list(dict.fromkeys(result.task for result in results))
         results.sort(key=lambda result: order.index(result.task))
-        shown = tables(results, weighting, columns)
-        sections = [section(table, output.width) for table in shown]
+        sections = [section(table, output.width) for table in tables(results, weighting, columns)]
         print_tables("\n\n".join([*sections, _how_to_read(results, weighting)]) + "\n")
     for suite in report.suites:
         for warning in suite.warnings:
@@ -270,8 +274,7 @@ def write_and_print_curves(
     from polarity_bench.render.markdown import section
     from polarity_bench.results.curve_files import read_curve, write_curves
 
-    stored = {at: report.results for at, report in reports.items()}
-    paths = write_curves(name, dial, stored, folder)
+    paths = write_curves(name, dial, {at: report.results for at, report in reports.items()}, folder)
     for path in [] if output.as_json else paths:
         print_tables(section(curve_table(read_curve(path), weighting), output.width) + "\n")
     return paths
@@ -308,7 +311,7 @@ def reports_as_json(
             at = "" if strength is None else f" (strength {shortest(strength)})"
             results += (
                 as_json(result) | {"file": path, "reused": result.task in suite.reused}
-                for result, path in suite.results
+                for path, result in suite.results
             )
             failures += (
                 {"encoder": report.model + at, "task": task, "error": fields_to_flags(message)}

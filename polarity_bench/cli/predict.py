@@ -7,8 +7,6 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from polarity_bench.cli.options import AsJson, EncoderFlags
 from polarity_bench.cli.output import print_json, progress_bar
 from polarity_bench.errors import InputError, nearest
@@ -18,10 +16,9 @@ def predict(
     *,
     file: Annotated[
         Path,
-        typer.Argument(
-            help="File of texts: one per line (.txt), or in a column (.csv, .tsv, .jsonl or "
-            ".parquet). Text files may be compressed (.gz)."
-        ),
+        "File of texts: one per line (.txt), or in a column (.csv, .tsv, .jsonl or .parquet). Text "
+        "files may be compressed (.gz).",
+        "FILE",
     ],
     model: Annotated[Path, "Folder of a trained classifier, see `polarity-bench train`.", "-m"],
     column: Annotated[str, "Column with the texts."] = "text",

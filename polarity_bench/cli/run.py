@@ -14,7 +14,7 @@ import typer
 from polarity_bench.cli.inputs import (
     check_file,
     load_data,
-    parse_integers,
+    parse_numbers,
     parse_strengths,
     split_names,
     worker_count,
@@ -69,7 +69,7 @@ class ProtocolFlags:
     ] = None
     protocol: Annotated[
         SentEvalProtocol | None,
-        "Classifier protocol of transfer tasks [default: senteval-sklearn; senteval-torch with "
+        "Classifier protocol of transfer tasks [default: senteval-exact; senteval-torch with "
         "--preset or --classifier].",
     ] = None
     preset: Annotated[
@@ -97,7 +97,7 @@ class ProtocolFlags:
         from polarity_bench.tasks.types.base import Settings
 
         preset = choose_preset(self.protocol, self.preset, self.kfold, self.classifier, device)
-        ks, workers = parse_integers("ks", self.ks), worker_count(self.workers)
+        ks, workers = parse_numbers("ks", self.ks, int), worker_count(self.workers)
         return Settings(ks=ks, limit=self.limit, workers=workers, of_types=(preset,))
 
 
@@ -186,7 +186,7 @@ class FileFlags:
         from polarity_bench.results.result_files import SAMPLES
 
         by_name = {task.spec.name: task for task in tasks}
-        for result, path in report.results if self.log_samples else ():
+        for path, result in report.results if self.log_samples else ():
             if text := samples_jsonl(by_name[result.task], path):
                 file = path.with_suffix(SAMPLES)
                 write_atomically(file, text.encode())
@@ -199,15 +199,36 @@ class FileFlags:
         folder: Path,
         weighting: Weighting,
     ) -> None:
-        """Write the CSV file of scores per fold, and the plot, if the user asked for them."""
+        """Write the CSV file of scores per fold, and the plot, if the user asked for them.
+
+        Args:
+            reports: Reports of the encoders, with their results.
+            curves: Files of curves through these results.
+            folder: Folder of the results, which may contain results of the reference encoders.
+            weighting: Weighting of the ranks.
+        """
+        from polarity_bench.boards.run_charts import plotted, references_of
         from polarity_bench.boards.run_report import folds_csv
         from polarity_bench.files import write_atomically
+        from polarity_bench.render.figures.files import drawn_together
+        from polarity_bench.results.curve_files import read_curve
 
+        own = [stored for report in reports for stored in report.results]
         if self.folds_out is not None:
-            results = [stored for report in reports for stored in report.results]
-            write_atomically(self.folds_out, folds_csv(results).encode())
-        if self.plot is not None:
-            write_plot(self.plot, reports, curves, folder, weighting)
+            write_atomically(self.folds_out, folds_csv(own).encode())
+        if self.plot is None:
+            return
+        references, lacking = references_of(own, folder)
+        for reference in lacking:
+            remark(
+                f"the plot lacks the reference {reference.label}, because {folder} has no result "
+                "of this encoder; evaluate the reference first"
+            )
+        drawn = plotted([*own, *references], weighting, list(map(read_curve, curves)))
+        if not drawn:
+            remark(f"{self.plot}: not written, because there is nothing to plot")
+            return
+        write_file(self.plot, drawn_together(drawn, "png" if self.plot.suffix == ".png" else "svg"))
 
 
 def run(
@@ -216,8 +237,8 @@ def run(
     task: TaskFlags,
     reference: Annotated[
         str | None,
-        "Reference encoder, which measures S [default: the base that the model was trained from, "
-        "or the model itself].",
+        "Reference encoder, which measures S; computed in float32 by torch, without the options of "
+        "the model [default: the base that the model was trained from, or the model itself].",
     ] = None,
     weighting: Weight = "linear",
     protocol: ProtocolFlags,
@@ -363,37 +384,3 @@ def _remark_next(folder: Path, *, is_cut: bool) -> None:
     quick = "boards show only complete results; next: run the same command without --limit"
     remark(f"results are in {folder}; {quick if is_cut else board}")
     remark("to explain a column: polarity-bench explain-score NAME")
-
-
-def write_plot(
-    file: Path,
-    reports: Sequence[EncoderReport],
-    curves: Sequence[Path],
-    folder: Path,
-    weighting: Weighting,
-) -> None:
-    """Plot the results of a run, and the results of its reference encoders.
-
-    Args:
-        file: File of the plot; its suffix, .svg or .png, sets the format.
-        reports: Reports of the encoders, with their results.
-        curves: Files of curves through these results.
-        folder: Folder of the results, which may contain results of the reference encoders.
-        weighting: Weighting of the ranks.
-    """
-    from polarity_bench.boards.run_charts import plotted, references_of
-    from polarity_bench.render.figures.files import drawn_together
-    from polarity_bench.results.curve_files import read_curve
-
-    own = [(path, result) for report in reports for result, path in report.results]
-    references, lacking = references_of(own, folder)
-    for reference in lacking:
-        remark(
-            f"the plot lacks the reference {reference.label}, because {folder} has no result of "
-            "this encoder; evaluate the reference first"
-        )
-    drawn = plotted([*own, *references], weighting, list(map(read_curve, curves)))
-    if not drawn:
-        remark(f"{file}: not written, because there is nothing to plot")
-        return
-    write_file(file, drawn_together(drawn, "png" if file.suffix == ".png" else "svg"))

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from polarity_bench.cli.inputs import check_at_least
 from polarity_bench.cli.options import (
     AsJson,
     Commands,
@@ -25,7 +24,7 @@ from polarity_bench.cli.options import (
     by_default,
 )
 from polarity_bench.cli.output import LINE_SECONDS, duration, fields_to_flags, print_json, remark
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, check_at_least
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -37,6 +36,7 @@ FOLDER = Path("sweeps")
 
 
 sweep_app = Commands(
+    name="sweep",
     cls=by_default("make"),
     help="Train and evaluate all items of a grid. `sweep GRID` means `sweep make GRID`.",
     no_args_is_help=True,
@@ -48,10 +48,9 @@ def make_sweep(
     *,
     grid: Annotated[
         str,
-        typer.Argument(
-            help="A TOML file, or the name of a grid of this project: margins, margins-best, "
-            "sample-size, scl, triple-entropy, fewshot, axis or smoke."
-        ),
+        "A TOML file, or the name of a grid of this project: margins, margins-best, sample-size, "
+        "scl, triple-entropy, fewshot, axis or smoke.",
+        "GRID",
     ],
     output: Annotated[Path | None, "Folder of the sweep [default: sweeps/GRID].", "-o"] = None,
     dry_run: Annotated[
@@ -123,9 +122,8 @@ def make_sweep(
 def show_status(
     sweep: Annotated[
         str | None,
-        typer.Argument(
-            help="Name of a grid, or folder of a sweep [default: all sweeps in sweeps/]."
-        ),
+        "Name of a grid, or folder of a sweep [default: all sweeps in sweeps/].",
+        "SWEEP",
     ] = None,
     output: Annotated[
         Path | None, "Folder that was given to `sweep make` with --output.", "-o"
@@ -351,18 +349,18 @@ def show_progress(watch: Watch) -> Iterator[Callable[[], None]]:
     Without a terminal, the function prints a line at most every half minute.
     """
     if not sys.stderr.isatty():
-        title = watch.plan.title
-        remark(f"{title}: {summary(watch.look())}")
-        yield _throttle(lambda: remark(f"{title}: {summary(watch.look())}"), LINE_SECONDS)
+        line = f"{watch.plan.title}: {{}}"
+        yield _throttle(lambda: remark(line.format(summary(watch.look()))), LINE_SECONDS)
         return
     from rich.console import Console
 
-    with Console(stderr=True).status(_running(watch)) as status:
+    with Console(stderr=True).status("") as status:
         yield _throttle(lambda: status.update(_running(watch)), _LOOK_SECONDS)
 
 
 def _throttle(function: Callable[[], None], seconds: float) -> Callable[[], None]:
-    """Return a function that calls `function`, but at most once per interval of `seconds`."""
+    """Call `function` now, and return a function that calls it once per interval at most."""
+    function()
     last = time.monotonic()
 
     def call() -> None:

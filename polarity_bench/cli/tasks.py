@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from polarity_bench.tasks.types.base import TaskSpec
 
 tasks_app = Commands(
+    name="tasks",
     help="List tasks, show a task, or write a new task file.",
     invoke_without_command=True,
 )
@@ -53,27 +54,21 @@ def list_tasks(
 @tasks_app.command("show")
 def show_task(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="Name of the task.")],
+    name: Annotated[str, "Name of the task.", "NAME"],
     task_dir: TaskDir = None,
     as_json: AsJson = False,
 ) -> None:
     """Print the TOML file of a task."""
     before: dict[str, Any] = context.obj or {}  # options before `show`, from `list_tasks`
     spec = DataFlags(task_dir=task_dir or before.get("task_dir")).task(name)
-    if as_json or before.get("as_json"):
-        print_json(_describe(spec) | {"spec": spec.model_dump(mode="json")})
-        return
-    print(f"# {spec.file}\n# digest {spec.digest}, in mteb: {spec.result_name}\n")
-    print(spec.file.read_text(encoding="utf-8"), end="")
+    about = f"# {spec.file}\n# digest {spec.digest}, in mteb: {spec.result_name}\n\n"
+    _print_task(spec, about, as_json or before.get("as_json", False))
 
 
 @tasks_app.command("new")
 def make_task(
     files: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="FILE...", help="File of labelled texts, or two: the sources and the queries."
-        ),
+        list[Path], "File of labelled texts, or two: the sources and the queries.", "FILE..."
     ],
     task_name: Annotated[
         str | None, "Name of the task [default: from the file or folder].", "--name"
@@ -98,10 +93,7 @@ def make_task(
 
     file = new_task(files, task_name=task_name, text_column=text_column, label_column=label_column)
     spec = read_task(file)
-    if as_json:
-        print_json(_describe(spec) | {"spec": spec.model_dump(mode="json")})
-    else:
-        print(file.read_text(encoding="utf-8"), end="")
+    _print_task(spec, "", as_json)
     remark(
         f"wrote {file}; next: polarity-bench run --tasks {spec.name} --task-dir "
         f"{shlex.quote(str(file))}"
@@ -115,6 +107,13 @@ def show_schema(as_json: AsJson = True) -> None:  # noqa: ARG001  the output is 
     from polarity_bench.tasks.schema import task_schema
 
     print_json(task_schema())
+
+
+def _print_task(spec: TaskSpec, about: str, as_json: bool) -> None:
+    if as_json:
+        print_json(_describe(spec) | {"spec": spec.model_dump(mode="json")})
+    else:
+        print(about + spec.file.read_text(encoding="utf-8"), end="")
 
 
 def _describe(spec: TaskSpec) -> dict[str, Any]:

@@ -14,9 +14,7 @@ from polarity_bench.cli.options import (
     InputFlags,
     Model,
     OutputFlags,
-    ReplaceRun,
     StoreFlags,
-    TrainingTask,
 )
 from polarity_bench.cli.output import (
     announced_bar,
@@ -42,14 +40,14 @@ def train(
         "-o",
     ] = None,
     model: Model = "minilm",
-    task: TrainingTask = "sst2",
+    task: Annotated[str, "Polarity task to train and evaluate on.", "-t"] = "sst2",
     recipe: Annotated[str, f"Training method: {', '.join(RECIPES)}."] = "margins",
     job: Annotated[
         Path | None, "TOML file with all settings of a run, instead of the other options."
     ] = None,
     encoder: InputFlags,
     data: DataFlags,
-    overwrite: ReplaceRun = False,
+    overwrite: Annotated[bool, "Replace a finished or different run in the output folder."] = False,
     embedding: StoreFlags,
     out: OutputFlags,
     parameters: Annotated[dict[str, Any], RECIPES],

@@ -19,7 +19,7 @@ from polarity_bench.cli.options import (
     Workers,
 )
 from polarity_bench.cli.output import progress_bar, remark
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, check_known
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -69,7 +69,7 @@ def verify(
             report = run_suite(contest, list(_with_data(specs, access, settings)), output)
             for task, message in report.failures.items():
                 remark(f"error: {task} failed: {message}")
-            rows = compare(publication, encoder.id, [result for result, _ in report.results])
+            rows = compare(publication, encoder.id, [result for _, result in report.results])
             checks += [row for row in rows if row.task in names]
     if not checks:
         published = {f"{row.encoder} on {row.task}" for each in chosen for row in each.rows}
@@ -81,19 +81,16 @@ def verify(
         lambda: [row.model_dump() | {"difference": row.difference} for row in checks],
         lambda: _render(checks, chosen, out.width),
     )
-    failed = any(row.verdict in {"differs", "not measured"} for row in checks)
-    raise typer.Exit(1 if failed else 0)
+    raise typer.Exit(1 if any(row.verdict in {"differs", "not measured"} for row in checks) else 0)
 
 
 def _choose(only: str | None) -> list[Publication]:
-    from polarity_bench.errors import nearest
     from polarity_bench.verify import publications
 
     known = {publication.name: publication for publication in publications()}
     names = split_names(only) or list(known)
     for name in names:
-        if name not in known:
-            raise InputError(f"`only`: unknown publication {name!r}{nearest(name, known)}")
+        check_known(name, known, f"`only`: unknown publication {name!r}")
     return [known[name] for name in names]
 
 

@@ -274,15 +274,13 @@ class Alignment:
         if the query is left out.
         """
         if self.key.metric not in DERIVED:
-            differences: FloatArray = self.values[-1] - self.values[0]
-            return differences
+            return np.asarray(self.values[-1] - self.values[0])
         n = self.n_queries
         without = {key: (row.sum() - row) / (n - 1) for key, row in self._parts.items()}
         last = len(self.arrays) - 1
         difference_without = self._derived(without, last) - self._derived(without, 0)
         decrease = self.scores[-1] - self.scores[0] - difference_without
-        contributions: FloatArray = (n - 1) * decrease
-        return contributions
+        return np.asarray((n - 1) * decrease)
 
     @property
     def values_by_title(self) -> dict[str, FloatArray]:
@@ -292,11 +290,10 @@ class Alignment:
             return {PREDICTED[self.stored[0][1].kind]: np.stack(self._columns)}
         if key.metric not in DERIVED:
             return {_TITLES.get(key.metric, key.metric): self.values}
-        values = {}
-        for metric in ("polarity", "similarity"):
-            name = str(ScoreKey(metric, key.k, key.weighting))
-            values[_TITLES[metric]] = np.stack([arrays[name] for arrays in self.arrays])
-        return values
+        keys = {m: str(ScoreKey(m, key.k, key.weighting)) for m in ("polarity", "similarity")}
+        return {
+            _TITLES[m]: np.stack([each[name] for each in self.arrays]) for m, name in keys.items()
+        }
 
     @cached_property
     def _parts(self) -> dict[tuple[int, ScoreKey], FloatArray]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import BeforeValidator, PlainSerializer, TypeAdapter, ValidationError
+from pydantic import BeforeValidator, PlainSerializer, TypeAdapter
 
 from polarity_bench.compare.alignment import Alignment, align
 from polarity_bench.compare.measure import is_comparable
@@ -24,7 +24,7 @@ from polarity_bench.metrics.pairwise import (
     Pairwise,
     detectable,
     holm_of_pairs,
-    pairwise_of_moments,
+    pairwise_means,
     pairwise_resampled,
     rank_ranges,
     tie_groups,
@@ -33,6 +33,7 @@ from polarity_bench.metrics.statistics import LEAST_DRAWN, N_SAMPLES, SEED
 from polarity_bench.results.result_files import Stored
 from polarity_bench.scores import ScoreKey
 from polarity_bench.tasks.types.polarity.scoring import CLIPPED
+from polarity_bench.validation import validated
 from polarity_bench.values import digest_of
 
 FILE = "statistics.json"
@@ -185,7 +186,7 @@ def pairwise(aligned: Sequence[Alignment]) -> Pairwise:
         aligned: For each task, the results of the encoders, in the same order.
     """
     if all(each.is_mean for each in aligned):
-        return pairwise_of_moments([each.moments for each in aligned])
+        return pairwise_means([each.moments for each in aligned])
     if len(aligned) > 1:
         aligned = [replace(each, clipped=False) for each in aligned]
     scores = np.mean([each.scores for each in aligned], axis=0)
@@ -212,9 +213,13 @@ def read_standings(file: Path) -> Standings:
                 f"{file}: expected format {FORMAT}, got {stored['format']}; update polarity-bench, "
                 "or delete the file and build the board again"
             )
-        return Standings(_STANDINGS.validate_python(stored["standings"]))
-    except (KeyError, TypeError, ValidationError) as error:
+        known = stored["standings"]
+    except (KeyError, TypeError) as error:
         raise InputError(f"{file}: not a statistics file of a board: {error!r}") from error
+    try:
+        return Standings(validated(dict[str, Standing], known))
+    except InputError as error:
+        raise InputError(f"{file}: not a statistics file of a board: {error}") from error
 
 
 def standings_bytes(standings: Standings) -> bytes:

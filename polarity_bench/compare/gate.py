@@ -25,7 +25,7 @@ from polarity_bench.compare.alignment import (
 from polarity_bench.compare.measure import measure_of
 from polarity_bench.compare.paired_comparison import Comparison, compare, results_of
 from polarity_bench.encoders.base import EncoderId
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, reworded
 from polarity_bench.evaluation.one_task import result_key
 from polarity_bench.metrics.significance import holm
 from polarity_bench.metrics.statistics import LEAST_DRAWN
@@ -93,10 +93,8 @@ def find_baseline(named: str, output: Path, tasks: Collection[str]) -> list[Stor
         InputError: If the baseline is not found, matches several encoders, or has no result for
             these tasks.
     """
-    try:
+    with reworded("`fail_under` "):
         stored = results_of(output, named)
-    except InputError as error:
-        raise InputError(f"`fail_under` {error}") from error
     of_tasks = [each for each in stored if each[1].task in tasks]
     if not of_tasks:
         known = ", ".join(sorted({result.task for _, result in stored}))
@@ -145,10 +143,8 @@ def baselines(
             expected = _expected(of_task[0][1], task, encoder, reference)
             main = task.main_score
             key = main if main.k is None else replace(main, weighting=weighting)
-            try:
+            with reworded("`fail_under` "):
                 by_task[task.spec.name] = _baseline(of_task, expected, key, p_alone)
-            except InputError as error:
-                raise type(error)(f"`fail_under` {error}") from error
     return by_task
 
 
@@ -187,11 +183,11 @@ def judge(
         Holm (1979), see `significance.holm`.
     """
     new_results = {result.task: (path, result) for path, result in results}
-    pairs = [
-        _pair(baseline, new_results[task])
-        for task, baseline in found.items()
-        if task in new_results
-    ]
+    pairs = []
+    for task, old in found.items():
+        if task in new_results:  # The baseline's values were read before the run.
+            new = align([new_results[task]], old.key)
+            pairs.append(Alignment((*old.stored, *new.stored), old.key, (*old.arrays, *new.arrays)))
     compared = [compare(pair, 0, alternative="less", n_tests=len(pairs)) for pair in pairs]
     p = np.array([each.test.p for each in compared])
     corrected = p.copy()
@@ -206,13 +202,6 @@ def judge(
         (*(task for task in found if task not in new_results), *sorted(skipped)),
         tuple(each.task for each in compared if _lacks_s(each.aligned)),
     )
-
-
-def _pair(baseline: Alignment, new: Stored) -> Alignment:
-    """Pair a new result with its baseline, using the values that were read before the run."""
-    other = align([new], baseline.key)
-    stored = (*baseline.stored, *other.stored)
-    return Alignment(stored, baseline.key, (*baseline.arrays, *other.arrays))
 
 
 def _lacks_s(aligned: Alignment) -> bool:
@@ -247,15 +236,14 @@ def _baseline(of_task: Sequence[Stored], run: Result, key: ScoreKey, p_alone: bo
     if not alike:
         raise InputError(f"{ranked[0][0]}: cannot be compared with this run: {reasons[0]}")
     key = plain if p_alone else key
-    measured = [each for each in alike if _shares_reference(each[1], run, key)]
+    is_lost = needs_reference(run, key) and run.lacks_reference
+    measured = [each for each in alike if not is_lost and unlike(each[1], run, key) is None]
     if not measured:
         raise NoCommonReferenceError(_no_common_reference(alike[0], run))
     path, result = measured[0]
-    try:
+    with reworded(after=f"; {_how_to_make(path, result, run)}"):
         measure_of(result, str(key))  # This raises an error if there are no values per query.
         aligned = align([(path, result)], key)
-    except InputError as error:
-        raise InputError(f"{error}; {_how_to_make(path, result, run)}") from error
     check_decidable(aligned)
     return aligned
 
@@ -292,14 +280,6 @@ def _why_not(stored: Stored, run: Result, key: ScoreKey) -> str | None:
     if key not in result.scores:
         return f"the baseline has no {key}" + ("; use the same `ks` for both" if key.k else "")
     return None
-
-
-def _shares_reference(stored: Result, run: Result, key: ScoreKey) -> bool:
-    """Return whether both results have the same reference, or the score does not depend on it."""
-    if not needs_reference(run, key):
-        return True
-    is_lost = stored.lacks_reference or run.lacks_reference
-    return not is_lost and unlike(stored, run, key) is None
 
 
 def _how_to_make(path: Path, result: Result, run: Result) -> str:

@@ -62,8 +62,7 @@ def _names(result: Result, weighting: Weighting) -> dict[str, ScoreKey]:
     else:
         titles["accuracy"] = titles["kNN accuracy"]
     metrics = {metric: at_its_k(metric) for metric in {key.metric for key in result.scores}}
-    named = {str(key): key for key in result.scores}
-    keys = titles | metrics | named
+    keys = titles | metrics | {str(key): key for key in result.scores}
     return {name: key for name, key in keys.items() if key is not None and key in result.scores}
 
 

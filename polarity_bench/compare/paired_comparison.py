@@ -136,7 +136,7 @@ def compare(
         n_moving = np.count_nonzero(unit_sums(differences[defined][None], kept))
         flips = f"all 2^{n_moving} flips" if n_moving <= EXACT else f"{N_FLIPS:,} flips"
         method = f"permutation, {flips}"
-        pairs = pairwise_means([aligned.values], [units]) if n else None
+        pairs = pairwise_means([aligned.moments]) if n else None
     else:
         resampled = aligned.resampled(N_SAMPLES, seed)
         test = bootstrap_test(difference, resampled[1] - resampled[0], n, alternative)
@@ -305,8 +305,7 @@ def pair_up(
     alike = [each for each in candidates if _can_pair(each[0], ScoreKey("polarity", each[1].k))]
     if alike and measure is None:
         pair, key = alike[0]
-        instead = ScoreKey("polarity", key.k, key.weighting)
-        return align(pair, instead), (
+        return align(pair, ScoreKey("polarity", key.k, key.weighting)), (
             f"{key.metric} depends on the reference encoder, and these results do not share one; P "
             "is compared instead"
         )

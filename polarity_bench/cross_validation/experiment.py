@@ -21,7 +21,7 @@ from concurrent.futures import Executor, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from itertools import repeat
 from multiprocessing import get_context
@@ -40,7 +40,7 @@ from polarity_bench.cross_validation.methods import (
 )
 from polarity_bench.cross_validation.protocol import Part, Protocol
 from polarity_bench.encoders.base import EncoderId
-from polarity_bench.encoders.load import EncoderOptions, SentenceTransformerEncoder, load_encoder
+from polarity_bench.encoders.load import EncoderOptions
 from polarity_bench.errors import InputError
 from polarity_bench.files import (
     check_writable,
@@ -54,6 +54,7 @@ from polarity_bench.tasks.labelled import LabelledTexts
 from polarity_bench.tasks.senteval.classifiers import single_threaded
 from polarity_bench.training.objective import Objective, Pooling
 from polarity_bench.training.processes import end_with
+from polarity_bench.training.train import load_base
 from polarity_bench.values import digest_of
 
 if TYPE_CHECKING:
@@ -228,18 +229,17 @@ def _run(experiment: Experiment, output: Path, mapped: Map, bar: Bar) -> Outcome
 
 @contextmanager
 def _lock(file: Path) -> Iterator[None]:
-    lock = FileLock(f"{file}.lock", blocking=False)
+    path = Path(f"{file}.lock")
     try:
-        lock.acquire()
+        with FileLock(path, blocking=False):
+            try:
+                yield
+            finally:
+                path.unlink(missing_ok=True)
     except Timeout as error:
         raise InputError(
             f"{file}: another process is running this experiment; wait until that process ends"
         ) from error
-    try:
-        yield
-    finally:
-        Path(f"{file}.lock").unlink(missing_ok=True)
-        lock.release()
 
 
 def _run_fold(experiment: Experiment, part: Part) -> tuple[dict[str, Any], float]:
@@ -251,13 +251,11 @@ def _run_fold(experiment: Experiment, part: Part) -> tuple[dict[str, Any], float
     method = experiment.method
     model = _shape_copy(experiment.model, experiment.options, method.pooling, method.layers)
     prompt = encoder.id.prompt or ""
-    texts = [_with_prompt(text, prompt) for text in data.texts] if prompt else data.texts
+    given = replace(data, texts=[_with_prompt(text, prompt) for text in data.texts])
     fold_seed = seed * 1000 + fold
     begun = time.perf_counter()
     with single_threaded():
-        predictions = method.predict(
-            FoldContext(model, texts, data.labels, data.classes, train, test, fold_seed)
-        )
+        predictions = method.predict(FoldContext(model, given, train, test, fold_seed))
     seconds = time.perf_counter() - begun
     truth, codes = data.labels[test], list(range(len(data.classes)))
     scores: dict[str, Any] = {"seed": seed, "fold": fold, "train": len(train), "test": len(test)}
@@ -273,15 +271,8 @@ def _with_prompt(text: Text, prompt: str) -> Text:
     return prompt + text if isinstance(text, str) else (prompt + text[0], text[1])
 
 
-@lru_cache(maxsize=1)
-def _encoder(model: str, options: EncoderOptions) -> SentenceTransformerEncoder:
-    """Load the encoder, and cache it in each process."""
-    encoder = load_encoder(model, options)
-    if not isinstance(encoder, SentenceTransformerEncoder):
-        raise InputError(
-            f"`model` {model}: a baseline has nothing to train; use a sentence-transformers model"
-        )
-    return encoder
+_encoder = lru_cache(maxsize=1)(load_base)
+"""Load an encoder, and cache it in each process."""
 
 
 @lru_cache(maxsize=1)

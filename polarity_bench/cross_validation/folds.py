@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from polarity_bench.data.sampling import check_count, draw
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, check_at_least
 from polarity_bench.values import IntArray
 
 
@@ -52,8 +52,7 @@ def folds(labels: IntArray, n_folds: int, seed: int) -> list[Fold]:
     classes, counts = np.unique(labels, return_counts=True)
     if len(classes) < 2:
         raise InputError(f"the data must have at least 2 classes, got {len(classes)}")
-    if n_folds < 2:
-        raise InputError(f"`folds` must be at least 2, got {n_folds}")
+    check_at_least(2, folds=n_folds)
     if n_folds > (least := int(counts.min())):
         raise InputError(
             f"`folds` must be at most {least:,}, because the class {classes[counts.argmin()]} has "

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from polarity_bench.errors import InputError, nearest
+from polarity_bench.errors import InputError, check_known
 from polarity_bench.training.objective import OBJECTIVES, Objective, Pooling
 from polarity_bench.training.parameters import Parameters, flattened, from_flat, parameter
 from polarity_bench.training.recipes.base import check_packages
@@ -28,7 +28,7 @@ from polarity_bench.values import IntArray
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-    from polarity_bench.tasks.labelled import Text
+    from polarity_bench.tasks.labelled import LabelledTexts, Text
 
 DENSE, PROXIES = "dense", "proxies"
 """Ways of predicting: by the linear layer alone, or by the layer and the proxies (equation 10)."""
@@ -40,25 +40,21 @@ class FoldContext:
 
     Attributes:
         model: Encoder; the method must not change it.
-        texts: All texts of the data set, including the encoder's prompt.
-        labels: Class of each text, (n,).
-        classes: Names of the classes.
+        data: The data set, with the encoder's prompt in its texts.
         train: Positions of the training texts.
         test: Positions of the test texts.
         seed: Seed of all random draws.
     """
 
     model: SentenceTransformer
-    texts: Sequence[Text]
-    labels: IntArray
-    classes: Sequence[str]
+    data: LabelledTexts
     train: IntArray
     test: IntArray
     seed: int
 
     def texts_at(self, rows: IntArray) -> list[Text]:
         """Return the texts at the given positions."""
-        return [self.texts[row] for row in rows]
+        return [self.data.texts[row] for row in rows]
 
 
 @dataclass(frozen=True)
@@ -101,8 +97,8 @@ class FineTuning(Objective):
 
         model = deepcopy(fold.model)
         rows = tokenize(model, fold.texts_at(fold.train))
-        labels = fold.labels[fold.train]
-        fitted = fit_classifier(model, rows, labels, fold.classes, self, seed=fold.seed)
+        labels = fold.data.labels[fold.train]
+        fitted = fit_classifier(model, rows, labels, fold.data.classes, self, seed=fold.seed)
         head = fitted.head
         vectors = encode_all(model, tokenize(model, fold.texts_at(fold.test)))
         ways = [DENSE] if head.proxies is None else [DENSE, PROXIES]
@@ -113,15 +109,10 @@ class FineTuning(Objective):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Frozen(Parameters):
-    """scikit-learn's logistic regression on the vectors of the frozen encoder.
-
-    All settings are scikit-learn's defaults, except for a larger maximum number of iterations.
-    """
+class _OnEncoder(Parameters):
+    """Base class of the methods other than fine-tuning, with the settings of `shape_encoder`."""
 
     family: ClassVar[str] = "method"
-    name: ClassVar[str] = "frozen"
-    title: ClassVar[str] = "Frozen + logistic regression"
     needs: ClassVar[Mapping[str, str]] = {}
     extra: ClassVar[str] = ""
 
@@ -129,6 +120,17 @@ class Frozen(Parameters):
     layers: int | None = parameter(
         None, "number of the encoder's layers to keep; None for all", least=1
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frozen(_OnEncoder):
+    """scikit-learn's logistic regression on the vectors of the frozen encoder.
+
+    All settings are scikit-learn's defaults, except for a larger maximum number of iterations.
+    """
+
+    name: ClassVar[str] = "frozen"
+    title: ClassVar[str] = "Frozen + logistic regression"
 
     def n_trained_on(self, n_rows: int) -> int:  # noqa: ARG002
         """Return 0, because the encoder is not trained."""
@@ -145,28 +147,23 @@ class Frozen(Parameters):
             for rows in (fold.train, fold.test)
         )
         regression = LogisticRegression(max_iter=1000, random_state=fold.seed)
-        regression.fit(train, fold.labels[fold.train])
+        regression.fit(train, fold.data.labels[fold.train])
         return Predictions({DENSE: np.asarray(regression.predict(test), dtype=np.int64)})
 
 
 @dataclass(frozen=True, kw_only=True)
-class FewShotSetFit(Parameters):
+class FewShotSetFit(_OnEncoder):
     """SetFit with its default settings: one epoch over all pairs, then a logistic regression.
 
     References:
         Tunstall et al. (2022), https://arxiv.org/abs/2209.11055
     """
 
-    family: ClassVar[str] = "method"
     name: ClassVar[str] = "setfit"
     title: ClassVar[str] = "SetFit"
     needs: ClassVar[Mapping[str, str]] = {"setfit": "SetFit", "accelerate": "its trainer"}
     extra: ClassVar[str] = "setfit"
 
-    pooling: Pooling = parameter("own", "pooling of a text's token vectors")
-    layers: int | None = parameter(
-        None, "number of the encoder's layers to keep; None for all", least=1
-    )
     batch_size: int = parameter(16, "number of pairs in a batch", least=1)
 
     def n_trained_on(self, n_rows: int) -> int:
@@ -184,13 +181,13 @@ class FewShotSetFit(Parameters):
 
         texts: list[Any] = fold.texts_at(fold.train)
         settings = recipe.SetFit(variant="setfit", batch_size=self.batch_size, seed=fold.seed)
-        model, labels = deepcopy(fold.model), fold.labels[fold.train]
+        model, labels = deepcopy(fold.model), fold.data.labels[fold.train]
         positions, same = paired_once(labels, None, fold.seed)
         with recipe.silent(), tempfile.TemporaryDirectory() as folder:
             trainer = recipe.make_trainer(
                 settings,
                 model,
-                n_classes=len(fold.classes),
+                n_classes=len(fold.data.classes),
                 max_tokens=int(model.max_seq_length or 512),  # Only end-to-end training uses this.
                 folder=Path(folder),
             )
@@ -265,8 +262,7 @@ def parameters_of(name: str) -> frozenset[str]:
         >>> sorted(parameters_of("setfit"))
         ['batch_size', 'layers', 'pooling']
     """
-    if name not in KNOWN:
-        raise InputError(f"`losses`: unknown loss {name!r}{nearest(name, KNOWN)}")
+    check_known(name, KNOWN, f"`losses`: unknown loss {name!r}")
     if name in METHODS:
         return frozenset(flattened(METHODS[name]))
     objective = {key for key in flattened(FineTuning) if key != "loss"}

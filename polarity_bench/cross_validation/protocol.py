@@ -10,7 +10,7 @@ import numpy as np
 
 from polarity_bench.cross_validation.folds import cut, folds
 from polarity_bench.data.sampling import sample
-from polarity_bench.errors import InputError, nearest
+from polarity_bench.errors import InputError, check_known
 from polarity_bench.training.parameters import Parameters, parameter
 from polarity_bench.values import IntArray
 
@@ -94,8 +94,7 @@ def protocol_of(name: str, given: Mapping[str, Any]) -> Protocol:
         >>> protocol_of("triple-entropy", {"sample": "all", "folds": 10}).spec()["sample"] is None
         True
     """
-    if name not in PROTOCOLS:
-        raise InputError(f"`protocol`: unknown protocol {name!r}{nearest(name, PROTOCOLS)}")
+    check_known(name, PROTOCOLS, f"`protocol`: unknown protocol {name!r}")
     values = dict(given)
     for key in ("rows", "sample"):
         if isinstance(value := values.get(key), str):

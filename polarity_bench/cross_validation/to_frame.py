@@ -31,7 +31,7 @@ from polarity_bench.cross_validation.chance import guess_scores
 from polarity_bench.cross_validation.experiment import Outcome, default_measure, score_by_fold
 from polarity_bench.cross_validation.methods import PROXIES, flat
 from polarity_bench.encoders.base import EncoderId
-from polarity_bench.errors import InputError, nearest
+from polarity_bench.errors import InputError, check_known
 from polarity_bench.results.frame import published_records, to_frame
 from polarity_bench.results.published import read_published
 from polarity_bench.values import digest_of
@@ -179,9 +179,8 @@ def published_folds(file: Path) -> list[dict[str, Any]]:
             raise InputError(
                 f"{number.where}: duplicate of the number in {first}; delete one of the two"
             )
-        if number.key.metric not in MEASURES:
-            near = nearest(number.key.metric, MEASURES)
-            raise InputError(f"{number.where}: unknown score {str(number.key)!r}{near}")
+        problem = f"{number.where}: unknown score {str(number.key)!r}"
+        check_known(number.key.metric, MEASURES, problem)
         if not re.fullmatch(r"(rows=\d+(,sample=\d+)?|sample=\d+)?", number.protocol):
             raise InputError(
                 f"{number.where}: 'protocol' must be like 'rows=20', 'sample=1000' or "

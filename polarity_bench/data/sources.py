@@ -190,20 +190,20 @@ def file_status(spec: Owner, access: DataAccess) -> list[dict[str, str]]:
     """Return the status of each file of a task, one row per file.
 
     Each row contains the task, the file, the status (`here` or `missing`), and the local path of
-    the file or its source.
+    the file or its source. A file that several splits share has one row.
     """
-    rows = []
+    rows: list[dict[str, str]] = []
     for reference in spec.references():
         path = find(reference, spec, access)
         origin = _origin(reference, spec) or " with your own copy"
-        rows.append(
-            {
-                "task": spec.name,
-                "file": reference.path or "(only on the hub)",
-                "status": "here" if path else "missing",
-                "place": str(path) if path else origin.removeprefix(" with "),
-            }
-        )
+        row = {
+            "task": spec.name,
+            "file": reference.path or "(only on the hub)",
+            "status": "here" if path else "missing",
+            "place": str(path) if path else origin.removeprefix(" with "),
+        }
+        if row not in rows:
+            rows.append(row)
     return rows
 
 
@@ -320,7 +320,7 @@ def _origin(reference: FileRef, spec: Owner) -> str:
 
 
 def _remedy(spec: Owner) -> str:
-    files = [reference.path for reference in spec.references() if reference.path]
+    files = list(dict.fromkeys(each.path for each in spec.references() if each.path))
     if not files:
         return ""
     shown = files if len(files) <= 4 else [*files[:3], f"{len(files) - 3} more"]

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -41,8 +41,9 @@ from polarity_bench.embedding.arrays import ArrayStorage, Embeddings, MemoryStor
 from polarity_bench.embedding.groups import Groups, Part, read_parts
 from polarity_bench.embedding.store import EmbeddingStore, keeps_vectors
 from polarity_bench.encoders.base import AbsentEncoder, CorpusEncoder, Encoder, EncoderId
+from polarity_bench.encoders.sentence_transformer import SentenceTransformerEncoder
 from polarity_bench.encoders.steered import Side, weighed
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, check_at_least
 from polarity_bench.progress import Progress
 from polarity_bench.values import FloatArray, IntArray
 
@@ -171,9 +172,7 @@ class Embedder:
     groups: Groups | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        for name in ("batch_tokens", "batch_size"):
-            if getattr(self, name) < 1:
-                raise InputError(f"`{name}` must be at least 1, got {getattr(self, name)}")
+        check_at_least(1, batch_tokens=self.batch_tokens, batch_size=self.batch_size)
 
     @classmethod
     def on(cls, device: str | None, store: EmbeddingStore | MemoryStore | None = None) -> Embedder:
@@ -214,6 +213,10 @@ class Embedder:
         if isinstance(encoder, AbsentEncoder):
             nothing = np.empty((0, 0), dtype=np.float32)
             return EmbeddedTexts(encoder.id, Usage(len(texts), 0, 0, 0, 0.0, 0.0), nothing, {})
+        if self.store is not None and type(encoder) is SentenceTransformerEncoder and encoder.base:
+            embedded = self.embed(encoder.base, texts, progress)
+            matrix = encoder.from_base(embedded._matrix, embedded._room.array)  # noqa: SLF001
+            return replace(embedded, encoder=encoder.id, _matrix=matrix)
         parts = self._parts(encoder, distinct)
         store = self.store or MemoryStore(distinct)
         if isinstance(store, EmbeddingStore) and not keeps_vectors(encoder):

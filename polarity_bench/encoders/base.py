@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 from polarity_bench.errors import InputError
@@ -170,3 +170,11 @@ class AbsentEncoder:
     def encode(self, texts: Sequence[str]) -> FloatArray:  # noqa: ARG002
         """Raise an `InputError` with the reason why the encoder is not available."""
         raise InputError(self.why)
+
+
+@cache
+def multiplies_bfloat16() -> bool:
+    """Return whether the processor multiplies bfloat16 in hardware, twice as fast as float32."""
+    import torch
+
+    return bool(torch.cpu._is_avx512_bf16_supported())  # noqa: SLF001

@@ -394,9 +394,9 @@ def load_encoder(name: str, options: EncoderOptions | None = None) -> Encoder:
 
 
 def located(name: str, folder: Path) -> str:
-    """Return an encoder's name, or its full path if the name is a path relative to `folder`.
+    """Return the name of an encoder or a data set, or its full path if it is relative to `folder`.
 
-    A name is a path if it names an existing folder, or if it begins with "./", "../" or "~". Every
+    A name is a path if the file or folder exists, or if it begins with "./", "../" or "~". Every
     other name may be a hub repository and is returned unchanged. A path in `glove:FILE` is
     completed too.
     """
@@ -406,7 +406,7 @@ def located(name: str, folder: Path) -> str:
     place = folder / Path(name).expanduser()
     is_built_in = name == "minilm" or kind in BASELINE_NAMES
     try:
-        is_path = place.is_dir() or name.startswith(("./", "../", "~"))
+        is_path = place.exists() or name.startswith(("./", "../", "~"))
     except OSError:  # The name is too long for a file name.
         is_path = False
     return str(place) if is_path and not is_built_in else name

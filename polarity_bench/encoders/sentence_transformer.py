@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
 from polarity_bench.encoders.backends import PACKAGES
 from polarity_bench.encoders.base import Backend, Dtype, EncoderId
-from polarity_bench.encoders.fingerprint import digest_of_model
+from polarity_bench.encoders.fingerprint import BASE_KEY, digest_of_model
 from polarity_bench.values import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
+
+_ROWS_AT_ONCE = 8192
+"""Number of rows that `SentenceTransformerEncoder.from_base` computes together."""
 
 
 class SentenceTransformerEncoder:
@@ -95,6 +99,84 @@ class SentenceTransformerEncoder:
         versions = [package.__version__ for package in (torch, transformers, sentence_transformers)]
         versions += [f"{package} {version(package)}" for package in PACKAGES[self.id.backend]]
         return " ".join([hardware, *versions])
+
+    @cached_property
+    def base(self) -> SentenceTransformerEncoder | None:
+        """Encoder of the modules before the axis, whose vectors the axis classifies.
+
+        If training recorded these modules as the base, the identity is the one that the base has
+        with the same options. Both encoders then share their stored vectors. None without an axis,
+        with a tower, or for a static encoder, which needs no stored vectors to be fast.
+        """
+        from polarity_bench.encoders.axis import axis_of
+
+        axis = axis_of(self.model)
+        first: Any = self.model[0]
+        if axis is None or axis.has_tower or not hasattr(first, "auto_model"):
+            return None
+        recorded: EncoderId | None = None
+        # Other tools may write anything into a configuration.
+        with suppress(AttributeError, KeyError, TypeError, ValueError):
+            record = dict(getattr(first.auto_model.config, BASE_KEY)["base"])
+            recorded = EncoderId(**{name: record[name] for name in record if name != "source"})
+        n_modules = len(self.model) - 1
+        base = self._first_modules(n_modules, recorded)
+        if recorded and base.id.weights != recorded.weights and n_modules > 1:
+            # Training appends a module that normalises if the base does not normalise.
+            shorter = self._first_modules(n_modules - 1, recorded)
+            base = shorter if shorter.id.weights == recorded.weights else base
+        return base
+
+    def _first_modules(
+        self, n_modules: int, recorded: EncoderId | None
+    ) -> SentenceTransformerEncoder:
+        """Return an encoder of the first modules, with the facts of the base that was recorded."""
+        from sentence_transformers import SentenceTransformer
+
+        recorded = recorded or EncoderId(name="", weights="")
+        model = SentenceTransformer(
+            modules=list(self.model)[:n_modules],
+            device=self.device,
+            similarity_fn_name="dot" if recorded.similarity == "dot" else "cosine",
+        )
+        encoder = SentenceTransformerEncoder(
+            model,
+            name=f"{self.id.name} without its axis",
+            prompt=self._prompt,
+            pooling_added=recorded.pooling_added,
+            backend=self.id.backend,
+            dtype=cast("Dtype", self.id.dtype),
+        )
+        if encoder.id.weights == recorded.weights:
+            encoder.id = replace(encoder.id, name=recorded.name, revision=recorded.revision)
+        return encoder
+
+    def from_base(
+        self, vectors: FloatArray, new_array: Callable[[int, int], FloatArray]
+    ) -> FloatArray:
+        """Return the vectors of texts, computed from the vectors of `base`.
+
+        Args:
+            vectors: Vectors of the base, (n, d), with n > 0.
+            new_array: Function that allocates an array of n rows and a number of columns.
+        """
+        import torch
+
+        n_before = 0 if self.base is None else len(self.base.model)
+        added: list[Any] = list(self.model)[n_before:]
+        matrix = np.empty((0, 0), dtype=np.float32)
+        for start in range(0, len(vectors), _ROWS_AT_ONCE):
+            rows = slice(start, start + _ROWS_AT_ONCE)
+            with torch.inference_mode():
+                block = torch.tensor(vectors[rows]).to(added[-1].head.weight)
+                features: dict[str, Any] = {"sentence_embedding": block}
+                for module in added[:-1]:
+                    features = module(features)
+                block = added[-1](features, **self._sides)["sentence_embedding"]
+            if start == 0:
+                matrix = new_array(len(vectors), block.shape[1])
+            matrix[rows] = block.float().cpu().numpy()
+        return matrix
 
     def count_tokens(self, texts: Sequence[str]) -> IntArray:
         """Return the number of tokens of each text, at most the encoder's limit, (n,)."""

@@ -42,6 +42,7 @@ def at_strength(encoder: Encoder, strength: float) -> Encoder:
             f"`strength` {strength:g}: {encoder.id.name} has no axis; train an encoder with the "
             "recipe 'axis'"
         )
+    encoder.base  # noqa: B018  Copies share the base, so its weights are hashed only once.
     steered = copy(encoder)
     steered.id = replace(encoder.id, strength=strength + 0.0)  # Adding 0.0 turns -0.0 into 0.0.
     return steered

@@ -11,17 +11,20 @@ from typing import Any
 from polarity_bench.embedding.arrays import MemoryStore
 from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.encoders import load, reference_encoder
-from polarity_bench.encoders.base import AbsentEncoder, Encoder
+from polarity_bench.encoders.base import AbsentEncoder, Encoder, multiplies_bfloat16
 from polarity_bench.encoders.load import EncoderOptions
 from polarity_bench.encoders.steered import at_strength
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation.many_tasks import EvaluationPlan, SuiteReport, run_suite
 from polarity_bench.progress import Bar
-from polarity_bench.results.result_files import Result
+from polarity_bench.results.result_files import Stored
 from polarity_bench.tasks.types.base import Task
 
 Remark = Callable[[str], object]
 """Function that shows a remark to the user. A remark names options as fields in backticks."""
+
+_MANY_TEXTS = 5_000
+"""Texts from which a run in bfloat16 saves time worth mentioning."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +35,8 @@ class EvaluationRequest:
         models: Names or folders of the encoders under test.
         tasks: Tasks, with their data.
         output: Folder of the results.
-        options: Options for loading the encoders under test. The revision, prompt and token limit
-            do not apply to reference encoders.
+        options: Options for loading the encoders under test. The revision, prompt, token limit,
+            precision and backend do not apply to reference encoders.
         reference: Name or folder of the reference encoder; None uses the base of a trained encoder.
         strengths: Strengths of the axis to evaluate; () uses the encoder's default strength.
         workers: Number of processes for scoring.
@@ -82,7 +85,7 @@ class EncoderReport:
         return list(self.by_strength.values())
 
     @property
-    def results(self) -> list[tuple[Result, Path]]:
+    def results(self) -> list[Stored]:
         """Results of all strengths, with their files."""
         return [stored for suite in self.suites for stored in suite.results]
 
@@ -104,6 +107,7 @@ def evaluate_models(request: EvaluationRequest) -> Iterator[EncoderReport]:
         except InputError as error:
             yield EncoderReport(model, error=error)
             continue
+        _suggest_bfloat16(encoder, request)
         encoders = encoders or {None: encoder}
         for variant in encoders.values():
             request.check(variant, reference)
@@ -118,6 +122,22 @@ def evaluate_models(request: EvaluationRequest) -> Iterator[EncoderReport]:
                     plan, request.tasks, request.output, overwrite=request.overwrite
                 )
         yield EncoderReport(model, encoder.id.name, reports)
+
+
+def _suggest_bfloat16(encoder: Encoder, request: EvaluationRequest) -> None:
+    """Inform the user if a long run on this processor would be faster in bfloat16."""
+    transformer = getattr(getattr(encoder, "model", None), "transformers_model", None)
+    if (
+        transformer is not None
+        and transformer.device.type == "cpu"
+        and encoder.id.dtype == "float32"
+        and sum(len(task.texts) for task in request.tasks) >= _MANY_TEXTS
+        and multiplies_bfloat16()
+    ):
+        request.remark(
+            "this processor multiplies bfloat16 in hardware: `dtype` bfloat16 encodes about twice "
+            "as fast and is a row of its own; docs/performance.md compares the scores"
+        )
 
 
 def with_memory(embedder: Embedder, tasks: Sequence[Task]) -> Embedder:
@@ -143,9 +163,10 @@ def load_with_reference(
 
     Args:
         model: Name or folder of the encoder.
-        options: Options for loading. The revision, prompt and token limit do not apply to the
-            reference.
-        reference: Name or folder of the reference; None uses the base of a trained encoder.
+        options: Options for loading. The revision, prompt, token limit, precision and backend do
+            not apply to the reference.
+        reference: Name or folder of the reference, which torch computes in float32. None uses the
+            base of a trained encoder, in the precision that its training recorded.
         remark: Function that shows remarks about the loaded encoders to the user.
 
     Returns:
@@ -159,7 +180,8 @@ def load_with_reference(
     recorded = reference_encoder.base_of(model)
     encoder = load_model(model, options, remark)
     plain: Any = dict.fromkeys(("revision", "prompt", "prompt_name", "max_tokens"))
-    common = replace(options, **plain)
+    # Scores of one model in several precisions are comparable only under the same reference.
+    common = replace(options, **plain, dtype="float32", backend="torch")
     if reference is not None:
         other = load_model(reference, common, remark)
         if encoder.id.prompt and not other.id.prompt:

@@ -33,6 +33,7 @@ from polarity_bench.results.packed_results import is_stored
 from polarity_bench.results.result_files import (
     TRAINED_BY,
     Result,
+    Stored,
     has_its_values,
     place,
     read_result,
@@ -93,7 +94,7 @@ class SuiteReport:
         warnings: Problems that did not cause a failure.
     """
 
-    results: list[tuple[Result, Path]] = field(default_factory=list)
+    results: list[Stored] = field(default_factory=list)
     reused: list[str] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)
     unexpected: bool = False
@@ -143,24 +144,27 @@ def run_suite(
     if pending:
         _evaluate(plan, pending, output, report)
     order = [task.spec.name for task in tasks]
-    report.results.sort(key=lambda item: order.index(item[0].task))
+    report.results.sort(key=lambda item: order.index(item[1].task))
     return report
 
 
-def _stored(task: Task, plan: EvaluationPlan, output: Path) -> tuple[Result, Path] | None:
+def _stored(task: Task, plan: EvaluationPlan, output: Path) -> Stored | None:
     """Return the stored result of this evaluation and its file, or None if it is not current."""
     encoder, reference = plan.encoder.id, plan.reference_for(task)
     reference_id = reference.id if reference else None
-    path = place(output, encoder, experiment_name(task, reference_id), task.spec.result_name)
-    if not is_stored(path):
-        return None
-    try:
-        result = read_result(path)
-    except InputError:
-        return None  # The file is incomplete or from another version, so replace it.
     key = result_key(task, encoder, reference_id)
-    is_current = result.key.digest == key.digest and has_its_values(path, result)
-    return (result, path) if is_current else None
+    # Earlier releases had other defaults, whose results have no name of an experiment.
+    for experiment in dict.fromkeys((experiment_name(task, reference_id), "")):
+        path = place(output, encoder, experiment, task.spec.result_name)
+        if not is_stored(path):
+            continue
+        try:
+            result = read_result(path)
+        except InputError:
+            continue  # The file is incomplete or from another version, so replace it.
+        if result.key.digest == key.digest and has_its_values(path, result):
+            return path, result
+    return None
 
 
 def _evaluate(
@@ -251,7 +255,7 @@ class _Attempt:
     """Outcome of a task: its result and file, or its error message."""
 
     task: str
-    stored: tuple[Result, Path] | None = None
+    stored: Stored | None = None
     failure: str = ""
     unexpected: bool = False
 
@@ -260,7 +264,7 @@ def _attempt(task: str, make: Callable[[], Result], output: Path) -> _Attempt:
     """Compute and write a result; catch all errors, because other tasks must continue."""
     try:
         result = make()
-        return _Attempt(task, (result, write_result(result, output)))
+        return _Attempt(task, (write_result(result, output), result))
     except InputError as error:
         return _Attempt(task, failure=str(error))
     except Exception as error:  # noqa: BLE001

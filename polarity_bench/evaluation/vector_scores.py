@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from polarity_bench.data.split import Split
 from polarity_bench.embedding.embedder import EmbeddedTexts, Embedder
 from polarity_bench.encoders.base import EncoderId
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, check_at_least
 from polarity_bench.scores import Score, Weighting
 from polarity_bench.tasks.types.polarity.task import PolarityProtocol, PolaritySpec, PolarityTask
 from polarity_bench.values import FloatArray, IntArray
@@ -57,8 +57,7 @@ def score(
         >>> scores["polarity"].mean, scores["similarity"].mean
         (1.0, 1.0)
     """
-    if k < 1:
-        raise InputError(f"`k` must be at least 1, got {k}")
+    check_at_least(1, k=k)
     if (reference_queries is None) != (reference_sources is None):
         raise InputError(
             "give both `reference_queries` and `reference_sources`, or neither of them"

@@ -10,11 +10,10 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Sequence
 from hashlib import sha256
-from importlib.util import find_spec
 from typing import Any
 
 from polarity_bench.compare.paired_comparison import Comparison
-from polarity_bench.errors import InputError, how_to_install
+from polarity_bench.errors import check_installed
 from polarity_bench.explain.explanation import OUTCOMES, Answer, Explanation
 from polarity_bench.metrics.polarity import rank_weights
 from polarity_bench.render.html.templates import ASSETS, script_json, templates
@@ -23,23 +22,13 @@ from polarity_bench.render.markdown import percent, probability
 _P_DIGITS, _COSINE_DIGITS = 4, 3
 
 
-def check_installed() -> None:
-    """Check that the package that renders pages, jinja2, is installed.
-
-    Raises:
-        InputError: If jinja2 is not installed.
-    """
-    if find_spec("jinja2") is None:
-        raise InputError(f"`html` needs jinja2; {how_to_install('report')}")
-
-
 def page(explained: Explanation) -> bytes:
     """Render the comparison of two encoders as an HTML page.
 
     Raises:
         InputError: If jinja2 is not installed.
     """
-    check_installed()
+    check_installed("`html`", "jinja2")
     from markupsafe import Markup
 
     style, script = (
@@ -50,16 +39,9 @@ def page(explained: Explanation) -> bytes:
         .get_template("explorer.html.j2")
         .render(
             **_head(explained),
-            policy="; ".join(
-                [
-                    "default-src 'none'",
-                    f"style-src {_hash_source(style)}",
-                    f"script-src {_hash_source(script)}",
-                    "img-src data:",
-                    "base-uri 'none'",
-                    "form-action 'none'",
-                ]
-            ),
+            policy=f"default-src 'none'; style-src {_hash_source(style)}; "
+            f"script-src {_hash_source(script)}; img-src data:; base-uri 'none'; "
+            "form-action 'none'",
             style=Markup(style),  # noqa: S704  file of this package
             script=Markup(script),  # noqa: S704
             data=Markup(script_json(_data(explained))),  # noqa: S704  script_json escapes

@@ -68,8 +68,7 @@ class MtebEncoder(UnpaddedEncoder):
             **self._encode_kwargs,
         )
         vectors = self._model.encode(loader, prompt_type=None, **self._where, **self._encode_kwargs)
-        as_floats: FloatArray = torch.as_tensor(vectors).float().cpu().numpy()
-        return as_floats
+        return np.asarray(torch.as_tensor(vectors).float().cpu().numpy())
 
 
 class PolarityBenchTask(AbsTask):
@@ -170,8 +169,7 @@ class PolarityBenchTask(AbsTask):
     def _calculate_descriptive_statistics_from_split(self, *_: Any, **__: Any) -> Any:
         self.load_data()
         texts = self.task.texts
-        counts = {"num_samples": len(texts), "unique_texts": len(set(texts))}
-        return counts | dict(self.task.counts)
+        return {"num_samples": len(texts), "unique_texts": len(set(texts))} | dict(self.task.counts)
 
 
 def register(task_dir: str | Path | None = None) -> list[str]:

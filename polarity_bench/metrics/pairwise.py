@@ -35,7 +35,6 @@ from polarity_bench.metrics.significance import (
     holm,
     unit_sums,
 )
-from polarity_bench.metrics.statistics import SEED
 from polarity_bench.values import BoolArray, FloatArray, IntArray
 
 LEVEL = 0.05
@@ -69,47 +68,6 @@ class Pairwise:
     p: FloatArray
 
 
-def pairwise_means(
-    tasks: Sequence[FloatArray],
-    units: Sequence[IntArray | None] = (),
-    *,
-    n_flips: int = N_FLIPS,
-    seed: int = SEED,
-) -> Pairwise:
-    """Compare the mean scores of all pairs of encoders on one or more tasks.
-
-    The test is a sign-flip test over the queries of all tasks (see `sign_flip_p`). Every task has
-    the same total weight, shared equally by its queries. Values on a lattice, such as 0 and 1, get
-    a continuity correction by the smallest step of all tasks, which is conservative for several
-    tasks. The test assumes that queries of different tasks are independent.
-
-    Args:
-        tasks: For each task, the values per query of every encoder, (n, q). A query that is nan for
-            any encoder is left out for all encoders.
-        units: For each task, the unit of each query, (q,), or None. By default, each query is a
-            unit.
-        n_flips: Number of flips to draw if a pair differs on too few queries.
-        seed: Seed of the flips.
-
-    Returns:
-        The comparison of all pairs. If p comes from flips, it is at least 1 / (n_flips + 1).
-
-    Raises:
-        ValueError: If there is no task, if the tasks do not have the same encoders, or if a task
-            has no query that is defined for every encoder.
-
-    Example:
-        The second encoder equals the first. The third is 0.5 lower on each of 100 queries:
-
-        >>> one = np.arange(100) / 100
-        >>> comparison = pairwise_means([np.stack([one, one, one - 0.5])])
-        >>> comparison.difference[0].round(6).tolist(), comparison.p[0].round(6).tolist()
-        ([0.0, 0.0, 0.5], [1.0, 1.0, 0.0])
-    """
-    sums = [unit_moments(v, u) for v, u in zip(tasks, units or [None] * len(tasks), strict=True)]
-    return pairwise_of_moments(sums, n_flips=n_flips, seed=seed)
-
-
 @dataclass(frozen=True)
 class Moments:
     """Statistics of one task's values, for the comparison of all pairs.
@@ -139,7 +97,8 @@ def unit_moments(values: FloatArray, units: IntArray | None = None) -> Moments:
     """Compute the moments of one task (see `pairwise_means`).
 
     Args:
-        values: Values per query of every encoder, (n, q).
+        values: Values per query of every encoder, (n, q). A query that is nan for any encoder is
+            left out for all encoders.
         units: Unit of each query, (q,); by default, each query is a unit.
 
     Raises:
@@ -158,13 +117,30 @@ def unit_moments(values: FloatArray, units: IntArray | None = None) -> Moments:
     return Moments(mean, rows, _step(sums), n_defined, squares, fourths, _variance(rows))
 
 
-def pairwise_of_moments(
-    tasks: Sequence[Moments], *, n_flips: int = N_FLIPS, seed: int = SEED
-) -> Pairwise:
-    """Compare the mean scores of all pairs from the moments of each task (see `pairwise_means`).
+def pairwise_means(tasks: Sequence[Moments]) -> Pairwise:
+    """Compare the mean scores of all pairs of encoders on one or more tasks.
+
+    The test is a sign-flip test over the queries of all tasks (see `sign_flip_p`). Every task has
+    the same total weight, shared equally by its queries. Values on a lattice, such as 0 and 1, get
+    a continuity correction by the smallest step of all tasks, which is conservative for several
+    tasks. The test assumes that queries of different tasks are independent.
+
+    Args:
+        tasks: The moments of each task, see `unit_moments`.
+
+    Returns:
+        The comparison of all pairs. If p comes from flips, it is at least 1 / (`N_FLIPS` + 1).
 
     Raises:
         ValueError: If there is no task, or if the tasks do not have the same encoders.
+
+    Example:
+        The second encoder equals the first. The third is 0.5 lower on each of 100 queries:
+
+        >>> one = np.arange(100) / 100
+        >>> comparison = pairwise_means([unit_moments(np.stack([one, one, one - 0.5]))])
+        >>> comparison.difference[0].round(6).tolist(), comparison.p[0].round(6).tolist()
+        ([0.0, 0.0, 0.5], [1.0, 1.0, 0.0])
     """
     if len({len(task.mean) for task in tasks}) != 1:
         raise ValueError(
@@ -182,7 +158,7 @@ def pairwise_of_moments(
     few = (squares > 0) & (squares**2 < ENOUGH * fourths)
     if few.any():
         together = np.hstack([w * task.rows for task, w in weighed])
-        p = np.where(few, _sign_flip_p_values(together, few, squares, n_flips, seed), p)
+        p = np.where(few, _sign_flip_p_values(together, few, squares), p)
     return Pairwise(scores, difference, error, p)
 
 
@@ -245,8 +221,7 @@ def holm_of_pairs(p: FloatArray) -> FloatArray:
     above = np.triu_indices(len(p), k=1)
     corrected = np.ones_like(p)
     corrected[above] = holm(p[above])
-    lower: FloatArray = np.minimum(corrected, corrected.T)
-    return lower
+    return np.asarray(np.minimum(corrected, corrected.T))
 
 
 def rank_ranges(scores: FloatArray, p: FloatArray, level: float = LEVEL) -> IntArray:
@@ -374,16 +349,14 @@ def _differ_significantly(scores: FloatArray, p: FloatArray, level: float) -> Bo
         raise ValueError(
             f"{undefined} of {len(scores)} scores are undefined; leave these encoders out"
         )
-    apart: BoolArray = (p < level) & (scores[:, None] != scores[None, :])
-    return apart
+    return np.asarray((p < level) & (scores[:, None] != scores[None, :]))
 
 
 def _normal_p(distance: FloatArray, deviation: FloatArray) -> FloatArray:
     """Return two-sided p-values of distances from 0, for given standard deviations."""
     certain = np.where(distance > 0, np.inf, 0.0)
     z = np.divide(distance, deviation, out=certain, where=deviation > 0)
-    p: FloatArray = 2 * ndtr(-z)
-    return p
+    return np.asarray(2 * ndtr(-z))
 
 
 def _moments(rows: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -417,8 +390,7 @@ def _variance(rows: FloatArray) -> FloatArray:
     for i, j in _close_pairs(squares, square):
         squares[i, j] = squares[j, i] = ((centred[i] - centred[j]) ** 2).sum()
     np.fill_diagonal(squares, 0.0)
-    variance: FloatArray = squares * (n_units / (n_units - 1))
-    return variance
+    return np.asarray(squares * (n_units / (n_units - 1)))
 
 
 def _close_pairs(squares: FloatArray, square: FloatArray) -> IntArray:
@@ -427,22 +399,19 @@ def _close_pairs(squares: FloatArray, square: FloatArray) -> IntArray:
     return np.argwhere(np.triu(close, k=1))
 
 
-def _sign_flip_p_values(
-    rows: FloatArray, wanted: BoolArray, squares: FloatArray, n_flips: int, seed: int
-) -> FloatArray:
+def _sign_flip_p_values(rows: FloatArray, wanted: BoolArray, squares: FloatArray) -> FloatArray:
     """Return p-values from sign flips for the pairs in the mask `wanted`, (n, n)."""
     observed = rows.sum(axis=1)
     n_far = np.zeros_like(squares)
     tie = TIE * np.sqrt(squares * rows.shape[1])  # This is at least TIE · Σ|d|.
     far = np.abs(observed[:, None] - observed) - tie
     columns = [np.flatnonzero(row) for row in np.triu(wanted)]
-    for flipped in flipped_sums(rows, n_flips, seed):
+    for flipped in flipped_sums(rows, N_FLIPS):
         for i, others in enumerate(columns):
             if len(others):
                 distance = np.abs(flipped[:, others] - flipped[:, [i]])
                 n_far[i, others] += (distance >= far[i, others]).sum(axis=0)
-    p: FloatArray = (n_far + n_far.T + 1) / (n_flips + 1)
-    return p
+    return np.asarray((n_far + n_far.T + 1) / (N_FLIPS + 1))
 
 
 def _step(values: FloatArray) -> float:

@@ -127,18 +127,15 @@ def cosine(first: FloatArray, second: FloatArray) -> FloatArray:
         >>> cosine(np.array([[1.0, 0.0], [1.0, 1.0]]), np.array([[0.0, 2.0], [3.0, 3.0]]))
         array([0., 1.])
     """
-    if first.shape != second.shape:
-        raise ValueError(
-            f"both sides must have the same shape, got {first.shape} and {second.shape}"
-        )
     first, second = (side.astype(np.float64) for side in (first, second))
+    products = dot(first, second)
     norms = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
     if not norms.all():
         raise ValueError(
             f"pair {int(np.argmin(norms))} has a zero vector, but cosines need vectors that are "
             "not zero"
         )
-    return np.asarray(np.einsum("nd,nd->n", first, second) / norms)
+    return np.asarray(products / norms)
 
 
 def dot(first: FloatArray, second: FloatArray) -> FloatArray:

@@ -113,13 +113,8 @@ class Bootstrap(Generic[Key]):
         mean = float(statistic(self.means))
         n = max(len(values) for values in self._values.values())
         ends = interval(statistic(self.resampled), self._n_drawn(np.ones(n, dtype=bool)))
-        return Score(
-            mean=mean,
-            std=float("nan"),
-            ci95=(float("nan"), float("nan")) if np.isnan(mean) else ends,
-            n=n,
-            n_undefined=int(np.isnan(mean)),
-        )
+        ends = (math.nan, math.nan) if math.isnan(mean) else ends
+        return Score(mean, math.nan, ends, n, n_undefined=int(math.isnan(mean)))
 
     def _n_drawn(self, among: BoolArray) -> int:
         """Return the number of units with queries in a mask, (q,)."""

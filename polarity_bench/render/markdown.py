@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 
@@ -72,7 +73,8 @@ def table(
         width: Maximum width in characters; None for no limit.
     """
     n_shown = len(columns)
-    while (text := _grid(heads, columns[:n_shown], roles)) and _too_wide(text, width):
+    fits = math.inf if width is None else width
+    while (text := _grid(heads, columns[:n_shown], roles)).find("\n") > fits:
         if n_shown > 1:
             n_shown -= 1
         elif (cut := _cut(heads)) is not None:
@@ -81,10 +83,6 @@ def table(
             break
     left_out = "; ".join(column.title for column in columns[n_shown:])
     return f"{text}\n\nToo wide to show here, see `wide`: {left_out}" if left_out else text
-
-
-def _too_wide(text: str, width: int | None) -> bool:
-    return width is not None and text.find("\n") > width
 
 
 def _cut(heads: Heads) -> Heads | None:

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from polarity_bench.errors import InputError, nearest
+from polarity_bench.errors import InputError, check_known
 from polarity_bench.results.result_files import Result, Stored
 from polarity_bench.results.score_names import RANKED
 from polarity_bench.scores import Score, ScoreKey, Weighting
 from polarity_bench.tasks.catalogue import KINDS
+from polarity_bench.values import count
 
 FREE = frozenset({"k", "device"})
 """Protocol parameters that may differ between comparable results."""
@@ -100,8 +101,7 @@ class Group:
     @cached_property
     def averaged(self) -> list[str]:
         """Independent tasks with a result for every entry, or else all independent tasks."""
-        entries = self.entries
-        shared = [task for task in self.independent if self.tasks[task].keys() == entries]
+        shared = [task for task in self.independent if self.tasks[task].keys() == self.entries]
         return shared or self.independent
 
     @cached_property
@@ -198,8 +198,7 @@ def lay_in_cells(stored: Sequence[Stored], measures: Mapping[str, str]) -> list[
     measured = [result for _, result in stored if not result.lacks_reference]
     known = {(r.task, r.key.encoder.digest, k) for r in measured for k in r.ks}
     for path, result in stored:
-        if result.kind not in KINDS:
-            raise InputError(f"{path}: unknown kind {result.kind!r}{nearest(result.kind, KINDS)}")
+        check_known(result.kind, KINDS, f"{path}: unknown kind {result.kind!r}")
         tasks = groups.setdefault((result.kind, result.key.protocol_label), {})
         cells = tasks.setdefault(result.task, {})
         for first in list(cells.values())[:1]:
@@ -299,11 +298,6 @@ def mean_of(scores: Sequence[Score]) -> Score:
     low = mean - math.hypot(*below) / len(scores)
     high = mean + math.hypot(*(upper for _, upper in sides)) / len(scores)
     return Score(mean, math.nan, (max(low, 0.0) if is_clipped else low, high), None)
-
-
-def count(n: int, noun: str) -> str:
-    """Format a number with its noun, in the plural unless the number is 1."""
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
 def pairs_of(results: Iterable[Result]) -> list[tuple[str, str]]:

@@ -16,7 +16,7 @@ import numpy as np
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError
 from polarity_bench.metrics.statistics import Bootstrap, Resampling
-from polarity_bench.results.result_files import Result, read_arrays, scores_digest
+from polarity_bench.results.result_files import Result, Stored, read_arrays, scores_digest
 from polarity_bench.scores import WEIGHTINGS, Score, ScoreKey, Weighting
 from polarity_bench.tasks.types.polarity.scoring import front_of, place_of
 from polarity_bench.values import FloatArray, digest_of
@@ -88,7 +88,7 @@ class Curve:
         return sorted({key.k for key in self.fronts if key.k is not None})
 
 
-def make_curve(name: str, dial: Dial, stored: Mapping[float, tuple[Result, Path]]) -> Curve:
+def make_curve(name: str, dial: Dial, stored: Mapping[float, Stored]) -> Curve:
     """Compute the curve through results of one task and one reference encoder.
 
     Args:
@@ -102,9 +102,9 @@ def make_curve(name: str, dial: Dial, stored: Mapping[float, tuple[Result, Path]
             missing.
     """
     order = sorted(stored)
-    first, first_path = stored[order[0]]
-    for result, path in stored.values():
-        _check(result, path)
+    first_path, first = stored[order[0]]
+    for path, result in stored.values():
+        _check(path, result)
         if _question(result) != _question(first):
             raise InputError(
                 f"the results {first_path} and {path} cannot form a curve, because they differ in "
@@ -112,8 +112,8 @@ def make_curve(name: str, dial: Dial, stored: Mapping[float, tuple[Result, Path]
             )
     ranks = [(k, weighting) for k in first.ks for weighting in WEIGHTINGS]
     keys = [*_CHANCE, *(ScoreKey(metric, *rank) for metric in _OF_THE_PLANE for rank in ranks)]
-    results = [stored[at][0] for at in order]
-    arrays = [read_arrays(stored[at][1]) for at in order]
+    results = [stored[at][1] for at in order]
+    arrays = [read_arrays(stored[at][0]) for at in order]
     drawn = None
     if "resampled_units" in arrays[0]:
         drawn = Resampling(arrays[0]["resampled_units"], arrays[0]["resampled_strata"])
@@ -128,13 +128,13 @@ def make_curve(name: str, dial: Dial, stored: Mapping[float, tuple[Result, Path]
         fronts[key] = replace(score, mean=front_of_results(results, key))
     return Curve(
         name=name,
-        encoder=stored[order[-1]][0].key.encoder.stored.digest,
+        encoder=results[-1].key.encoder.stored.digest,
         dial=dial,
         task=first.task,
         reference=first.key.reference_encoder,
         question=_question(first),
         limit=first.limit,
-        points=tuple(point_of(at, stored[at][0]) for at in order),
+        points=tuple(map(point_of, order, results)),
         fronts=fronts,
     )
 
@@ -171,7 +171,7 @@ def _front(
     return front_of(places, place_of(parts[0], k, weighting, "_oracle"))
 
 
-def _check(result: Result, path: Path) -> None:
+def _check(path: Path, result: Result) -> None:
     if result.kind != "polarity":
         raise InputError(f"{path}: a curve needs results of a polarity task, got {result.task!r}")
     if not any(key.metric == "polarity_oracle" for key in result.scores):
@@ -197,5 +197,4 @@ def point_of(at: float, result: Result) -> Point:
             keys = {ScoreKey(metric, k, w) for metric in _OF_A_POINT}
             scores |= {key: result.scores[key].mean for key in keys}
             scores[ScoreKey("lift", k, w)] = float(place_of(means, k, w).lift)
-    encoder = result.key.encoder.digest
-    return Point(at, encoder, result.key.digest, scores_digest(result), scores)
+    return Point(at, result.key.encoder.digest, result.key.digest, scores_digest(result), scores)

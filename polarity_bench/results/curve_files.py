@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic_core import to_jsonable_python
 
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError, InputWarning
@@ -27,7 +28,7 @@ from polarity_bench.files import (
     write_atomically,
 )
 from polarity_bench.results.curve import Curve, Dial, Point, front_of_results, make_curve, point_of
-from polarity_bench.results.result_files import Result, scores_digest, with_checksum
+from polarity_bench.results.result_files import Result, Stored, scores_digest, with_checksum
 from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.values import shortest
 
@@ -38,7 +39,7 @@ _FIELDS_OF_A_POINT = ("encoder", "run", "scores_sha256")
 
 
 def write_curves(
-    name: str, dial: Dial, stored: Mapping[float, Sequence[tuple[Result, Path]]], output: Path
+    name: str, dial: Dial, stored: Mapping[float, Sequence[Stored]], output: Path
 ) -> list[Path]:
     """Compute and write the curve of every polarity task with at least two results.
 
@@ -55,11 +56,11 @@ def write_curves(
         InputError: If the results of a task cannot form a curve (see `make_curve`), or if the
             folder is not writable.
     """
-    by_task: dict[str, dict[float, tuple[Result, Path]]] = {}
+    by_task: dict[str, dict[float, Stored]] = {}
     for at, results in stored.items():
-        for result, path in results:
+        for path, result in results:
             if result.kind == "polarity":
-                by_task.setdefault(result.task, {})[at] = (result, path)
+                by_task.setdefault(result.task, {})[at] = (path, result)
     curves = [make_curve(name, dial, points) for points in by_task.values() if len(points) > 1]
     return [write_curve(curve, output) for curve in curves]
 
@@ -73,8 +74,7 @@ def write_curve(curve: Curve, output: Path) -> Path:
         InputError: If the folder is not writable.
     """
     named = (folder_name(curve.task), folder_name(curve.name))
-    file = ".".join([*named, curve.encoder[:8], curve.question[:8], "json"])
-    path = output / _FOLDER / file
+    path = output / _FOLDER / ".".join([*named, curve.encoder[:8], curve.question[:8], "json"])
     write_atomically(path, json_bytes(with_checksum(_as_json(curve))))
     return path
 
@@ -157,28 +157,27 @@ def _check_number(path: Path, what: str, stored: float, computed: float) -> None
 
 
 def _as_json(curve: Curve) -> dict[str, Any]:
-    return {
+    points = [
+        {
+            curve.dial: point.at,
+            **{field: getattr(point, field) for field in _FIELDS_OF_A_POINT},
+            "scores": {str(key): value for key, value in point.scores.items()},
+        }
+        for point in curve.points
+    ]
+    content = {
         "format": FORMAT,
         **{field: getattr(curve, field) for field in _FIELDS},
         "encoder": curve.encoder,
         "reference": curve.reference.to_dict(with_defaults=True),
-        "points": [
-            {
-                curve.dial: point.at,
-                **{field: getattr(point, field) for field in _FIELDS_OF_A_POINT},
-                "scores": {str(key): _or_null(value) for key, value in point.scores.items()},
-            }
-            for point in curve.points
-        ],
+        "points": points,
         "fronts": {
-            str(key): {
-                "mean": _or_null(score.mean),
-                "ci95": [_or_null(end) for end in score.ci95],
-                "n": score.n,
-            }
+            str(key): {"mean": score.mean, "ci95": score.ci95, "n": score.n}
             for key, score in curve.fronts.items()
         },
     }
+    plain: dict[str, Any] = to_jsonable_python(content, inf_nan_mode="null")
+    return plain
 
 
 def _from_json(stored: Mapping[str, Any]) -> Curve:
@@ -193,8 +192,7 @@ def _from_json(stored: Mapping[str, Any]) -> Curve:
     fronts = {}
     for name, front in stored["fronts"].items():
         low, high = map(_or_nan, front["ci95"])
-        score = Score.single(_or_nan(front["mean"]), front["n"], (low, high))
-        fronts[ScoreKey.parse(name)] = score
+        fronts[ScoreKey.parse(name)] = Score.single(_or_nan(front["mean"]), front["n"], (low, high))
     return Curve(
         **{field: stored[field] for field in _FIELDS},
         encoder=stored.get("encoder", stored["name"]),  # older files have no `encoder`
@@ -202,10 +200,6 @@ def _from_json(stored: Mapping[str, Any]) -> Curve:
         points=tuple(points),
         fronts=fronts,
     )
-
-
-def _or_null(value: float) -> float | None:
-    return None if math.isnan(value) else value
 
 
 def _or_nan(value: float | None) -> float:

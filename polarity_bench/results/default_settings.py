@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 
 from polarity_bench.results.result_files import Result, Stored
+from polarity_bench.values import grouped
 
 _REFERENCE = "reference_"
 
@@ -25,9 +25,7 @@ def by_settings(stored: Sequence[Stored]) -> list[tuple[Stored, str]]:
         Pairs of a result and its settings; the settings are '' if all are defaults.
     """
     whole = [each for each in stored if each[1].limit is None]
-    of_one: dict[tuple[str, str], list[Result]] = defaultdict(list)
-    for _, result in whole:
-        of_one[_whose(result)].append(result)
+    of_one = grouped((result for _, result in whole), _whose)
     usual = {whose: _usual_experiment(results) for whose, results in of_one.items()}
     return [
         (each, "" if each[1].experiment == usual[_whose(each[1])] else each[1].experiment)

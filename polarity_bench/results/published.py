@@ -29,7 +29,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from polarity_bench.errors import InputError, nearest
+from polarity_bench.errors import InputError, check_known, nearest
 from polarity_bench.render.markdown import escape
 from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.values import printable
@@ -78,8 +78,7 @@ class PublishedNumber:
     @property
     def question(self) -> tuple[str, str, str, str, ScoreKey]:
         """Name, source, note, task and score of the number; the weighting is ignored."""
-        key = replace(self.key, weighting="linear")
-        return self.name, self.source, self.note, self.task, key
+        return self.name, self.source, self.note, self.task, replace(self.key, weighting="linear")
 
     @property
     def paper(self) -> str:
@@ -145,11 +144,9 @@ def match_published(
     matched = []
     for number in numbers:
         where, twin = number.where, number.twin
-        if number.task not in tasks:
-            near = nearest(number.task, tasks)
-            raise InputError(f"{where}: no result for the task {number.task!r}{near}")
-        if twin and twin not in twins:
-            raise InputError(f"{where}: no result for the encoder {twin!r}{nearest(twin, twins)}")
+        check_known(number.task, tasks, f"{where}: no result for the task {number.task!r}")
+        if twin:
+            check_known(twin, twins, f"{where}: no result for the encoder {twin!r}")
         if len(alike := sorted(twins.get(twin, ()))) > 1:
             raise InputError(
                 f"{where}: several encoders are named {twin!r}, with the digests "
@@ -195,27 +192,25 @@ def _number(where: str, cells: Mapping[str, str]) -> PublishedNumber:
     for name, meaning in (("name", "name"), ("source", "citation"), ("score", "score")):
         if not cells[name]:
             raise InputError(f"{where}: the {meaning} is missing; fill in the column {name!r}")
-    std, least, most = (
-        _fraction(where, name, cells[name], minimum) if cells[name] else math.nan
-        for name, minimum in (("std", 0.0), ("min", -100.0), ("max", -100.0))
-    )
     if cells["star"] not in {"", "0", "1"}:
         raise InputError(f"{where}: 'star' must be 1, 0 or empty, got {cells['star']!r}")
     as_written = ("name", "task", "source", "model", "protocol", "twin", "note")
     return PublishedNumber(
         key=ScoreKey.parse(cells["score"]),
         value=_fraction(where, "value", cells["value"]),
-        std=std,
-        least=least,
-        most=most,
+        std=_fraction(where, "std", cells["std"] or None, 0),
+        least=_fraction(where, "min", cells["min"] or None),
+        most=_fraction(where, "max", cells["max"] or None),
         is_significant=cells["star"] == "1",
         where=where,
         **{name: cells[name] for name in as_written},
     )
 
 
-def _fraction(where: str, name: str, text: str, minimum: float = -100) -> float:
-    """Convert a percentage in a cell to a fraction."""
+def _fraction(where: str, name: str, text: str | None, minimum: float = -100) -> float:
+    """Convert a percentage in a cell to a fraction; None becomes NaN."""
+    if text is None:
+        return math.nan
     try:
         percent = float(text)
     except ValueError:

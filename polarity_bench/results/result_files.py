@@ -78,6 +78,7 @@ TRAINED_BY = "training command"
 """Key, in the environment of a result, of the command that trained the encoder."""
 SAMPLES = ".samples.jsonl"
 _QUERIES = ".queries.safetensors"
+_EDITED = "the provenance of this result was edited"
 _SPREAD = ("std", "ci95_low", "ci95_high", "n_undefined")
 
 
@@ -243,8 +244,7 @@ def _unflatten(flat: Mapping[str, float], n: Mapping[str, int | None]) -> dict[S
     scores = {}
     for key, name, spread in _keys_of(tuple(flat)):
         std, low, high = (flat.get(part, math.nan) for part in spread[:3])
-        n_undefined = int(flat.get(spread[3], 0))
-        scores[key] = Score(flat[name], std, (low, high), n.get(name), n_undefined)
+        scores[key] = Score(flat[name], std, (low, high), n.get(name), int(flat.get(spread[3], 0)))
     return scores
 
 
@@ -378,39 +378,30 @@ def read_result(path: str | Path) -> Result:
         )
         result = Result(
             task=provenance.task.name,
-            kind=provenance.task.kind,
             result_name=stored["task_name"],
-            version=provenance.task.version,
             languages=tuple(row["languages"]),
             main_score=ScoreKey.parse(provenance.main_score),
             key=key,
             scores=_unflatten(flat, provenance.n),
-            unseen_of=provenance.task.unseen_of,
             date=stored["date"],
+            **provenance.task.model_dump(include={"kind", "version", "unseen_of"}),
             **provenance.model_dump(include=_SHARED),
         )
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(map(str, first["loc"]))
-        raise InputError(
-            f"{path.with_suffix(PROVENANCE)}: the file was edited or is damaged: `{field}`: "
-            f"{first['msg']}, got {first['input']!r}; run the evaluation again"
-        ) from error
+        why = f"`{field}`: {first['msg']}, got {first['input']!r}"
+        damaged = path.with_suffix(PROVENANCE)
+        raise _unusable(damaged, f"the file was edited or is damaged: {why}") from error
     except InputError:
         raise
     except (KeyError, TypeError, ValueError) as error:
-        raise InputError(
-            f"{path}: not a result of polarity-bench ({error!r}); run the evaluation again"
-        ) from error
+        raise _unusable(path, f"not a result of polarity-bench ({error!r})") from error
     # Before format 5, the provenance has no checksum. The digest of the key still detects edits.
     if key.digest != provenance.run:
-        raise InputError(
-            f"{path}: the provenance of this result was edited; run the evaluation again"
-        )
+        raise _unusable(path, _EDITED)
     if result.main_score not in result.scores:
-        raise InputError(
-            f"{path}: the main score {provenance.main_score!r} is missing; run the evaluation again"
-        )
+        raise _unusable(path, f"the main score {provenance.main_score!r} is missing")
     return result
 
 
@@ -420,21 +411,19 @@ def _shared(encoder: EncoderId) -> EncoderId:
     return encoder
 
 
-def write_seen(result: Result, path: Path) -> None:
+def write_seen(path: Path, result: Result) -> None:
     """Write a result's `seen` and `unseen` to its provenance file.
 
     Args:
-        result: Result with the new values.
         path: Path of the stored result.
+        result: Result with the new values.
 
     Raises:
         InputError: If the provenance is missing, damaged or not writable.
     """
     made = read_stored(path.with_suffix(PROVENANCE))
     if not isinstance(made, dict) or not _is_as_written(made):
-        raise InputError(
-            f"{path}: the provenance of this result was edited; run the evaluation again"
-        )
+        raise _unusable(path, _EDITED)
     content = made | {"seen": result.seen, "unseen": result.unseen}
     if made["format"] >= FORMAT:
         content = with_checksum(content)
@@ -500,13 +489,17 @@ def has_its_values(path: Path, result: Result) -> bool:
 
 def files_of(path: Path) -> list[Path]:
     """Return the paths of the files of a result, whether they exist or not, the provenance last."""
-    suffixes = (".json", _QUERIES, SAMPLES, PROVENANCE)
-    return [path.with_suffix(suffix) for suffix in suffixes]
+    return [path.with_suffix(suffix) for suffix in (".json", _QUERIES, SAMPLES, PROVENANCE)]
 
 
 def scores_digest(result: Result) -> str:
     """Return the SHA-256 checksum of a result's scores in their stored form."""
     return _digest_of_scores(_task_result(result))
+
+
+def _unusable(path: Path, why: str) -> InputError:
+    """Return an error for a result that must be computed again."""
+    return InputError(f"{path}: {why}; run the evaluation again")
 
 
 def _check_whole(path: Path, made: Mapping[str, Any], stored: Mapping[str, Any]) -> None:
@@ -516,18 +509,12 @@ def _check_whole(path: Path, made: Mapping[str, Any], stored: Mapping[str, Any])
             "evaluation again, or use the version of polarity-bench that wrote the file"
         )
     if made["format"] < FORMAT and "__limit_" in f"__{made['experiment']}":
-        raise InputError(
-            f"{path}: results with a limit need format {FORMAT}, got format {made['format']}; run "
-            "the evaluation again"
-        )
+        why = f"results with a limit need format {FORMAT}, got format {made['format']}"
+        raise _unusable(path, why)
     if not _is_as_written(made):
-        raise InputError(
-            f"{path}: the provenance of this result was edited; run the evaluation again"
-        )
+        raise _unusable(path, _EDITED)
     if made["scores_sha256"] != _digest_of_scores(stored):
-        raise InputError(
-            f"{path}: the scores were edited or are incomplete; run the evaluation again"
-        )
+        raise _unusable(path, "the scores were edited or are incomplete")
 
 
 def _is_as_written(made: Mapping[str, Any]) -> bool:

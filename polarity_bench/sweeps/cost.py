@@ -79,22 +79,17 @@ def _flat(data: LabelledTexts) -> list[str]:
     return [text for row in data.texts for text in ([row] if isinstance(row, str) else row)]
 
 
-def efforts(items: Sequence[Item], known: Sizes, access: DataAccess) -> list[float]:
-    """Return the approximate number of texts that the encoder processes for each item.
+def effort(item: Item, known: Sizes, access: DataAccess) -> int:
+    """Return the approximate number of texts that the encoder processes for an item.
 
     A text in training counts as three texts, because a training step costs about three times as
     much as encoding.
 
     Args:
-        items: The items.
+        item: The item.
         known: Sizes of the data sets.
         access: Sources of the data.
     """
-    return [float(_effort(item, known, access)) for item in items]
-
-
-def _effort(item: Item, known: Sizes, access: DataAccess) -> int:
-    """Return the approximate number of texts that the encoder processes for one item."""
     if isinstance(item, CrossValidation):
         # Each fold encodes and trains on its training rows. Each seed also encodes all rows once.
         protocol = item.protocol
@@ -105,8 +100,7 @@ def _effort(item: Item, known: Sizes, access: DataAccess) -> int:
     n_texts = sum(known.texts[task] for task in item.tasks)
     if isinstance(item, Training):
         recipe = item.job.recipe
-        n_judged = known.texts[item.task] * (1 + getattr(recipe, "epochs", 1))
-        n_texts += n_judged
+        n_texts += known.texts[item.task] * (1 + getattr(recipe, "epochs", 1))
         n_texts += _TRAINED * recipe.n_trained_on(known.rows.get(item.task, 0), access)
     return n_texts
 
@@ -152,6 +146,7 @@ def estimate(
         seconds: Seconds per text for each base, as `probe` returns them.
         access: Sources of the data.
     """
-    weights = efforts(items, known, access)
-    pairs = zip(items, weights, strict=True)
-    return sum(_FIXED_SECONDS + n * seconds.get(item.model, 0.0) for item, n in pairs)
+    return sum(
+        _FIXED_SECONDS + effort(item, known, access) * seconds.get(item.model, 0.0)
+        for item in items
+    )

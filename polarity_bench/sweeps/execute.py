@@ -31,7 +31,7 @@ from polarity_bench.tasks.catalogue import choose_tasks, load_tasks
 from polarity_bench.tasks.senteval.classifiers import single_threaded
 from polarity_bench.tasks.types.base import Settings
 from polarity_bench.training.data import check_trainable
-from polarity_bench.training.train import check_base, train
+from polarity_bench.training.train import load_base, train
 
 
 def make_if_free(item: Item, setup: Setup, state: SweepState) -> bool:
@@ -134,8 +134,7 @@ def _evaluate(
         report = run_suite(plan, loaded, setup.output / "results")
     if report.failures:
         raise InputError("; ".join(f"{task}: {why}" for task, why in report.failures.items()))
-    stored = [(path, result) for result, path in report.results]
-    return ItemOutcome.of_results(item.name, stored, setup.output)
+    return ItemOutcome.of_results(item.name, report.results, setup.output)
 
 
 def check(items: Sequence[Item], setup: Setup) -> dict[str, EncoderId]:
@@ -150,10 +149,8 @@ def check(items: Sequence[Item], setup: Setup) -> dict[str, EncoderId]:
         InputError: If an encoder or data is not available, or if an item cannot start.
     """
     trainings = [item for item in items if isinstance(item, Training)]
-    recipes = [item.job.recipe for item in trainings]
-    distinct = {(type(recipe), *sorted(recipe.needs)): recipe for recipe in recipes}
-    for recipe in distinct.values():
-        recipe.check()
+    for item in trainings:
+        item.job.recipe.check()
     specs = load_tasks(setup.task_dir)
     for task in dict.fromkeys(item.job.task for item in trainings):
         check_trainable(specs[task])
@@ -162,9 +159,8 @@ def check(items: Sequence[Item], setup: Setup) -> dict[str, EncoderId]:
     first_names: dict[tuple[EncoderId, str], str] = {}
     for each in items:
         if isinstance(each, Evaluation):
-            encoder = load_encoder(each.model, each.options)
-            if each.digest in trained:
-                check_base(encoder, each.model)
+            load = load_base if each.digest in trained else load_encoder
+            encoder = load(each.model, each.options)
             other = first_names.setdefault((encoder.id, str(each.given)), each.model)
             if other != each.model:
                 raise InputError(

@@ -33,7 +33,6 @@ evaluated once, automatically. Cross-validations are scored on their own folds a
 from __future__ import annotations
 
 import itertools
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -45,8 +44,8 @@ from pydantic import BeforeValidator, Field, ValidationInfo
 
 from polarity_bench.encoders.load import EncoderOptions
 from polarity_bench.encoders.train_file import TRAIN_FILE
-from polarity_bench.errors import InputError, nearest
-from polarity_bench.files import folder_name
+from polarity_bench.errors import InputError, check_known, nearest
+from polarity_bench.files import folder_name, read_toml
 from polarity_bench.results.packed_results import paths_by_encoder
 from polarity_bench.sweeps.evaluation_blocks import expand_evaluation
 from polarity_bench.sweeps.items import (
@@ -142,8 +141,7 @@ def grid_file(name: str) -> Path:
     file = Path(name).expanduser()
     if file.is_file():
         return file
-    if name not in SHIPPED:
-        raise InputError(f"`grid` {name}: no such file or packaged grid{nearest(name, SHIPPED)}")
+    check_known(name, SHIPPED, f"`grid` {name}: no such file or packaged grid")
     return SHIPPED[name]
 
 
@@ -154,13 +152,7 @@ def read_grid(file: Path, setup: Setup) -> Grid:
         InputError: If the file is not a valid grid, or if the grid has no items or contains an item
             twice. The message names the file and, if possible, the line.
     """
-    try:
-        text = file.read_text(encoding="utf-8")
-        values = tomllib.loads(text)
-    except OSError as error:
-        raise InputError(f"{file}: cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise InputError(f"{file}: not valid TOML: {error}") from error
+    values, text = read_toml(file), file.read_text(encoding="utf-8")
     lines = TomlLines(file, text)
     context = GridContext(setup, file.absolute().parent, load_tasks(setup.task_dir))
     with lines.locate_errors():
@@ -203,15 +195,11 @@ def _check_common(common: Setting, lines: TomlLines) -> None:
         if not isinstance(table, dict):
             continue
         with lines.locate_errors():
-            if name not in RECIPES:
-                raise InputError(f"'all.{name}': unknown recipe{nearest(name, RECIPES)}")
+            check_known(name, RECIPES, f"'all.{name}': unknown recipe")
         settings = [*flattened(RECIPES[name]), "model", "task", "skip", *OPTIONS]
         with lines.locate_errors(f"all.{name}"):
             for key in table:
-                if key not in settings:
-                    raise InputError(
-                        f"[all.{name}]: unknown setting {key!r}{nearest(key, settings)}"
-                    )
+                check_known(key, settings, f"[all.{name}]: unknown setting {key!r}")
 
 
 def _add_common_settings(block: Setting, common: Setting) -> list[Setting]:
@@ -236,8 +224,7 @@ def _product(block: Setting) -> Sequence[Setting]:
         raise InputError(f"'skip' must be a list of tables, got {skipped!r}")
     conditions = [{key: _as_list(value) for key, value in each.items()} for each in skipped]
     for key, values in [pair for condition in conditions for pair in condition.items()]:
-        if key not in axes:
-            raise InputError(f"'skip': unknown setting {key!r}{nearest(key, axes)}")
+        check_known(key, axes, f"'skip': unknown setting {key!r}")
         for each in values:
             if each not in axes[key]:
                 near = nearest(str(each), map(str, axes[key]))
@@ -277,12 +264,8 @@ def _as_list(value: Any) -> list[Any]:
 def _job(setting: Setting, context: GridContext) -> Job:
     """Return the job for a combination of settings. Paths are relative to the grid's folder."""
     parameters = {**_USUAL, **setting}
-    recipe, model, task = (
-        parameters.pop("recipe"),
-        parameters.pop("model"),
-        parameters.pop("task", None),
-    )
-    if task is None:
+    recipe, model = parameters.pop("recipe"), parameters.pop("model")
+    if (task := parameters.pop("task", None)) is None:
         raise InputError("`task`: missing; name the task to train on")
     (task,) = context.task_names("task", names=[validated_field(str, "task", task)])
     if model == "":
@@ -301,12 +284,11 @@ def _job(setting: Setting, context: GridContext) -> Job:
 
 def _name_validations(items: Sequence[CrossValidation]) -> list[CrossValidation]:
     """Return the cross-validations, named by the settings in which they differ."""
-    differ = _differing_settings([(each.settings["loss"], each.settings) for each in items])
-    named = []
-    for each in items:
-        differing = {key: each.settings[key] for key in differ if key in each.settings}
-        name = ", ".join(f"{key} {_in_words(value)}" for key, value in differing.items())
-        named.append(replace(each, name=name or f"{each.method.title} on {each.task}"))
+    differing = _differing_settings([(each.settings["loss"], each.settings) for each in items])
+    named = [
+        replace(each, name=_in_words(settings) or f"{each.method.title} on {each.task}")
+        for each, settings in zip(items, differing, strict=True)
+    ]
     _check_distinct("cross-validations", named)
     return named
 
@@ -330,13 +312,12 @@ def _name_trainings(
     The name consists of the settings in which the jobs differ. If the sweep already has a folder
     that ends with the digits of a job's digest, the job keeps that folder, whatever its name.
     """
-    differ = _differing_settings([(job.recipe.name, setting) for job, setting in jobs])
+    several = _differing_settings([(job.recipe.name, setting) for job, setting in jobs])
     runs = output / "runs"
     known_folders = _known_folders(output)
     trainings = []
-    for job, setting in jobs:
-        differing = {key: setting[key] for key in differ if key in setting}
-        name = ", ".join(f"{key} {value}" for key, value in differing.items()) or job.recipe.title
+    for (job, setting), differing in zip(jobs, several, strict=True):
+        name = _in_words(differing) or job.recipe.title
         evaluated = list(dict.fromkeys([job.task, *tasks]))
         job_digest = job.digest  # does not depend on the tasks of the evaluation
         words = "-".join(_word(key, value) for key, value in differing.items()) or job.recipe.name
@@ -387,8 +368,8 @@ def _with_bases(
     return [*distinct.values(), *linked]
 
 
-def _differing_settings(several: Sequence[tuple[str, Setting]]) -> list[str]:
-    """Return the names of the settings in which items differ.
+def _differing_settings(several: Sequence[tuple[str, Setting]]) -> list[Setting]:
+    """Return the settings of each item in which the items differ.
 
     Items differ in a setting that has several values, or that only some items of a family have. A
     family is a recipe or a loss.
@@ -404,14 +385,15 @@ def _differing_settings(several: Sequence[tuple[str, Setting]]) -> list[str]:
         return in_some or len(values) > 1 or (key == "recipe" and len(all_families) > 1)
 
     all_families = {family for family, _ in several}
-    return [key for key in dict.fromkeys(key for _, s in several for key in s) if differs(key)]
+    keys = [key for key in dict.fromkeys(key for _, s in several for key in s) if differs(key)]
+    return [{key: setting[key] for key in keys if key in setting} for _, setting in several]
 
 
-def _in_words(value: Any) -> str:
-    """Return a setting of a protocol as text. None means all rows; a tuple contains seeds."""
-    if isinstance(value, tuple):
-        return " ".join(map(str, value))
-    return "all" if value is None else str(value)
+def _in_words(settings: Setting) -> str:
+    """Return settings as text. None means all rows; a tuple contains seeds."""
+    words = {key: "all" if value is None else value for key, value in settings.items()}
+    words |= {key: " ".join(map(str, v)) for key, v in words.items() if isinstance(v, tuple)}
+    return ", ".join(f"{key} {value}" for key, value in words.items())
 
 
 def _word(key: str, value: Any) -> str:

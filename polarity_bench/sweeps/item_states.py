@@ -23,14 +23,14 @@ import platform
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal
 
 from filelock import FileLock, Timeout
 
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, reworded
 from polarity_bench.files import (
     check_writable,
     json_bytes,
@@ -127,12 +127,8 @@ class SweepState:
         file = self.files / f"{digest}.json"
         if not file.is_file():
             return None
-        try:
+        with reworded(f"{file}: not written by a sweep (", "); delete the file"):
             return validated(ItemOutcome, read_json(file))
-        except InputError as error:
-            raise InputError(
-                f"{file}: not written by a sweep ({error}); delete the file"
-            ) from error
 
     def ended(self) -> set[str]:
         """Return the digests of all items that are done or have failed."""
@@ -169,16 +165,13 @@ class SweepState:
         Yields:
             Whether the item was free: False if another process has locked it.
         """
-        lock = FileLock(self.files / f"{digest}.lock", blocking=False)
-        try:
-            lock.acquire()
-        except Timeout:
-            yield False
-            return
-        try:
-            yield True
-        finally:
-            lock.release()
+        free = True
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(FileLock(self.files / f"{digest}.lock", blocking=False))
+            except Timeout:
+                free = False
+            yield free
 
     @contextmanager
     def wait_for_lock(self, name: str) -> Iterator[None]:

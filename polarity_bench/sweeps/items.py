@@ -16,7 +16,7 @@ from polarity_bench.cross_validation.methods import Method
 from polarity_bench.cross_validation.protocol import Protocol
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders.load import EncoderOptions
-from polarity_bench.errors import InputError
+from polarity_bench.errors import reworded
 from polarity_bench.tasks.catalogue import choose_tasks
 from polarity_bench.tasks.labelled import LabelledTexts
 from polarity_bench.tasks.types.base import Settings, TaskSpec
@@ -105,10 +105,8 @@ class GridContext:
         Raises:
             InputError: If a task or a suite is unknown; the message names the setting.
         """
-        try:
+        with reworded(f"`{key}`: "):
             return [spec.name for spec in choose_tasks(self.tasks, **chosen)]
-        except InputError as error:
-            raise InputError(f"`{key}`: {error}") from error
 
     def pop_options(self, given: dict[str, Any]) -> EncoderOptions:
         """Remove the loading options from the settings, and return the resulting options.

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from polarity_bench.encoders.base import EncoderId
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, reworded
 from polarity_bench.files import json_bytes, read_json, write_atomically
-from polarity_bench.sweeps.cost import Sizes, efforts
+from polarity_bench.sweeps.cost import Sizes, effort
 from polarity_bench.sweeps.items import Setup, Training, loading_of
 from polarity_bench.training.parameters import Parameters, declared
 from polarity_bench.training.recipes import RECIPES
@@ -41,7 +41,7 @@ class PlanItem:
             base.
         encoder_digest: Digest of the encoder; '' for a training run, which creates its encoder.
         resolved: For a training run, the settings with the defaults of the recipe and the loss at
-            the time of the plan. Empty in older plans, see `old_defaults`.
+            the time of the plan. Empty in older plans; tables then show today's defaults.
     """
 
     digest: str
@@ -92,7 +92,7 @@ def plan_of(
         encoders: Encoders of evaluations and cross-validations, by the digest of the item.
         file: Path of the grid's file.
     """
-    weights = efforts(grid.items, known, setup.access())
+    access = setup.access()
     return SweepPlan(
         grid.title,
         [
@@ -100,7 +100,7 @@ def plan_of(
                 digest=item.digest,
                 kind=item.kind,
                 name=item.name,
-                effort=effort,
+                effort=float(effort(item, known, access)),
                 settings=item.settings,
                 encoder=item.job.output.name
                 if isinstance(item, Training)
@@ -110,7 +110,7 @@ def plan_of(
                 encoder_digest="" if isinstance(item, Training) else encoders[item.digest].digest,
                 resolved=with_defaults(item.settings) if isinstance(item, Training) else {},
             )
-            for item, effort in zip(grid.items, weights, strict=True)
+            for item in grid.items
         ],
         str(file.absolute()),
         _digest_inputs(grid, known, encoders),
@@ -215,7 +215,5 @@ def read_plan(folder: Path) -> SweepPlan:
     file = folder / FILE
     if not file.is_file():
         raise InputError(f"{folder}: not the folder of a sweep, because the file {FILE} is missing")
-    try:
+    with reworded(f"{file}: not written by a sweep (", "); use another folder"):
         return validated(SweepPlan, read_json(file))
-    except InputError as error:
-        raise InputError(f"{file}: not written by a sweep ({error}); use another folder") from error

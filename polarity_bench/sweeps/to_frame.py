@@ -27,7 +27,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from polarity_bench.errors import InputError, nearest
+from polarity_bench.errors import InputError, check_known, nearest
 from polarity_bench.files import folder_name
 from polarity_bench.results import frame
 from polarity_bench.results.comparability import lay_in_cells
@@ -36,10 +36,9 @@ from polarity_bench.results.published import FILE as PUBLISHED
 from polarity_bench.results.published import PublishedNumber, footnote_numbers, read_published
 from polarity_bench.results.result_files import Result, Stored, made_by, read_result
 from polarity_bench.scores import ScoreKey, Weighting
-from polarity_bench.sweeps import old_defaults
 from polarity_bench.sweeps.item_states import SweepState
-from polarity_bench.sweeps.plan import PlanItem, SweepPlan
-from polarity_bench.values import shortest
+from polarity_bench.sweeps.plan import PlanItem, SweepPlan, with_defaults
+from polarity_bench.values import grouped, shortest
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -183,7 +182,7 @@ def _training(item: PlanItem, results: _Results, states: SweepState) -> _Item:
     stored = _single(results.get((item.encoder, item.task), ()))
     outcome = None if stored else states.outcome(item.digest)
     state = "done" if stored else "failed" if outcome and outcome.state == "failed" else "left"
-    settings = item.resolved or old_defaults.completed(item.settings)
+    settings = item.resolved or with_defaults(item.settings)
     planned = item.encoder, item.task, tuple(item.settings)
     return _Item("training", *planned, settings, stored, state, item.after)
 
@@ -259,9 +258,7 @@ def _bases(
         stored_results = [
             s for s in stored_results if s[1].key.encoder.digest in measured_with
         ] or stored_results
-        by_options: dict[str, list[Stored]] = {}
-        for stored in stored_results:
-            by_options.setdefault(str(_options(stored)), []).append(stored)
+        by_options = grouped(stored_results, lambda stored: str(_options(stored)))
         name = next(iter(names), model)
         candidates = [(name, None, _single(matching)) for matching in by_options.values() or [[]]]
     options = [_options(stored) for *_, stored in candidates]
@@ -350,11 +347,9 @@ def _published_records(
         number.model for number in numbers if number.model
     }
     for model in models:
-        if model not in known_models:
-            raise InputError(
-                f"{folder / 'board.toml'}: 'models': no training run and no published number has "
-                f"the base {model!r}{nearest(model, known_models)}"
-            )
+        where = f"{folder / 'board.toml'}: 'models'"
+        problem = f"{where}: no training run and no published number has the base {model!r}"
+        check_known(model, known_models, problem)
     return published
 
 
@@ -364,9 +359,8 @@ def _check_column(number: PublishedNumber, columns: Iterable[tuple[str, str]]) -
         of = ", ".join(filter(None, [number.model, number.task]))
         near = nearest(of, {", ".join(each) for each in columns})
         raise InputError(f"{number.where}: the sweep has no training runs for {of}{near}")
-    if str(number.key) not in METRICS:
-        near = nearest(str(number.key), METRICS)
-        raise InputError(f"{number.where}: unknown score {str(number.key)!r}{near}")
+    key = str(number.key)
+    check_known(key, METRICS, f"{number.where}: unknown score {key!r}")
 
 
 def _twins(number: PublishedNumber, records: DataFrame) -> frozenset[int]:
@@ -400,8 +394,7 @@ def _twins(number: PublishedNumber, records: DataFrame) -> frozenset[int]:
         twins = twins[twins[column] == name] if name else twins
     for key, text in required.items():
         twins = _with_setting(twins, key, [text])
-    settings_of_twins = given_settings(twins)
-    kinds = {str(sorted({**settings, "seed": None}.items())) for settings in settings_of_twins}
+    kinds = {str(sorted({**settings, "seed": None}.items())) for settings in given_settings(twins)}
     if number.twin and not kinds:
         raise InputError(
             f"{where}: no training run has all settings of `twin`, got {number.twin!r}; correct "

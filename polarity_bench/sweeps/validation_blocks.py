@@ -27,7 +27,7 @@ from polarity_bench.cross_validation.methods import check_method, make_method, p
 from polarity_bench.cross_validation.protocol import protocol_of
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.encoders.load import load_encoder, located
-from polarity_bench.errors import InputError, nearest
+from polarity_bench.errors import InputError, check_known
 from polarity_bench.sweeps.item_states import ItemOutcome
 from polarity_bench.sweeps.items import (
     DIVISION,
@@ -40,7 +40,7 @@ from polarity_bench.sweeps.items import (
 )
 from polarity_bench.sweeps.plan import check_encoder
 from polarity_bench.tasks.labelled import LabelledTexts, labelled_spec
-from polarity_bench.validation import Strict, validated, validated_field
+from polarity_bench.validation import validated_field
 
 FOLDER = "fewshot"
 """Name of a sweep's folder of cross-validations, which the command `fewshot` can report."""
@@ -49,13 +49,6 @@ _USUAL = {"loss": "cce", "model": "minilm", "protocol": "few-shot"}
 _NAMED = (*_USUAL, "task", *DIVISION, *OPTIONS)
 
 Setting = Mapping[str, Any]
-
-
-class _Names(Strict):
-    loss: str
-    model: str
-    protocol: str
-    task: str
 
 
 def expand(settings: Sequence[Setting], context: GridContext) -> list[CrossValidation]:
@@ -79,9 +72,8 @@ def expand(settings: Sequence[Setting], context: GridContext) -> list[CrossValid
             names = {*_NAMED, *parameters_of(setting["loss"])}
             effective = {key: value for key, value in setting.items() if key in names}
             other = seen.setdefault(repr(effective), setting)
-            if (
-                other is setting or other == setting
-            ):  # keeps exact duplicates, which the grid rejects
+            # Exact duplicates are kept, because the grid rejects them.
+            if other is setting or other == setting:
                 items.append(_make_validation(effective, context))
         return items
 
@@ -109,15 +101,13 @@ def _check_keys(settings: Sequence[Setting]) -> None:
     if "task" not in settings[0]:
         raise InputError("`task`: missing; name the task that provides the rows")
     for setting in settings:
-        validated(_Names, {key: setting[key] for key in _Names.model_fields})
+        for key in (*_USUAL, "task"):
+            validated_field(str, key, setting[key])
     losses = list(dict.fromkeys(setting["loss"] for setting in settings))
     names = {*_NAMED}.union(*map(parameters_of, losses))
     for key in settings[0]:
-        if key not in names:
-            near = nearest(key, names)
-            raise InputError(
-                f"`{key}`: no loss in the block ({', '.join(losses)}) has this setting{near}"
-            )
+        problem = f"`{key}`: no loss in the block ({', '.join(losses)}) has this setting"
+        check_known(key, names, problem)
 
 
 @contextmanager

@@ -8,7 +8,6 @@ folder is a task. The package is never imported.
 from __future__ import annotations
 
 import difflib
-import tomllib
 import warnings
 from collections.abc import Mapping, Sequence
 from importlib.metadata import entry_points
@@ -16,7 +15,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from polarity_bench.data.sources import DataAccess
-from polarity_bench.errors import InputError, InputWarning, nearest
+from polarity_bench.errors import InputError, InputWarning, nearest, reworded
+from polarity_bench.files import read_toml
 from polarity_bench.tasks.types.base import Settings, Task, TaskSpec
 from polarity_bench.tasks.types.polarity.task import PolaritySpec
 from polarity_bench.tasks.types.relatedness import RelatednessSpec
@@ -118,8 +118,8 @@ def _add_tasks(tasks: Mapping[str, TaskSpec], files: Sequence[Path]) -> dict[str
 
 def load_suites() -> dict[str, tuple[str, ...]]:
     """Return the task names of each suite."""
-    with (shipped_folder() / "suites.toml").open("rb") as file:
-        return {name: tuple(tasks) for name, tasks in tomllib.load(file).items()}
+    suites = read_toml(shipped_folder() / "suites.toml")
+    return {name: tuple(tasks) for name, tasks in suites.items()}
 
 
 def choose_tasks(
@@ -136,8 +136,8 @@ def choose_tasks(
         The tasks of the suite, then the named tasks, without duplicates.
 
     Raises:
-        InputError: If a task or the suite is unknown. The message suggests similar names and lists
-            the packages whose tasks are skipped.
+        InputError: If a task or the suite is unknown. The message lists the packages whose tasks
+            are skipped, and suggests similar names.
     """
     chosen: dict[str, TaskSpec] = {}
     if suite is not None:
@@ -150,12 +150,11 @@ def choose_tasks(
         spec = known.get(name) or by_result_name.get(name)
         if spec is None:
             similar = difflib.get_close_matches(name, by_result_name, n=1)
+            near = nearest(name, [*known, *similar])
             _, left_out = _installed()  # The unknown task may belong to a skipped package.
-            remarks = "".join(f". {remark[0].upper()}{remark[1:]}" for remark in left_out)
-            raise InputError(
-                f"unknown task {name!r}{nearest(name, [*known, *similar])}; `task_dir` adds your "
-                f"own task files{remarks}"
-            )
+            if left_out:
+                near = f"; {'; '.join(left_out)}; otherwise: {near.removeprefix('; ')}"
+            raise InputError(f"unknown task {name!r}{near}; `task_dir` adds your own task files")
         chosen[spec.name] = spec
     return list(chosen.values())
 
@@ -168,21 +167,13 @@ def read_task(path: str | Path) -> TaskSpec:
             names the file.
     """
     path = Path(path)
-    try:
-        with path.open("rb") as file:
-            values = tomllib.load(file)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: invalid TOML: {error}") from error
+    values = read_toml(path)
     kind = values.get("kind")
     if kind not in KINDS:
         problem = "'kind' is missing" if kind is None else f"unknown kind {kind!r}"
         raise InputError(f"{path}: {problem}{nearest(str(kind), KINDS)}")
-    try:
+    with reworded(f"{path}: "):
         return validated(KINDS[kind], {"file": path} | values)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from error
 
 
 def shipped_folder() -> Path:

@@ -38,6 +38,7 @@ from polarity_bench.progress import Bar, no_bar
 from polarity_bench.render.markdown import escape
 from polarity_bench.training.model_card import header
 from polarity_bench.training.run_folder import differences, save_encoder
+from polarity_bench.training.train import load_base
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -93,12 +94,14 @@ def blend(
     options = options or EncoderOptions()
     if options.dtype != "float32":
         raise InputError(f"`dtype` must be float32 to average weights, got {options.dtype}")
-    places = {weight: Path(output) / f"w-{_named(weight)}" for weight in checked_weights(weights)}
+    # Adding 0.0 turns -0.0 into 0.0.
+    names = [f"w-{np.format_float_positional(w + 0.0, trim='-')}" for w in checked_weights(weights)]
     first = _load("base", base, options)
     second = _load("tuned", tuned, replace(options, revision=None))
     pair = _Pair(first, second, Base(located(base, Path.cwd()), first.id))
     check_writable(Path(output))
-    blends = [Blend(weight, folder, folder.exists()) for weight, folder in places.items()]
+    folders = [Path(output) / name for name in names]
+    blends = [Blend(w, each, each.exists()) for w, each in zip(weights, folders, strict=True)]
     for result in blends:
         if result.reused:
             pair.check_there(result, options)
@@ -273,12 +276,7 @@ Resilient tuning of language models via model merging*.
 
 
 def _load(field: str, name: str, options: EncoderOptions) -> SentenceTransformerEncoder:
-    encoder = load_encoder(name, options)
-    if not isinstance(encoder, SentenceTransformerEncoder):
-        raise InputError(
-            f"`{field}` {name}: a baseline has no weights to average; use a sentence-transformers "
-            "model"
-        )
+    encoder = load_base(name, options, field)
     remarks = [
         f"{name}: the classifier head {file.name} is left out; only the encoder is averaged"
         for file in sorted(folder_of(name, options)[0].glob("*head.safetensors"))
@@ -296,7 +294,3 @@ def _traits(encoder: SentenceTransformerEncoder) -> dict[str, Any]:
         "`prompt`": encoder.id.prompt,
         "`max_tokens`": encoder.id.max_tokens,
     }
-
-
-def _named(weight: float) -> str:
-    return np.format_float_positional(weight + 0.0, trim="-")  # adding 0.0 turns -0.0 into 0.0

@@ -26,6 +26,7 @@ from polarity_bench.encoders.train_file import read_train_file
 from polarity_bench.errors import InputError, InputWarning, MissingValuesError
 from polarity_bench.results.result_files import (
     Result,
+    Stored,
     has_its_values,
     place,
     read_arrays,
@@ -49,7 +50,7 @@ _HEAD = 3  # maximum number of words in a key of `_Phrases`; a shorter text is i
 
 def count_seen(
     model: str,
-    stored: Sequence[list[tuple[Result, Path]]],
+    stored: Sequence[list[Stored]],
     tasks: Sequence[Task],
     output: Path,
     access: DataAccess,
@@ -80,24 +81,24 @@ def count_seen(
     lacking = [
         (results, i, base_path)
         for results in stored
-        for i, (result, _) in enumerate(results)
+        for i, (_, result) in enumerate(results)
         if result.task in by_name and (result.seen is None or len(result.unseen or ()) == 1)
         if (base_path := _result_of(base, result, output)) or result.seen is None
     ]
     trained_on = training_texts(model, access, task_dir) if lacking else None
     if trained_on is None:
         return
-    counted = [by_name[results[i][0].task].rows_by_part for results, i, _ in lacking]
+    counted = [by_name[results[i][1].task].rows_by_part for results, i, _ in lacking]
     rows = (row for parts in counted for rows in parts.values() for row in rows)
     texts = _seen_texts(rows, trained_on)
     for (results, i, base_path), parts in zip(lacking, counted, strict=True):
-        result, path = results[i]
+        path, result = results[i]
         task = by_name[result.task]
         seen = {part: _rows_with(rows, texts) for part, rows in parts.items()}
         counts = {p: {way: int(n.sum()) for way, n in ways.items()} for p, ways in seen.items()}
         equal = {part: ways["normalised"] for part, ways in seen.items()}
         unseen = _score_unseen(task, equal, path, base_path) if isinstance(task, RowsTask) else None
-        results[i] = replace(result, seen=counts, unseen=unseen), path
+        results[i] = path, replace(result, seen=counts, unseen=unseen)
         write_seen(*results[i])
 
 

@@ -18,11 +18,13 @@ from polarity_bench.tasks.types.polarity.scoring import (
     values_per_query,
 )
 from polarity_bench.tasks.types.polarity.task import PolarityTask
-from polarity_bench.training.data import TrainingData
+from polarity_bench.training.history import Row
 from polarity_bench.training.processes import is_first
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
+
+    from polarity_bench.training.recipes.base import TrainingContext
 
 HELD_OUT = "held_out_"
 
@@ -34,29 +36,39 @@ class EpochScorer:
     so a later evaluation without a store gives the same numbers. The ranking by the base, which is
     the reference, is computed once. With several processes, only the first process scores.
 
-    `chosen_by` is the name of the score that chooses the checkpoint.
+    Attributes:
+        chosen_by: Name of the score that chooses the checkpoint.
+        rows: Scores so far, one row for each scored epoch.
 
     Args:
-        data: The task and the held-out queries.
-        base: The encoder before training, which is the reference.
-        embedder: Embedder for the base. Embeddings of the encoder in training are not stored.
-        bar: Opens a progress bar for embedding with the base.
+        bench: The data, and the encoder to train. Before training, the encoder is the reference.
+            Embeddings of the encoder in training are not stored.
     """
 
-    def __init__(
-        self,
-        data: TrainingData,
-        base: SentenceTransformerEncoder,
-        embedder: Embedder,
-        bar: Bar = no_bar,
-    ) -> None:
+    def __init__(self, bench: TrainingContext) -> None:
+        data, base = bench.data, bench.base
         self._tasks = {"": data.task}
         if data.held_out is not None:
             self._tasks[HELD_OUT] = data.held_out
         self.chosen_by = f"{HELD_OUT if data.held_out else ''}joint"
-        self._base = base.id
-        self._embedder = embedder
-        self._reference = self._ranked(base, embedder, bar) if is_first() else {}
+        self.rows: list[Row] = []
+        self._model, self._base = base.model, base.id
+        self._embedder = bench.embedder
+        self._reference = self._ranked(base, bench.embedder, bench.bar) if is_first() else {}
+
+    def add(
+        self, epoch: int, step: int, loss: float | None = None, rate: float | None = None
+    ) -> None:
+        """Score the current weights of the encoder, and add a row.
+
+        Args:
+            epoch: Number of completed epochs; 0 before training.
+            step: Number of completed optimizer steps.
+            loss: Mean loss of the last epoch.
+            rate: Learning rate of the last step.
+        """
+        begun = {"epoch": epoch, "step": step, "loss": loss, "learning_rate": rate}
+        self.rows.append({**begun, **self(self._model)})
 
     def __call__(self, model: SentenceTransformer) -> dict[str, float]:
         """Score the model in its current state.

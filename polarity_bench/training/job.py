@@ -26,13 +26,8 @@ from polarity_bench.training.recipes.base import Recipe
 from polarity_bench.validation import validated
 from polarity_bench.values import digest_of
 
-_MOVING = (
-    "revision",
-    "prompt",
-    "prompt_name",
-    "dtype",
-    "max_tokens",
-)  # options that affect the result
+_MOVING = ("revision", "prompt", "prompt_name", "dtype", "max_tokens")
+"""Options that affect the result."""
 
 
 @dataclass(frozen=True)

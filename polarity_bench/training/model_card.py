@@ -120,7 +120,7 @@ polarity-bench rejects such encoders."""
 
 
 def model_card(
-    name: str,
+    folder: Path,
     identity: RunIdentity,
     task: PolaritySpec,
     rows: Sequence[Row],
@@ -129,12 +129,12 @@ def model_card(
     licence: str | None = None,
     *,
     has_axis: bool = False,
-    has_figure: bool = True,
 ) -> str:
-    """Return the README.md of a trained encoder.
+    """Return the README.md of a trained encoder. Its YAML header leaves out undefined scores.
 
     Args:
-        name: Name of the encoder.
+        folder: Folder of the encoder, whose name is the encoder's. If the folder contains
+            `history.svg`, the card shows it.
         identity: Identity of the run.
         task: Task that the encoder was trained on.
         rows: Scores by epoch; the first row is before training.
@@ -142,13 +142,12 @@ def model_card(
         origin: The encoder to record as the base.
         licence: Licence of the base, or None if the base's card does not state a licence.
         has_axis: Whether the encoder's last module is an axis.
-        has_figure: Whether `history.svg` is in the same folder.
     """
     base, recipe = identity.base, identity.recipe
     kept = next(row for row in rows if row["step"] == fitted.kept)
     facts = {
         "Base": f"{base.label} (digest {base.digest})",
-        "Recipe": recipe.name,
+        "Recipe": recipe.words,
         **fitted.facts,
         "Run": f"{identity.digest}; train.json records everything that affects the result",
     }
@@ -160,21 +159,39 @@ def model_card(
             f"{base.label} for the scores below; elsewhere {origin.encoder.label} (digest "
             f"{origin.encoder.digest}), the base of {base.label}"
         )
+    scores = kept if measured_alike else {"polarity": kept["polarity"]}
+    results = [
+        EvalResult(
+            task_type="retrieval",
+            task_name=TRAINED,
+            **asdict(DataSet.of(task)),
+            dataset_args={"reference": origin.encoder.label},
+            metric_type=f"{metric}_at_{task.protocol.k}",
+            metric_name=f"{head} at {task.protocol.k}, percent",
+            metric_value=round(100 * value, 4),
+        )
+        for metric, head in SCORE_TITLES.items()
+        if (value := scores.get(metric)) is not None
+    ]
+    hubs = {split.hub.id for split in task.splits.values() if split.hub}
+    front = header(
+        recipe.tags,
+        language=[hub_language(language) for language in task.languages],
+        license=licence or "other",
+        license_name=None if licence else "that-of-the-base",
+        datasets=sorted(hubs) if hubs and fitted.trained_on is None else None,
+        base_model=origin.encoder.name if "/" in origin.encoder.name else None,
+        model_name=folder.name,
+        eval_results=results,
+        **in_card(origin),
+    )
     classes = " from ".join(map(escape, sorted(set(task.labels.values()))))
     of_texts = f" (licence: {escape(task.licence)})" if task.licence else ""
     title, texts = escape(task.title), fitted.trained_on and escape(fitted.trained_on)
     purpose = texts or f"{title}, to separate {classes} while preserving meaning"
     parts = [
-        front_matter(
-            name,
-            origin,
-            task,
-            kept if measured_alike else {**dict.fromkeys(kept), "polarity": kept["polarity"]},
-            recipe.tags,
-            licence,
-            own_data=texts is None,
-        ),
-        f"# {escape(name)}",
+        front,
+        f"# {escape(folder.name)}",
         f"A sentence encoder trained with polarity-bench on {purpose}.",
         "\n".join(f"- **{head}**: {escape(fact)}" for head, fact in facts.items()),
         "## Scores",
@@ -185,7 +202,7 @@ def model_card(
             "P's lift over chance and retention, with its bootstrap 95 % interval."
         ),
         history_table(rows),
-        "![scores by epoch](history.svg)" if has_figure else "",
+        "![scores by epoch](history.svg)" if (folder / "history.svg").is_file() else "",
         "## Use",
         _USE_OF_AXIS if has_axis else _USE,
         "`polarity-bench run` scores this encoder, with its base as the reference.",
@@ -218,55 +235,6 @@ def _ends(rows: Sequence[Row], metric: str) -> list[tuple[float, float] | None]:
     """Return the interval of each row's value, or None for a value without an interval."""
     ends = ((row.get(f"{metric}_low"), row.get(f"{metric}_high")) for row in rows)
     return [None if low is None or high is None else (low, high) for low, high in ends]
-
-
-def front_matter(
-    name: str,
-    base: Base,
-    task: PolaritySpec,
-    kept: Row,
-    tags: Sequence[str] = (),
-    licence: str | None = None,
-    *,
-    own_data: bool = True,
-) -> str:
-    """Return the YAML header of a trained encoder's card, without undefined scores.
-
-    Args:
-        name: Name of the encoder.
-        base: The encoder to record as the base, and the reference of the scores.
-        task: The task that the encoder was scored on.
-        kept: Scores of the published weights.
-        tags: Tags to add to those that every card has.
-        licence: Licence of the base, if known.
-        own_data: Whether the encoder was trained on the task's own texts.
-    """
-    data_set = DataSet.of(task)
-    results = [
-        EvalResult(
-            task_type="retrieval",
-            task_name=TRAINED,
-            **asdict(data_set),
-            dataset_args={"reference": base.encoder.label},
-            metric_type=f"{metric}_at_{task.protocol.k}",
-            metric_name=f"{head} at {task.protocol.k}, percent",
-            metric_value=round(100 * value, 4),
-        )
-        for metric, head in SCORE_TITLES.items()
-        if (value := kept[metric]) is not None
-    ]
-    hubs = {split.hub.id for split in task.splits.values() if split.hub}
-    return header(
-        tags,
-        language=[hub_language(language) for language in task.languages],
-        license=licence or "other",
-        license_name=None if licence else "that-of-the-base",
-        datasets=sorted(hubs) if hubs and own_data else None,
-        base_model=base.encoder.name if "/" in base.encoder.name else None,
-        model_name=name,
-        eval_results=results,
-        **in_card(base),
-    )
 
 
 def header(tags: Sequence[str] = (), *, library: str | None = LIBRARY, **data: Any) -> str:

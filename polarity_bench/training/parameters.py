@@ -7,7 +7,7 @@ imports this module at startup, so slow imports are not allowed here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cached_property
@@ -132,7 +132,8 @@ class Parameters:
     """A named set of parameters; one member of a family such as the losses.
 
     Raises:
-        InputError: If a value is not allowed by the declaration of its parameter.
+        InputError: If a value is not allowed by the declaration of its parameter, or if a parameter
+            that has no effect with the other values is not its default.
     """
 
     name: ClassVar[str]
@@ -143,11 +144,41 @@ class Parameters:
             value = getattr(self, each.name)
             if value is not each.default:  # checking imports pydantic, which is slow
                 object.__setattr__(self, each.name, each.checked(value))
+        self.check_used(e.name for e in declared(type(self)) if getattr(self, e.name) != e.default)
+
+    @classmethod
+    def unused(cls, values: Mapping[str, Any]) -> Mapping[str, str]:  # noqa: ARG003
+        """Return the parameters that have no effect with these values.
+
+        Returns:
+            For each such parameter, the end of the error message: the reason and the remedy.
+        """
+        return {}
+
+    def check_used(self, given: Iterable[str]) -> None:
+        """Check that all parameters with these names have an effect.
+
+        Raises:
+            InputError: If a parameter has no effect with the other values.
+        """
+        unused = self.unused(vars(self))
+        for name in given:
+            if name in unused:
+                raise InputError(f"`{name}` {getattr(self, name)} has no effect {unused[name]}")
 
     @property
     def remarks(self) -> tuple[str, ...]:
         """Warnings to show to the user before these parameters are used."""
         return ()
+
+    @property
+    def words(self) -> str:
+        """Name and parameters, for model cards, without those that are None or have no effect."""
+        left_out = {"name", *self.unused(vars(self))}
+        values = self.to_dict("moves")
+        values |= {key: v.words for key, v in vars(self).items() if isinstance(v, Parameters)}
+        listed = [f"{k} {v}" for k, v in values.items() if v is not None and k not in left_out]
+        return f"{self.name} ({', '.join(listed)})" if listed else self.name
 
     def to_dict(self, *roles: Role) -> dict[str, Any]:
         """Return the name and the parameters as JSON values, optionally of certain roles only."""

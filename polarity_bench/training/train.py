@@ -12,8 +12,12 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from polarity_bench.encoders.base import Encoder, EncoderId
-from polarity_bench.encoders.load import SentenceTransformerEncoder, load_encoder
+from polarity_bench.encoders.base import EncoderId
+from polarity_bench.encoders.load import (
+    EncoderOptions,
+    SentenceTransformerEncoder,
+    load_encoder,
+)
 from polarity_bench.encoders.reference_encoder import Base, card_of, find_base, write_base
 from polarity_bench.encoders.train_file import read_train_file
 from polarity_bench.errors import InputError
@@ -28,7 +32,7 @@ from polarity_bench.training.job import Job
 from polarity_bench.training.model_card import model_card
 from polarity_bench.training.parameters import ParameterWarning
 from polarity_bench.training.processes import is_first, join, n_processes, of_first, wait
-from polarity_bench.training.recipes.base import EpochLog, FitResult, Inputs, TrainingContext
+from polarity_bench.training.recipes.base import FitResult, Inputs, TrainingContext
 from polarity_bench.training.run_folder import RunFolder, RunIdentity, run_folder
 from polarity_bench.values import digest_of
 
@@ -106,8 +110,7 @@ def train(
         # Checkpoints are saved with this model, so they record the base too.
         write_base(bench.base.model, Base(folder.base, identity.base))
         try:
-            judge = EpochScorer(bench.data, bench.base, bench.embedder, bench.bar)
-            epochs = EpochLog(judge, bench.base.model)
+            epochs = EpochScorer(bench)
             if recipe.scores_first:
                 epochs.add(0, 0)
             fitted = recipe.fit(bench, examples, epochs)
@@ -133,31 +136,30 @@ def open_bench(job: Job, folder: RunFolder, bar: Bar) -> Iterator[TrainingContex
     rows, seed = job.recipe.hold_out
     known = None if rows == 0 else known_to(job.model, job.access(), job.task_dir)
     data = load_training_data(spec, job.access(), held_out=rows, seed=seed, known=known)
-    base = load_base(job)
+    base = load_base(job.model, job.options)
     with job.embedder(base.device) as embedder:
         yield TrainingContext(job, folder, base, data, data.in_groups(embedder), bar)
 
 
-def load_base(job: Job) -> SentenceTransformerEncoder:
-    """Load the base, the encoder to train.
+def load_base(
+    model: str, options: EncoderOptions | None = None, field: str = "model"
+) -> SentenceTransformerEncoder:
+    """Load an encoder whose weights can be trained or averaged.
+
+    Args:
+        model: Name or folder of the encoder.
+        options: Options for loading; None uses the defaults.
+        field: Name of the argument that contains the name, for the error message.
 
     Raises:
-        InputError: If the base cannot be loaded, or is a baseline without trainable weights.
+        InputError: If the encoder cannot be loaded, or is a baseline without weights.
     """
-    return check_base(load_encoder(job.model, job.options), job.model)
-
-
-def check_base(base: Encoder, model: str) -> SentenceTransformerEncoder:
-    """Check that an encoder can be trained, and return it.
-
-    Raises:
-        InputError: If the encoder is a baseline.
-    """
-    if not isinstance(base, SentenceTransformerEncoder):
+    encoder = load_encoder(model, options)
+    if not isinstance(encoder, SentenceTransformerEncoder):
         raise InputError(
-            f"`model` {model}: a baseline cannot be trained; use a sentence-transformers model"
+            f"`{field}` {model}: a baseline has no weights; use a sentence-transformers model"
         )
-    return base
+    return encoder
 
 
 def identify(bench: TrainingContext, inputs: Inputs) -> RunIdentity:
@@ -195,7 +197,7 @@ def publish(
     facts = {**fitted.facts, "Held out": f"{n_held_out:,} training rows"}
     write_history(rows, folder.path)
     draw_history(rows, folder.path, f"{identity.base.name} on {task.title}, {recipe.title}")
-    encoder = bench.base if fitted.kept else load_base(bench.job)
+    encoder = bench.base if fitted.kept else load_base(bench.job.model, bench.job.options)
     if not fitted.kept and encoder.id.digest != identity.base.digest:
         raise InputError(
             f"`model` {bench.job.model}: no epoch was better than the base, so the base must be "
@@ -207,7 +209,7 @@ def publish(
     write_base(encoder.model, base)
     licence = card_of(bench.base.model).get("license")
     card = model_card(
-        folder.path.name,
+        folder.path,
         identity,
         task,
         rows,
@@ -215,7 +217,6 @@ def publish(
         base,
         licence,
         has_axis=axis_of(encoder.model) is not None,
-        has_figure=(folder.path / "history.svg").is_file(),
     )
     beside = {"README.md": card.encode(), **fitted.files}
     files = folder.publish(encoder.model, beside, prompt=identity.base.prompt)

@@ -24,6 +24,16 @@ def test_missing_data_names_the_files_the_places_and_the_remedy(
         assert part in str(error.value)
 
 
+def test_a_file_that_both_splits_share_is_named_once(task_dir: Path) -> None:
+    file = task_dir / "mini.toml"
+    file.write_text(file.read_text().replace("mini-source.csv", "mini-query.csv"))
+    spec = read_task(file)
+    assert [row["file"] for row in file_status(spec, HERE)] == ["mini-query.csv"]
+    (task_dir / "mini-query.csv").unlink()
+    with pytest.raises(InputError, match=r"put mini-query\.csv into a folder"):
+        spec.load(HERE, Settings())
+
+
 def test_a_data_folder_is_searched_after_the_task_files_own(task_dir: Path, tmp_path: Path) -> None:
     folder = tmp_path / "data"
     folder.mkdir()

@@ -18,9 +18,12 @@ from standins import QUERIES, SOURCES
 
 from polarity_bench.embedding.arrays import MemoryStore
 from polarity_bench.embedding.embedder import Embedder
+from polarity_bench.embedding.store import EmbeddingStore
 from polarity_bench.encoders.axis import SCALE, Axis, coordinates
+from polarity_bench.encoders.backends import PACKAGES
 from polarity_bench.encoders.base import EncoderId
-from polarity_bench.encoders.load import SentenceTransformerEncoder, load_encoder
+from polarity_bench.encoders.load import EncoderOptions, SentenceTransformerEncoder, load_encoder
+from polarity_bench.encoders.reference_encoder import Base, write_base
 from polarity_bench.encoders.steered import at_strength
 from polarity_bench.errors import InputError
 from polarity_bench.retrieval import top_k
@@ -261,6 +264,114 @@ def test_one_encoding_serves_every_strength(saved: Path, tiny_model: Path) -> No
     theirs = top_k(base.queries(TEXTS), base.sources(TEXTS), 9)
     assert np.array_equal(ours.index, theirs.index)
     assert np.array_equal(ours.similarity, theirs.similarity)
+
+
+def axis_upon(base: SentenceTransformerEncoder, folder: Path) -> str:
+    """Save a base with an axis as training does, with a record of the base, and load it."""
+    model = base.model
+    write_base(model, Base("base", base.id))
+    if not isinstance(model[-1], Normalize):
+        model.append(Normalize())
+    torch.manual_seed(7)
+    model.append(Axis(["bad", "good"], 32).eval())
+    model.similarity_fn_name = "dot"
+    model.save_pretrained(str(folder), create_model_card=False)
+    return str(folder)
+
+
+@pytest.fixture(params=["without Normalize", "with Normalize", "dot", "plain transformer"])
+def base_folder(request: pytest.FixtureRequest, tiny_model: Path, tmp_path: Path) -> Path:
+    if request.param == "plain transformer":
+        return tiny_model.with_name("tiny-bert")
+    model = SentenceTransformer(str(tiny_model), device="cpu")
+    if request.param != "without Normalize":
+        model.append(Normalize())
+    model.similarity_fn_name = "dot" if request.param == "dot" else "cosine"
+    model.save_pretrained(str(tmp_path / "base"), create_model_card=False)
+    return tmp_path / "base"
+
+
+@pytest.mark.parametrize("first", ["base", "axis"])
+def test_a_base_and_its_axis_share_their_stored_vectors(
+    base_folder: Path, tmp_path: Path, first: str
+) -> None:
+    encoders = {"base": load_encoder(str(base_folder))}
+    trained = load_encoder(str(base_folder))
+    assert isinstance(trained, SentenceTransformerEncoder)
+    encoders["axis"] = load_encoder(axis_upon(trained, tmp_path / "axis"))
+    alone = {name: Embedder().embed(encoder, TEXTS) for name, encoder in encoders.items()}
+    second = "axis" if first == "base" else "base"
+    with EmbeddingStore(tmp_path / "store") as store:
+        for name, n_encoded in ((first, len(alone[first])), (second, 0)):
+            done: list[int] = []
+            embedded = Embedder(store).embed(encoders[name], TEXTS, done.append)
+            assert embedded.usage.n_encoded == n_encoded
+            assert embedded.encoder == encoders[name].id
+            assert sum(done) == len(embedded)
+            for side in ("queries", "sources", "vectors"):
+                ours, expected = (
+                    getattr(each, side)(TEXTS).vectors for each in (embedded, alone[name])
+                )
+                assert np.array_equal(ours, expected)
+        (stored,) = store.usage()
+        assert (stored.digest, stored.name) == (encoders["base"].id.digest, base_folder.name)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        EncoderOptions(prompt="good "),
+        EncoderOptions(max_tokens=5),
+        EncoderOptions(dtype="bfloat16"),
+        EncoderOptions(backend="onnx"),
+    ],
+    ids=["prompt", "max_tokens", "dtype", "backend"],
+)
+def test_a_base_is_shared_under_the_same_options(
+    base_folder: Path, tmp_path: Path, options: EncoderOptions
+) -> None:
+    for package in PACKAGES[options.backend]:
+        pytest.importorskip(package, reason=f"needs {package}, of the extra `backends`")
+    trained, base = load_encoder(str(base_folder)), load_encoder(str(base_folder), options)
+    assert isinstance(trained, SentenceTransformerEncoder)
+    axis = load_encoder(axis_upon(trained, tmp_path / "axis"), options)
+    assert isinstance(axis, SentenceTransformerEncoder)
+    assert axis.base is not None
+    # In bfloat16 the recorded digest of float32 weights does not say which modules are the base.
+    assert isinstance(base, SentenceTransformerEncoder)
+    ends_in_norm = isinstance(base.model[-1], Normalize)
+    is_shared = options.dtype == "float32" or ends_in_norm
+    assert (axis.base.id.digest == base.id.digest) == is_shared
+    store = MemoryStore(TEXTS)
+    shared = Embedder(store).embed(axis, TEXTS).vectors(TEXTS).vectors
+    assert np.array_equal(shared, Embedder().embed(axis, TEXTS).vectors(TEXTS).vectors)
+
+
+def test_a_changed_base_has_stored_vectors_of_its_own(tiny_model: Path, tmp_path: Path) -> None:
+    trained = load_encoder(str(tiny_model))
+    assert isinstance(trained, SentenceTransformerEncoder)
+    folder = axis_upon(trained, tmp_path / "axis")
+    transformer: Any = trained.model[0]
+    with torch.no_grad():
+        transformer.auto_model.embeddings.word_embeddings.weight.mul_(1.5)
+    trained.model.save_pretrained(folder, create_model_card=False)
+    encoder = load_encoder(folder)
+    assert isinstance(encoder, SentenceTransformerEncoder)
+    assert encoder.base is not None
+    assert encoder.base.id.name == "axis without its axis"
+    store = MemoryStore(TEXTS)
+    Embedder(store).embed(load_encoder(str(tiny_model)), TEXTS)
+    embedded = Embedder(store).embed(encoder, TEXTS)
+    assert embedded.usage.n_encoded == len(embedded)
+    alone = Embedder().embed(encoder, TEXTS)
+    assert np.array_equal(embedded.vectors(TEXTS).vectors, alone.vectors(TEXTS).vectors)
+
+
+def test_a_tower_and_an_encoder_without_an_axis_use_no_other_vectors(tiny_model: Path) -> None:
+    towered = SentenceTransformerEncoder(with_axis(tiny_model, ["a", "b"], tower=True), name="x")
+    plain = load_encoder(str(tiny_model))
+    assert isinstance(plain, SentenceTransformerEncoder)
+    assert (towered.base, plain.base) == (None, None)
 
 
 def test_pairs_are_weighed_by_the_root_on_both_sides(saved: Path) -> None:

@@ -11,8 +11,10 @@ import pytest
 from polarity_bench.encoders import backends
 from polarity_bench.encoders.backends import BACKENDS, PACKAGES
 from polarity_bench.encoders.base import Backend, EncoderId
+from polarity_bench.encoders.baselines import RandomEncoder
 from polarity_bench.encoders.load import EncoderOptions, load_encoder
 from polarity_bench.errors import InputError
+from polarity_bench.evaluation.many_encoders import load_with_reference
 
 TEXTS = ["the film was good.", "not good", "a bad film and not a very good one"]
 OTHERS: list[tuple[Backend, str]] = [
@@ -52,6 +54,29 @@ def test_another_order_of_batches_gives_the_same_vectors(sentence_bert: Path) ->
     once = [first.encode(TEXTS[:1]), first.encode(TEXTS)]
     again = [second.encode(TEXTS), second.encode(TEXTS[:1])]
     assert all(map(np.array_equal, once, reversed(again)))
+
+
+@pytest.mark.parametrize(("backend", "dtype"), OTHERS)
+def test_the_named_reference_is_computed_in_float32_by_torch(
+    sentence_bert: Path, backend: Backend, dtype: str
+) -> None:
+    missing = [package for package in PACKAGES[backend] if find_spec(package) is None]
+    if missing:
+        pytest.skip(f"needs {', '.join(missing)}, of the extra `backends`")
+    options = EncoderOptions(backend=backend, dtype=dtype)  # type: ignore[arg-type]
+    name = str(sentence_bert)
+    encoder, reference = load_with_reference(name, options, name, print)
+    assert (encoder.id.backend, encoder.id.dtype) == (backend, dtype)
+    assert reference is not None
+    assert reference.id == load_encoder(name).id
+    assert isinstance(load_with_reference(name, options, "random", print)[1], RandomEncoder)
+
+
+def test_the_named_reference_of_an_encoder_in_bfloat16_is_in_float32(sentence_bert: Path) -> None:
+    name = str(sentence_bert)
+    encoder, reference = load_with_reference(name, EncoderOptions(dtype="bfloat16"), name, print)
+    assert reference is not None
+    assert (encoder.id.dtype, reference.id) == ("bfloat16", load_encoder(name).id)
 
 
 def test_the_backend_is_part_of_the_identity(sentence_bert: Path) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -24,6 +24,7 @@ from standins import tiny_encoder, write_task
 
 import polarity_bench
 from polarity_bench import register
+from polarity_bench.data.schema import Domain
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders.axis import Axis
 from polarity_bench.encoders.load import (
@@ -438,12 +439,17 @@ def test_mteb_scores_a_published_encoder_with_the_prompt_of_its_training(
 def test_a_task_that_mteb_cannot_take_is_refused_or_of_another_package_left_out(
     task_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_task(task_dir, "odd", head='domains = ["Ticketz"]')
-    with pytest.raises(InputError, match=r"odd\.toml: mteb rejects this task: .*domains"):
+    write_task(task_dir, "odd", head='mteb_name = "STSBenchmark"')
+    with pytest.raises(InputError, match=r"odd\.toml: mteb rejects this task: mteb already has"):
         register(task_dir)
     tasks = load_tasks(task_dir)
     monkeypatch.setattr("polarity_bench.integrations.mteb_tasks.load_tasks", lambda _: tasks)
     with pytest.warns(InputWarning, match=r"odd\.toml: .*; the task is skipped"):
         names = register()
     assert "MiniPolarityRetrieval" in names
-    assert "OddPolarityRetrieval" not in names
+    assert "STSBenchmark" not in names
+
+
+def test_task_files_may_name_the_domains_that_mteb_knows(mteb: Any) -> None:
+    known = import_module("mteb.abstasks.task_metadata").TaskDomain
+    assert set(get_args(Domain)) == set(get_args(known))

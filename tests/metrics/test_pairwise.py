@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -16,16 +17,23 @@ from polarity_bench.metrics.pairwise import (
     Pairwise,
     detectable,
     holm_of_pairs,
-    pairwise_means,
     pairwise_resampled,
     rank_ranges,
     tie_groups,
+    unit_moments,
 )
+from polarity_bench.metrics.pairwise import pairwise_means as pairwise_of_moments
 from polarity_bench.metrics.significance import bootstrap_test, sign_flip_p
 from polarity_bench.metrics.statistics import Bootstrap
-from polarity_bench.values import FloatArray
+from polarity_bench.values import FloatArray, IntArray
 
 SEEDS = st.integers(0, 2**32 - 1)
+
+
+def pairwise_means(tasks: Sequence[FloatArray], units: Sequence[IntArray | None] = ()) -> Pairwise:
+    """The comparison of all pairs, from the values per query of each task."""
+    moments = map(unit_moments, tasks, units or [None] * len(tasks))
+    return pairwise_of_moments(list(moments))
 
 
 def some_values(n: int, n_queries: int, seed: int, skill: float = 0.0) -> FloatArray:
@@ -98,9 +106,12 @@ def test_tails_of_values_of_many_sizes_are_on_the_safe_side() -> None:
         assert exact < p < 100 * exact
 
 
-def test_few_differences_are_tested_by_flips_that_all_pairs_share() -> None:
+def test_few_differences_are_tested_by_flips_that_all_pairs_share(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     values = some_values(5, 9, seed=4, skill=0.2)
-    found = pairwise_means([values], n_flips=40_000)
+    monkeypatch.setattr("polarity_bench.metrics.pairwise.N_FLIPS", 40_000)
+    found = pairwise_means([values])
     for i, j in itertools.combinations(range(5), 2):
         exact = sign_flip_p(values[i] - values[j])
         error = math.sqrt(exact * (1 - exact) / 40_000)

@@ -40,10 +40,10 @@ class DialEncoder(BagEncoder):
 
 def results_at(
     task: Task, strengths: Sequence[float], output: Path, *, name: str = "dial"
-) -> dict[float, tuple[Result, Path]]:
+) -> dict[float, tuple[Path, Result]]:
     """Evaluate the encoder at several strengths, with the bag of words as the reference."""
     found = {}
     for strength in strengths:
         result = evaluate(DialEncoder(strength, name), task, reference=BagEncoder("bag"))
-        found[strength] = (result, write_result(result, output))
+        found[strength] = (write_result(result, output), result)
     return found

@@ -13,7 +13,6 @@ from standins.sweeps import read_small, small_grid
 
 from polarity_bench.boards.sweep_tables import read_sweep
 from polarity_bench.encoders.base import EncoderId
-from polarity_bench.sweeps import old_defaults
 from polarity_bench.sweeps.cost import sizes
 from polarity_bench.sweeps.plan import FILE, plan_of, read_plan, write_plan
 from polarity_bench.training import parameters
@@ -54,66 +53,10 @@ def labels(folder: Path) -> list[Mapping[str, Any]]:
 OLD = {"margins": ("rate", 3e-5), "margins-static": ("schedule", "linear")}
 """What no grid says of the trainings of a committed sweep, and its default then."""
 
-OLD_OF_OTHERS: dict[str, dict[str, Any]] = {
-    "setfit": {
-        "variant": "papers",
-        "samples_per_class": None,
-        "pairs": None,
-        "batch_size": None,
-        "seed": 0,
-    },
-    "scl": {
-        "pairs": None,
-        "lambda_": 0.3,
-        "temperature": 1.0,
-        "similarity": "dot",
-        "positives": "all",
-        "negatives": "all",
-        "reading": "as-written",
-        "cross_entropy": "pairs",
-        "pooling": "mean-without-first",
-        "batch_size": 64,
-        "rate": 2e-05,
-        "warm_up": 0.1,
-        "schedule": "constant",
-        "weight_decay": 0.0,
-        "dtype": "float32",
-        "seed": 0,
-    },
-    "triple-entropy": {
-        "loss": "softtriple",
-        "beta": None,
-        "pooling": "own",
-        "layers": None,
-        "epochs": 2,
-        "batch_size": 64,
-        "rate": 1e-05,
-        "head_rate": None,
-        "proxy_rate": 0.001,
-        "warm_up": 0.06,
-        "weight_decay": 0.01,
-        "dtype": "float32",
-        "samples": "all",
-        "seed": 0,
-    },
-}
-"""The defaults of the other recipes when plans began to store them."""
-OLD_OF_LOSSES: dict[str, dict[str, Any]] = {
-    "cce": {},
-    "triplet": {"margin": 1.0},
-    "npairs": {},
-    "supcon": {"temperature": 0.1},
-    "proxynca": {"scale": 1.0},
-    "softtriple": {"proxies_per_class": 10, "gamma": 0.1, "scale": 20.0, "margin": 0.01},
-    "proxyanchor": {"alpha": 32.0, "margin": 0.1},
-}
-"""The defaults of the losses of `triple-entropy` then."""
-
 
 @pytest.mark.parametrize("name", OLD)
 @pytest.mark.usefixtures("changed_defaults")
 def test_an_old_sweep_keeps_its_labels_when_a_default_changes(name: str) -> None:
-    assert not any(item.resolved for item in read_plan(LEADERBOARDS / name).items)
     said = labels(LEADERBOARDS / name)
     setting, value = OLD[name]
     assert {each[setting] for each in said if each["recipe"] == "margins"} == {value}
@@ -152,15 +95,3 @@ def test_the_settings_that_a_plan_stores_are_those_that_tables_show(tmp_path: Pa
         item["resolved"] = {**label, "rate": 0.125}
     (tmp_path / FILE).write_text(json.dumps(plan))
     assert labels(tmp_path) == [{**label, "rate": 0.125} for label in before]
-
-
-@pytest.mark.parametrize("recipe", OLD_OF_OTHERS)
-def test_old_plans_of_other_recipes_are_completed_by_the_defaults_of_their_time(
-    recipe: str,
-) -> None:
-    for loss in OLD_OF_LOSSES if recipe == "triple-entropy" else [None]:
-        said = {"recipe": recipe, "seed": 9} | ({"loss": loss} if loss else {})
-        expected = OLD_OF_OTHERS[recipe] | OLD_OF_LOSSES.get(loss or "", {}) | said
-        assert old_defaults.completed(said) == expected, (
-            "a default has changed: record its old value in sweeps/old_defaults.py"
-        )

@@ -93,7 +93,7 @@ kfold = 3
     assert first.protocols.of(Preset) == PRESETS["papers"]
     assert items[1].protocols.of(Preset) == PRESETS["literature"]
     assert last.tasks == ["mr", "stsb"]
-    assert last.protocols.of(Preset) == choose_preset(kfold=3) != PRESETS["sklearn"]
+    assert last.protocols.of(Preset) == choose_preset(kfold=3) != PRESETS["exact"]
     assert last.given == {"kfold": 3}
 
 

@@ -627,7 +627,7 @@ def test_a_base_or_data_that_is_not_there_is_said_before_anything_is_made(
 @pytest.mark.parametrize(
     ("said", "message"),
     [
-        ('model = "random"', "a baseline cannot be trained"),
+        ('model = "random"', "a baseline has no weights"),
         ('example_encoder = "nowhere"', "nowhere"),
         ('examples_from = "none.parquet"', "no such file"),
         ('task = "sst2-unseen"', "must stay unseen in training"),

@@ -18,7 +18,8 @@ from polarity_bench.encoders.base import EncoderId
 from polarity_bench.encoders.load import EncoderOptions
 from polarity_bench.errors import InputError
 from polarity_bench.sweeps import execute as making
-from polarity_bench.sweeps.cost import efforts, probe, sizes
+from polarity_bench.sweeps.cost import effort as effort_of
+from polarity_bench.sweeps.cost import probe, sizes
 from polarity_bench.sweeps.grid import read_grid
 from polarity_bench.sweeps.item_states import ItemOutcome, SweepState
 from polarity_bench.sweeps.items import CrossValidation, Setup
@@ -181,7 +182,7 @@ gamma = 0.1
     ("change", "message"),
     [
         (('"softtriple"', '"softripple"'), r"line 11: `loss`: unknown loss 'softripple'; did you"),
-        (('"softtriple"', "3"), r"line 11: 'loss' must be text, got 3"),
+        (('"softtriple"', "3"), r"line 11: `loss` must be text, got 3"),
         (('"softtriple"', '"cce"'), r"line 13: `gamma`: no loss in the block \(cce\) has"),
         (('["cce", "softtriple"]', "[]"), r"line 11: 'loss' must not be an empty list"),
         (("gamma", "gama"),
@@ -225,7 +226,7 @@ def test_what_is_wrong_is_said_with_its_line(
         (("folds = 3", "folds = 21"), "loss cce: `folds` must be at most 20, because the class 0"),
         (("rows = 6", "rows = 28"), "`rows` 28: the fold has 26 training rows"),
         (('model = "{model}"', 'model = "nowhere"'), "nowhere"),
-        (('model = "{model}"', 'model = "random"'), "`model` random: a baseline has nothing to tr"),
+        (('model = "{model}"', 'model = "random"'), "`model` random: a baseline has no weights"),
         (("folds = 3", "folds = 3\nlayers = 9"), "`layers` 9: the encoder has 2"),
     ],
 )
@@ -294,7 +295,7 @@ def test_effort_is_texts_trained_on_thrice_and_texts_tested(setup: Setup) -> Non
     )
     known = sizes(items, setup)
     assert known.labelled == {"little-mr": 40}
-    found = efforts(items, known, setup.access())
+    found = [effort_of(item, known, setup.access()) for item in items]
     expected = []
     for item in items:
         effort = 0.0

@@ -23,11 +23,11 @@ TORCH = "senteval-torch"
 
 def test_the_default_is_logistic_regression_with_ten_folds() -> None:
     preset = choose_preset()
-    assert preset.classifier == SklearnLogistic(seed=1111)
+    assert preset.classifier == ExactLogistic(seed=1111)
     assert (preset.n_folds, preset.lower_case) == (10, False)
-    assert choose_preset("senteval-sklearn", device="cuda") == preset  # the encoder's alone
-    classifier = ExactLogistic(seed=1111)
-    assert choose_preset("senteval-exact") == replace(preset, classifier=classifier)
+    assert choose_preset("senteval-exact", device="cuda") == preset  # the encoder's alone
+    classifier = SklearnLogistic(seed=1111)
+    assert choose_preset("senteval-sklearn") == replace(preset, classifier=classifier)
 
 
 def test_the_papers_preset_is_theirs() -> None:
@@ -176,8 +176,8 @@ def test_every_optimizer_is_known_to_the_classifier(name: str) -> None:
 
 
 def test_a_preset_or_a_parameter_alone_means_torch() -> None:
-    assert choose_preset() == choose_preset("senteval-sklearn") == PRESETS["sklearn"]
-    assert choose_preset(kfold=3).protocol == "senteval-sklearn"
+    assert choose_preset() == choose_preset("senteval-exact") == PRESETS["exact"]
+    assert choose_preset(kfold=3).protocol == "senteval-exact"
     assert choose_preset(preset="papers") == PRESETS["papers"] == choose_preset(TORCH, "papers")
     assert choose_preset(classifier="nhid=3").protocol == TORCH
 

@@ -163,6 +163,11 @@ def test_suites_name_known_tasks() -> None:
         ("k = 8", "k = 0", "'protocol.k' must be at least 1, got 0"),
         ("k = 8", 'k = "many"', "'protocol.k' must be an integer, got 'many'"),
         ("version = 2", "version = 0", "'version' must be at least 1"),
+        ("version = 2", 'domains = ["News", "Tickets"]', "'domains.1': unknown value 'Tickets'"),
+        ("version = 2", 'domains = ["review"]', "'domains.0': unknown value 'review'; did you"),
+        ("version = 2", 'languages = ["en"]', "'languages.0': String should match pattern"),
+        ("version = 2", 'date = ["2013", "2018-12-31"]', "'date.0': "),
+        ("version = 2", 'date = ["2013-02-30", "2018-12-31"]', "'date.0': "),
         ("rows = 4", "rows = 0", "'splits.source.rows' must be above 0"),
         ('name = "film"', 'name = "Film Reviews"', "'name': String should match pattern"),
         ('name = "film"', "", "'name' is missing"),
@@ -179,8 +184,8 @@ def test_suites_name_known_tasks() -> None:
         (f'train.csv"\nsha256 = "{SHA}"', 'train.csv"', "a file with a 'url' needs a 'sha256'"),
         ('path = "film/train.csv"', "", "a file with a 'url' needs a 'path'"),
         ("[splits.query]", "[splits.quary]", "'splits.quary"),
-        ("title =", "title == 3\n#", "invalid TOML"),
-        ("[labels]", "[labels]\n[labels]", "invalid TOML"),
+        ("title =", "title == 3\n#", "not valid TOML"),
+        ("[labels]", "[labels]\n[labels]", "not valid TOML"),
     ],
 )
 def test_a_wrong_task_file_is_refused_with_its_name_and_the_key(
@@ -215,7 +220,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"none\.toml: cannot be read: No such file"):
         read_task(tmp_path / "none.toml")
     (tmp_path / "latin.toml").write_bytes(b'title = "\xff"')
-    with pytest.raises(InputError, match=r"latin\.toml: invalid TOML"):
+    with pytest.raises(InputError, match=r"latin\.toml: not valid TOML"):
         read_task(tmp_path / "latin.toml")
 
 
@@ -410,5 +415,6 @@ def test_one_broken_package_takes_no_task_of_others_with_it(
         tasks = load_tasks()
     assert tasks["sst2"].file.parent.parent == shipped_folder()
     assert "anyway" not in tasks, "whole or not at all"
-    with pytest.raises(InputError, match=rf"unknown task 'anyway'.* 'more-tasks' .*: .*{problem}"):
+    message = rf"unknown task 'anyway'; the tasks of the package 'more-tasks' .*: .*{problem}"
+    with pytest.raises(InputError, match=f"{message}.*; otherwise: known: contrast,"):
         choose_tasks(tasks, names=["anyway"])

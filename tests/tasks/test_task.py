@@ -15,6 +15,7 @@ from polarity_bench.scores import ScoreKey
 from polarity_bench.tasks.catalogue import KINDS, load_task, read_task
 from polarity_bench.tasks.senteval.classifiers import (
     ClassifierFamily,
+    ExactLogistic,
     SklearnLogistic,
     TorchClassifier,
 )
@@ -65,11 +66,12 @@ def test_a_limit_cuts_every_kind_of_task_and_is_an_experiment(
 @pytest.mark.parametrize(
     ("preset", "protocol", "family"),
     [
+        (PRESETS["exact"], "senteval-exact", ExactLogistic),
         (PRESETS["sklearn"], "senteval-sklearn", SklearnLogistic),
         (choose_preset(preset="papers", classifier="max_epoch=1"), "senteval-torch", "papers"),
         (choose_preset(classifier="max_epoch=1"), "senteval-torch", "literature"),
     ],
-    ids=["sklearn", "papers", "literature"],
+    ids=["exact", "sklearn", "papers", "literature"],
 )
 def test_a_preset_records_the_very_protocol_that_runs(
     workshop: Workshop,
@@ -80,7 +82,7 @@ def test_a_preset_records_the_very_protocol_that_runs(
 ) -> None:
     """A state that names one protocol and runs the other's classifier cannot be written down."""
     fitted: list[ClassifierFamily] = []
-    for known in (SklearnLogistic, TorchClassifier):
+    for known in (ExactLogistic, SklearnLogistic, TorchClassifier):
         _watch(monkeypatch, known, fitted)
     settings = Settings(of_types=(preset,))
     result = evaluate(BagEncoder(), workshop.load(workshop.sst_binary(), settings))
@@ -93,17 +95,18 @@ def test_a_preset_records_the_very_protocol_that_runs(
         for name in ("batch_size", "epoch_size", "tenacity", "max_epochs"):
             assert result.key.protocol[name] == getattr(classifier, name)
     else:
-        assert protocol == "senteval-sklearn"
+        assert isinstance(classifier, family)  # type: ignore[arg-type]
 
 
 def _watch(monkeypatch: pytest.MonkeyPatch, family: type, fitted: list[ClassifierFamily]) -> None:
-    fit = family.fit  # type: ignore[attr-defined]
+    name = "fit_subsets" if "fit_subsets" in vars(family) else "fit"
+    fit = getattr(family, name)
 
     def watched(self: ClassifierFamily, *arguments: object, **options: object) -> object:
         fitted.append(self)
         return fit(self, *arguments, **options)
 
-    monkeypatch.setattr(family, "fit", watched)
+    monkeypatch.setattr(family, name, watched)
 
 
 @pytest.mark.parametrize("name", KINDS)

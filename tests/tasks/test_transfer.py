@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score, recall_score
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
-from standins import QUICK, BagEncoder, Workshop, call
+from standins import BagEncoder, Workshop, call
 
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation.one_task import evaluate
@@ -24,6 +24,7 @@ from polarity_bench.tasks.senteval.presets import PRESETS, Preset, choose_preset
 from polarity_bench.tasks.types.base import Settings
 from polarity_bench.values import FloatArray, IntArray
 
+SKLEARN = Settings(of_types=(choose_preset("senteval-sklearn", kfold=3),))
 PAPERS = Settings(of_types=(PRESETS["papers"],))
 GRID = (0.25, 0.5, 1, 2, 4, 8)
 
@@ -51,7 +52,7 @@ def in_order(rows: Sequence[Any]) -> list[int]:
 @pytest.mark.parametrize("name", ["sst_binary", "sst_fine", "sick"])
 def test_a_dev_split_scores_what_scikit_learn_does_by_hand(name: str, workshop: Workshop) -> None:
     make = getattr(workshop, name)
-    task: Any = workshop.load(make(relatedness=False) if name == "sick" else make())
+    task: Any = workshop.load(make(relatedness=False) if name == "sick" else make(), SKLEARN)
     parts = {part: (features(rows), labels_of(rows)) for part, rows in task.parts.items()}
     dev, test = [], []
     for c in GRID:
@@ -80,7 +81,7 @@ def test_a_dev_split_scores_what_scikit_learn_does_by_hand(name: str, workshop: 
 
 @pytest.mark.parametrize("name", ["trec", "mrpc"])
 def test_a_test_set_scores_what_a_grid_search_does_by_hand(name: str, workshop: Workshop) -> None:
-    task: Any = workshop.load(getattr(workshop, name)())
+    task: Any = workshop.load(getattr(workshop, name)(), SKLEARN)
     train, test = task.parts["train"], task.parts["test"]
     order = in_order(train)
     search = GridSearchCV(
@@ -146,7 +147,7 @@ HIDDEN = choose_preset(preset="papers", classifier="max_epoch=60,nhid=3,batch_si
 @pytest.mark.parametrize(
     ("settings", "grid", "fit"),
     [
-        (QUICK, GRID, fit_logistic),
+        (SKLEARN, GRID, fit_logistic),
         (Settings(of_types=(HIDDEN,)), (1e-5, 1e-4, 1e-3, 1e-2), fit_hidden),
     ],
     ids=["sklearn", "torch"],
@@ -246,7 +247,7 @@ def test_scores_by_fold_go_to_a_file(
             rows = list(csv.DictReader(file))
         folds = [(row["task"], row["fold"]) for row in rows]
         assert folds == [*(("little-mr", str(fold)) for fold in range(3)), ("little-trec", "0")]
-        assert {row["protocol"] for row in rows} == {"senteval-sklearn, k = 3"}
+        assert {row["protocol"] for row in rows} == {"senteval-exact, k = 3"}
         results = {result.task: result for _, result in read_results(tmp_path / "results")}
         for task in ("little-mr", "little-trec"):
             each = [float(row["accuracy"]) for row in rows if row["task"] == task]

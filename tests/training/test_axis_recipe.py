@@ -138,6 +138,9 @@ def test_a_linear_axis_keeps_the_base_and_reads_the_class_off_it(
     named = find_base(encoder)
     assert named is not None
     assert named.encoder.name == "tiny"
+    assert isinstance(encoder, SentenceTransformerEncoder)
+    assert encoder.base is not None
+    assert encoder.base.id == load_encoder(str(tiny_model)).id  # both share their stored vectors
     assert done.rows[0]["retention"] == pytest.approx(1)
     card = (done.folder / "README.md").read_text(encoding="utf-8")
     assert "strength=1.0)" in card

@@ -272,14 +272,14 @@ class Counting(torch.nn.Module):
 def test_whole_numbers_must_be_equal(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def load(name: str, _: EncoderOptions) -> SentenceTransformerEncoder:
+    def load(name: str, _: EncoderOptions, __: str) -> SentenceTransformerEncoder:
         model = SentenceTransformer(str(base), device="cpu")
         modules = [*model, Counting(3 if name == str(base) else 4)]
         return SentenceTransformerEncoder(
             SentenceTransformer(modules=modules, device="cpu"), name="counting"
         )
 
-    monkeypatch.setattr(blending, "load_encoder", load)
+    monkeypatch.setattr(blending, "load_base", load)
     other = shutil.copytree(base, tmp_path / "other")
     with pytest.raises(InputError, match=r"2\.n differ and cannot be averaged, got int64"):
         blend(str(base), str(other), [0.5], tmp_path / "out")

@@ -218,7 +218,7 @@ def test_every_method_is_given_the_same_rows(
     def predict(self: Method, fold: FoldContext) -> Predictions:
         rows = (fold.train.tolist(), fold.test.tolist(), fold.seed, fold.texts_at(fold.train))
         seen.setdefault(full_title(self), []).append(rows)
-        return Predictions({"dense": fold.labels[fold.test]})
+        return Predictions({"dense": fold.data.labels[fold.test]})
 
     for method in (FineTuning, Frozen):
         monkeypatch.setattr(method, "predict", predict)
@@ -582,7 +582,7 @@ def test_the_rows_of_each_class_are_counted_beside_the_results(make: Make, tmp_p
 
 
 def test_what_cannot_be_trained_is_refused(make: Make, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="`model` random: a baseline has nothing to train"):
+    with pytest.raises(InputError, match="`model` random: a baseline has no weights"):
         run_experiments([make(model="random")], tmp_path)
     with pytest.raises(InputError, match="`layers` 3: the encoder has 2"):
         run_experiments([make(replace(QUICK, layers=3))], tmp_path)

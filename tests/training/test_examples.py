@@ -17,6 +17,7 @@ from polarity_bench.errors import InputError
 from polarity_bench.training.examples import COLUMNS, EXAMPLE_KINDS, ExampleKind
 from polarity_bench.training.examples.draw import Draw, count_candidates, draw
 from polarity_bench.training.examples.neighbours import Neighbours, RaggedRows, find_neighbours
+from polarity_bench.training.examples.spec import ExampleSpec
 from polarity_bench.values import IntArray
 
 Example = tuple[int, ...]
@@ -70,7 +71,7 @@ def some_neighbours(seed: int, n: int = 9) -> tuple[Neighbours, IntArray]:
     generator = np.random.default_rng(seed)
     labels = generator.integers(3, size=n)
     vectors = embeddings(generator.standard_normal((n, 3)))
-    return find_neighbours(vectors, labels, k=3, threshold=0.0), labels
+    return find_neighbours(vectors, labels, ExampleSpec(neighbours=3, threshold=0.0)), labels
 
 
 @pytest.mark.parametrize("kind", EXAMPLE_KINDS)

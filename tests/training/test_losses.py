@@ -282,22 +282,15 @@ def test_the_registry() -> None:
     found = {name: (kind.title, kind.examples, kind().words) for name, kind in LOSSES.items()}
     plain = "Multiple negatives ranking"
     masked = f"{plain}, contradicting pairs masked"
-    margin = "margin 0.5 in cosine distance"
     assert found == {
-        "triplet": ("Triplet", "triplets", "Triplet, margin 0.1 in cosine distance"),
-        "contrastive": ("Contrastive", "labelled-pairs", f"Contrastive, {margin}"),
+        "triplet": ("Triplet", "triplets", "triplet (margin 0.1)"),
+        "contrastive": ("Contrastive", "labelled-pairs", "contrastive (margin 0.5)"),
         "online-contrastive": (
-            *("OnlineContrastive", "labelled-pairs", f"OnlineContrastive, {margin}"),
+            *("OnlineContrastive", "labelled-pairs", "online-contrastive (margin 0.5)"),
         ),
-        "mnrl": (
-            *(
-                "Multiple negatives ranking",
-                "pairs",
-                "Multiple negatives ranking, temperature 0.05",
-            ),
-        ),
-        "mnrl-masked": (masked, "pairs", f"{masked}, temperature 0.05"),
-        "cosine-similarity": ("Cosine similarity", "labelled-pairs", "Cosine similarity"),
+        "mnrl": (plain, "pairs", "mnrl (temperature 0.05)"),
+        "mnrl-masked": (masked, "pairs", "mnrl-masked (temperature 0.05)"),
+        "cosine-similarity": ("Cosine similarity", "labelled-pairs", "cosine-similarity"),
     }
     assert list(LOSSES) == [kind.name for kind in LOSSES.values()]
     assert set(SLOW) == set(LOSSES)

@@ -13,6 +13,7 @@ from standins import embeddings
 
 from polarity_bench.training.examples import MININGS, Mining
 from polarity_bench.training.examples.neighbours import Neighbours, RaggedRows, find_neighbours
+from polarity_bench.training.examples.spec import ExampleSpec
 from polarity_bench.values import FloatArray, IntArray
 
 Lists = tuple[list[list[int]], list[list[int]]]
@@ -64,24 +65,28 @@ HAND_LABELS = np.array([0, 0, 1, 1, 0])
 
 def test_as_written_by_hand() -> None:
     """Cosine 0.5 is 60 degrees; the text at 170 has no neighbour, nor is it one."""
-    found = find_neighbours(embeddings(HAND), HAND_LABELS, k=2, threshold=0.5)
+    found = find_neighbours(embeddings(HAND), HAND_LABELS, ExampleSpec(neighbours=2, threshold=0.5))
     assert rows(found.same) == [[1], [0], [3], [2], []]
     assert rows(found.opposite) == [[2, 3], [2, 3], [1, 0], [1, 0], []]
     assert found.same.lengths.tolist() == [1, 1, 1, 1, 0]
 
 
 def test_as_written_takes_k_of_each_class_and_the_threshold_cuts() -> None:
-    low = find_neighbours(embeddings(HAND), HAND_LABELS, k=1, threshold=-1)
+    low = find_neighbours(embeddings(HAND), HAND_LABELS, ExampleSpec(neighbours=1, threshold=-1))
     assert rows(low.same) == [[1], [0], [3], [2], [1]]
     assert rows(low.opposite) == [[2], [2], [1], [1], [3]]
-    high = find_neighbours(embeddings(HAND), HAND_LABELS, k=2, threshold=0.95)  # 18.2 degrees
+    high = find_neighbours(
+        embeddings(HAND), HAND_LABELS, ExampleSpec(neighbours=2, threshold=0.95)
+    )  # 18.2 degrees
     assert rows(high.same) == [[], [], [], [], []]
     assert rows(high.opposite) == [[2], [2], [1, 0], [], []]
 
 
 def test_as_released_divides_the_k_nearest_of_all_and_has_no_threshold() -> None:
     found = find_neighbours(
-        embeddings(HAND), HAND_LABELS, mining="as-released", k=2, threshold=0.999
+        embeddings(HAND),
+        HAND_LABELS,
+        ExampleSpec(mining="as-released", neighbours=2, threshold=0.999),
     )
     assert rows(found.same) == [[1], [0], [], [2], [1]]
     assert rows(found.opposite) == [[2], [2], [1, 0], [1], [3]]
@@ -89,7 +94,9 @@ def test_as_released_divides_the_k_nearest_of_all_and_has_no_threshold() -> None
 
 def test_a_cosine_of_just_the_threshold_is_enough() -> None:
     vectors = np.array([[1, 1, 1, 1], [1, 0, 0, 0], [0, 0, 0, 1]], dtype=np.float32)
-    found = find_neighbours(embeddings(vectors), np.array([0, 0, 1]), k=3, threshold=0.5)
+    found = find_neighbours(
+        embeddings(vectors), np.array([0, 0, 1]), ExampleSpec(neighbours=3, threshold=0.5)
+    )
     assert lists(found) == ([[1], [0], []], [[2], [], [0]])
 
 
@@ -98,17 +105,17 @@ def test_equal_vectors_tie_by_position_and_no_text_is_its_own_neighbour(mining: 
     """Five texts of one direction: sorting by similarity alone may put any of them first."""
     vectors = np.outer([1, 2, 4, 8, 16], [3.0, 4.0]).astype(np.float32)
     labels = np.array([1, 0, 1, 0, 1])
-    found = find_neighbours(embeddings(vectors), labels, mining=mining, k=4)
+    found = find_neighbours(embeddings(vectors), labels, ExampleSpec(mining=mining, neighbours=4))
     assert rows(found.same) == [[2, 4], [3], [0, 4], [1], [0, 2]]
     assert rows(found.opposite) == [[1, 3], [0, 2, 4], [1, 3], [0, 2, 4], [1, 3]]
-    cut = find_neighbours(embeddings(vectors), labels, mining=mining, k=1)
+    cut = find_neighbours(embeddings(vectors), labels, ExampleSpec(mining=mining, neighbours=1))
     assert rows(cut.opposite)[1] == [0]
 
 
 def test_three_classes_are_each_set_against_the_rest() -> None:
     vectors = compass(0, 1, 10, 12, 30)
     labels = np.array([0, 0, 1, 2, 2])
-    found = find_neighbours(embeddings(vectors), labels, k=3)
+    found = find_neighbours(embeddings(vectors), labels, ExampleSpec(neighbours=3))
     assert rows(found.same) == [[1], [0], [], [4], [3]]
     assert rows(found.opposite) == [[2, 3, 4], [2, 3, 4], [3, 1, 0], [2, 1, 0], [2, 1, 0]]
 
@@ -130,7 +137,9 @@ def test_neighbours_are_those_of_the_double_loop(
     for i in generator.integers(n, size=n // 3):
         vectors[i] = vectors[generator.integers(n)] * np.float32(2.0)
     labels = generator.integers(n_classes, size=n)
-    found = find_neighbours(embeddings(vectors), labels, mining=mining, k=k, threshold=threshold)
+    found = find_neighbours(
+        embeddings(vectors), labels, ExampleSpec(mining=mining, neighbours=k, threshold=threshold)
+    )
     assert lists(found) == slow(vectors, labels, mining, k, threshold)
     for i in range(n):
         assert i not in {*found.same[i], *found.opposite[i]}
@@ -138,7 +147,9 @@ def test_neighbours_are_those_of_the_double_loop(
 
 @pytest.mark.parametrize("mining", MININGS)
 def test_one_text_has_no_neighbours(mining: Mining) -> None:
-    found = find_neighbours(embeddings(np.ones((1, 2))), np.array([0]), mining=mining, threshold=-1)
+    found = find_neighbours(
+        embeddings(np.ones((1, 2))), np.array([0]), ExampleSpec(mining=mining, threshold=-1)
+    )
     assert lists(found) == ([[]], [[]])
 
 

@@ -85,10 +85,10 @@ def test_a_run_leaves_an_encoder_its_classifier_and_what_was_counted(
     card = (tmp_path / "x" / "README.md").read_text()
     for said in (
         "trained with polarity-bench on pairs of natural language inference (pairs.jsonl).",
-        "0.7 cross-entropy of pairs + 0.3 contrast by dot, temperature 1",
-        "as-written, positives all, negatives all",
+        "0.7 cross-entropy + 0.3 contrastive loss",
+        "temperature 1.0, similarity dot, positives all, negatives all, reading as-written",
         "36; 3 more have no label",
-        "12 of at most 3 pairs, 0 without a positive",
+        "12 in one epoch, 0 without a positive",
         "On Task mini, in percent",
         "supervised-contrastive",
     ):
@@ -197,7 +197,7 @@ def test_with_contrast_alone_there_is_no_classifier(
     assert not (tmp_path / "x" / HEAD_FILE).exists()
     card = (tmp_path / "x" / "README.md").read_text()
     assert HEAD_FILE not in card
-    assert "**Loss**: 1 contrast by dot" in card
+    assert ", temperature 1.0, similarity dot, " in card
 
 
 def test_the_baselines_of_more_data_train_another_encoder(
@@ -298,9 +298,9 @@ def test_a_loss_that_is_no_number_stops_with_its_step(
         ({"negatives": "some"}, "`negatives` must be an integer or 'all', got 'some'"),
         ({"warm_up": 1.0}, "`warm_up` must be below 1, got 1"),
         ({"cross_entropy": "augmented"}, "`cross_entropy` augmented is a baseline .* got 0.3"),
-        ({"lambda_": 0.0, "temperature": 0.5}, "`temperature` 0.5: has no effect without the"),
-        ({"lambda_": 0.0, "similarity": "cosine"}, "`similarity` cosine: has no effect without"),
-        ({"lambda_": 0.0, "negatives": 3}, "`negatives` 3: has no effect without the"),
+        ({"lambda_": 0.0, "temperature": 0.5}, "`temperature` 0.5 has no effect without the"),
+        ({"lambda_": 0.0, "similarity": "cosine"}, "`similarity` cosine has no effect without"),
+        ({"lambda_": 0.0, "negatives": 3}, "`negatives` 3 has no effect without the"),
         ({"similarity": "cosin"}, "`similarity`: unknown value 'cosin'; did you mean 'cosine'"),
     ],
 )

@@ -19,6 +19,7 @@ from polarity_bench.training.recipes.scl.batches import (
     divide,
     make_batch,
 )
+from polarity_bench.training.recipes.scl.recipe import Scl
 from polarity_bench.values import IntArray
 
 READINGS: list[Reading] = ["as-written", "as-released"]
@@ -32,13 +33,25 @@ def numbered(groups: list[int]) -> IntArray:
     return np.repeat(np.arange(len(groups)), groups)
 
 
+def batched(
+    premises: IntArray,
+    labels: IntArray,
+    reading: Reading,
+    positives: Limit,
+    negatives: Limit,
+    seed: list[int],
+) -> Batch:
+    recipe = Scl(reading=reading, positives=positives, negatives=negatives)
+    return make_batch(premises, labels, recipe, seed)
+
+
 def batch_of(
     reading: Reading = "as-written",
     n_positives: Limit = "all",
     n_negatives: Limit = "all",
     seed: int = 0,
 ) -> Batch:
-    return make_batch(PREMISES, LABELS, reading, n_positives, n_negatives, [seed])
+    return batched(PREMISES, LABELS, reading, n_positives, n_negatives, [seed])
 
 
 # Where they are cut
@@ -92,7 +105,7 @@ def test_as_released_each_entailment_pair_is_an_anchor() -> None:
 
 @pytest.mark.parametrize("reading", READINGS)
 def test_a_batch_without_entailment_has_no_anchors(reading: Reading) -> None:
-    batch = make_batch(PREMISES, np.full(6, NEUTRAL), reading, 3, 3, [0])
+    batch = batched(PREMISES, np.full(6, NEUTRAL), reading, 3, 3, [0])
     assert batch.positives.shape == batch.negatives.shape == (0, 6)
 
 
@@ -111,8 +124,8 @@ def some_pairs(draw: Any) -> tuple[IntArray, IntArray]:
 def test_limits_draw_so_many_of_the_candidates(
     reading: Reading, pairs: tuple[IntArray, IntArray], limits: tuple[int, int], seed: int
 ) -> None:
-    whole = make_batch(*pairs, reading, "all", "all", [seed])
-    drawn = make_batch(*pairs, reading, *limits, [seed])
+    whole = batched(*pairs, reading, "all", "all", [seed])
+    drawn = batched(*pairs, reading, *limits, [seed])
     assert (drawn.anchors == whole.anchors).all()
     for kind, limit in zip(("positives", "negatives"), limits, strict=True):
         ours, all_of_them = getattr(drawn, kind), getattr(whole, kind)
@@ -125,7 +138,7 @@ def test_limits_draw_so_many_of_the_candidates(
 
 def test_as_released_the_anchors_own_hypothesis_is_always_positive() -> None:
     labels = np.zeros(12, dtype=np.int64)
-    batch = make_batch(np.zeros(12, dtype=np.int64), labels, "as-released", 2, "all", [0])
+    batch = batched(np.zeros(12, dtype=np.int64), labels, "as-released", 2, "all", [0])
     assert batch.positives.diagonal().all()
     assert (batch.positives.sum(axis=1) == 2).all()
     assert len(np.unique(batch.positives, axis=0)) > 3
@@ -156,7 +169,7 @@ def test_augmented_with_all_is_each_anchor_with_every_hypothesis_and_the_rest() 
 def test_a_premise_that_entails_nothing_keeps_its_own_pairs() -> None:
     labels = np.array([0, 1, 0, 2, 1, 2])
     lefts, rights, found = augmented_pairs(
-        make_batch(PREMISES, labels, "as-written", "all", "all", [0])
+        batched(PREMISES, labels, "as-written", "all", "all", [0])
     )
     of_seven = PREMISES[lefts] == 7
     assert rights[of_seven].tolist() == [3, 4]

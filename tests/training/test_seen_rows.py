@@ -162,15 +162,15 @@ def test_without_values_per_query_the_score_over_unseen_rows_is_not_known(
     bench: Bench, workshop: Workshop
 ) -> None:
     bench(*asked("--json", tasks=["little-mr", "little-sts"]))
-    found = [(replace(r, seen=None), path) for path, r in read_results(Path("results"))]
-    kept = {result.task: result.unseen for result, _ in found}
-    tasks = [workshop.load(workshop.specs[result.task]) for result, _ in found]
+    found = [(path, replace(r, seen=None)) for path, r in read_results(Path("results"))]
+    kept = {result.task: result.unseen for _, result in found}
+    tasks = [workshop.load(workshop.specs[result.task]) for _, result in found]
     (removed,) = Path("results").rglob("LittleSts.queries.safetensors")
     removed.unlink()
     count_seen("own", [found], tasks, Path("results"), workshop.access, workshop.tasks)
-    assert {r.task: r.unseen for r, _ in found} == kept | {"little-sts": None}
-    assert all(result.seen for result, _ in found)
-    assert [r for _, r in read_results(Path("results"))] == [result for result, _ in found]
+    assert {r.task: r.unseen for _, r in found} == kept | {"little-sts": None}
+    assert all(result.seen for _, result in found)
+    assert [r for _, r in read_results(Path("results"))] == [result for _, result in found]
 
 
 # Scores over unseen rows
@@ -267,7 +267,7 @@ def test_where_every_row_was_seen_there_is_no_score(bench: Bench, workshop: Work
 def test_run_prints_what_was_seen(bench: Bench, workshop: Workshop) -> None:
     found = results_of(bench(*asked("--json")))
     done = bench(*asked())
-    rows = list(rows_of(done.out, "## Transfer, senteval-sklearn, k = 3: rows seen in training"))
+    rows = list(rows_of(done.out, "## Transfer, senteval-exact, k = 3: rows seen in training"))
     assert rows[0] == ["task", "accuracy", "seen", "accuracy, unseen", "base, unseen"]
     tested = {"little-mr": "all", "little-mrpc": "test", "little-sst2": "test"}
     assert {row[0] for row in rows[1:]} == {*tested}

@@ -136,7 +136,8 @@ def test_the_folder_is_an_encoder_that_knows_its_base(base: Path, trained: Train
 
 def test_the_card_says_how_it_was_trained(trained: TrainingRun) -> None:
     card = (trained.folder / "README.md").read_text(encoding="utf-8")
-    assert "variant papers, 6 texts, 20 sentence pairs" in card
+    assert "setfit (variant papers, " in card
+    assert "6 texts, one epoch of cosine similarity loss on 20 sentence pairs" in card
     assert f"Run**: {trained.run}" in card
     assert "polarity_at_4" in card
 
@@ -221,7 +222,7 @@ def test_too_many_texts_for_all_their_pairs_are_refused(
 def test_bases_that_cannot_be_trained_are_refused(
     static: Path, base: Path, tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(InputError, match="`model` random: a baseline cannot be trained"):
+    with pytest.raises(InputError, match="`model` random: a baseline has no weights"):
         run(Path("random"), tasks, tmp_path / "run", SMALL)
     with pytest.raises(InputError, match=r"the static encoder .* use the `variant` setfit"):
         run(static, tasks, tmp_path / "run", SMALL)

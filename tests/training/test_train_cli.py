@@ -183,7 +183,7 @@ def test_a_margin_of_two_or_more_is_remarked_once(bench: Bench, tiny_model: Path
         (["--held-out", "13"], "--held-out must be at most half of the 24 training rows"),
         (["--examples", "4"], "expected at least one batch of 8 examples, got 4 examples"),
         (["--threshold", "0.9999"], "has a neighbour with"),
-        (["--model", "random"], "a baseline cannot be trained"),
+        (["--model", "random"], "a baseline has no weights"),
         (["--task", "cr"], "--task cr: expected a polarity task, got a transfer task"),
         (["--dropout", "0.5"], "give --examples or --dropout, not both"),
         (["--report-to", "nowhere"], "--report-to nowhere: "),
@@ -244,7 +244,7 @@ def test_examples_are_written_and_trained_on(bench: Bench, tiny_model: Path) -> 
         *("--neighbours", "4", "--output", "y"),
     )
     assert idle.code == 2
-    assert "have no effect on existing examples" in idle.err
+    assert "--neighbours 4 has no effect on existing examples; omit --neighbours" in idle.err
     Path("thesis").mkdir()
     Path("thesis/README.md").write_text("years of work")
     refused = bench("examples", *words, "--output", "thesis")

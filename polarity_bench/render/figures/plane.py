@@ -28,7 +28,7 @@ from polarity_bench.render.figures.figure import (
 from polarity_bench.render.figures.labels import SIZE, Box, Pair, TakenSpace, box_at
 from polarity_bench.render.figures.themes import Looks, colour_of, plain, shape_of
 from polarity_bench.render.format import percent
-from polarity_bench.values import shortest
+from polarity_bench.values import grouped, shortest
 
 _STAR = (
     "M0,-1L0.24,-0.32L0.95,-0.31L0.38,0.12L0.59,0.81L0,0.4L-0.59,0.81L-0.38,0.12L-0.95,-0.31"
@@ -241,9 +241,7 @@ def _labels(plane: Plane, box: Box) -> tuple[Rows, list[str]]:
     for mark, point in zip(plane.marks, points, strict=True):
         side = 11.0 if mark.role == "base" else 8.0  # width and height of the marker
         room.taken.append(box_at(point, (side, side)))
-    curves: dict[str, list[Mark]] = {}
-    for mark in (m for m in plane.marks if m.role == "curve"):
-        curves.setdefault(mark.name, []).append(mark)
+    curves = grouped((m for m in plane.marks if m.role == "curve"), lambda mark: mark.name)
     for curve in curves.values():
         room.keep_free([at(mark) for mark in curve])
     corners = _staircase(plane, box)

@@ -96,8 +96,7 @@ def _vega_bundle() -> str:
 
     from polarity_bench.render.figures.files import vega_lite_version
 
-    version = vega_lite_version()
-    return _in_script(str(vl_convert.javascript_bundle(_SNIPPET, vl_version=version)))
+    return _in_script(str(vl_convert.javascript_bundle(_SNIPPET, vl_version=vega_lite_version())))
 
 
 def _in_script(code: str) -> str:

@@ -115,9 +115,8 @@ def _lost(ray: Any, ref: Any) -> str:
 def _cluster(address: str | None) -> Iterator[Any]:
     """Connect to a cluster or start a temporary one, and disconnect at the end of the block."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # disables usage statistics
-    os.environ.setdefault(
-        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0"
-    )  # default of future Ray versions
+    # The default of future Ray versions.
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     if address is not None:
         _check_answer(address)
     import ray

@@ -148,9 +148,8 @@ class ClassifierFamily(ABC):
 class SklearnLogistic(ClassifierFamily):
     """scikit-learn's logistic regression, fitted with L-BFGS.
 
-    The argument `regularizations` of `fit` lists values of scikit-learn's C, the inverse of the
-    regularization strength. As in the toolkit, a fit ends after 100 iterations, even if it has not
-    converged.
+    Regularizations are values of scikit-learn's C, the inverse of the regularization strength. As
+    in the toolkit, a fit ends after 100 iterations, even if it has not converged.
     """
 
     protocol: ClassVar[SentEvalProtocol] = "senteval-sklearn"
@@ -184,8 +183,7 @@ class SklearnLogistic(ClassifierFamily):
 class ExactLogistic(ClassifierFamily):
     """Logistic regression at its optimum, computed in float64.
 
-    The argument `regularizations` of `fit` lists values of scikit-learn's C, the inverse of the
-    regularization strength.
+    Regularizations are values of scikit-learn's C, the inverse of the regularization strength.
     """
 
     protocol: ClassVar[SentEvalProtocol] = "senteval-exact"

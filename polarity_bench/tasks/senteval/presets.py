@@ -27,7 +27,7 @@ from polarity_bench.validation import Strict, one_of, validated
 
 @dataclass(frozen=True)
 class Preset:
-    """Settings of a transfer protocol, as in a published table. The default is `senteval-sklearn`.
+    """Settings of a transfer protocol, as in a published table. The default is `senteval-exact`.
 
     Attributes:
         classifier: Classifier family with its parameters.
@@ -37,7 +37,7 @@ class Preset:
         name: Name of the preset in tables; empty for protocols with a single preset.
     """
 
-    classifier: ClassifierFamily = field(default_factory=SklearnLogistic)
+    classifier: ClassifierFamily = field(default_factory=ExactLogistic)
     n_folds: int = 10
     lower_case: bool = False
     placeholder: str = "."
@@ -55,8 +55,8 @@ class Preset:
 
 PRESETS: Mapping[str, Preset] = MappingProxyType(
     {
-        "exact": Preset(ExactLogistic()),
-        "sklearn": Preset(),
+        "exact": Preset(),
+        "sklearn": Preset(SklearnLogistic()),
         "papers": Preset(
             TorchClassifier(batch_size=128, tenacity=5, epoch_size=3),
             n_folds=3,
@@ -95,7 +95,7 @@ def choose_preset(
 
     Args:
         protocol: `senteval-exact`, `senteval-sklearn` or `senteval-torch`. The default is
-            `senteval-torch` if `preset` or `classifier` is given, and `senteval-sklearn` otherwise.
+            `senteval-torch` if `preset` or `classifier` is given, and `senteval-exact` otherwise.
         preset: `literature` (the default of `senteval-torch`) or `papers`.
         kfold: Number of folds; the preset's number by default.
         classifier: Parameters of `senteval-torch` that replace those of the preset, as NAME=VALUE
@@ -105,7 +105,7 @@ def choose_preset(
     Raises:
         InputError: If a name is unknown, or a value is invalid for the protocol.
     """
-    protocol = protocol or ("senteval-torch" if preset or classifier else "senteval-sklearn")
+    protocol = protocol or ("senteval-torch" if preset or classifier else "senteval-exact")
     if protocol not in SENTEVAL_PROTOCOLS:
         raise InputError(f"unknown `protocol` {protocol!r}{nearest(protocol, SENTEVAL_PROTOCOLS)}")
     if kfold is not None and kfold < 2:

@@ -7,6 +7,7 @@ tables and the mteb integration treat all task types in the same way.
 
 from __future__ import annotations
 
+import datetime as dt
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,10 +17,10 @@ from typing import Annotated, Any, ClassVar, TypeVar
 from numpy.typing import NDArray
 from pydantic import Field, StrictInt, StringConstraints
 
-from polarity_bench.data.schema import FileRef, MtebName, Name, Url
+from polarity_bench.data.schema import Domain, FileRef, Language, MtebName, Name, Url
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.embedding.embedder import EmbeddedTexts
-from polarity_bench.errors import InputError
+from polarity_bench.errors import check_at_least
 from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.validation import Strict
 from polarity_bench.values import digest_of
@@ -50,10 +51,8 @@ class Settings:
         changed = tuple(settings for settings in self.of_types if settings != type(settings)())
         # Default settings are removed, so that they compare equal to missing settings.
         object.__setattr__(self, "of_types", changed)
-        numbers = {"ks": min(self.ks, default=1), "limit": self.limit, "workers": self.workers}
-        for name, value in numbers.items():
-            if value is not None and value < 1:
-                raise InputError(f"`{name}` must be at least 1, got {value}")
+        least_k = min(self.ks, default=None)
+        check_at_least(1, ks=least_k, limit=self.limit, workers=self.workers)
 
     def of(self, kind: type[OfType]) -> OfType:
         """Return the settings of class `kind`, or its defaults if they are not set."""
@@ -93,11 +92,11 @@ class TaskSpec(Strict):
     """Name of the task in mteb and in result files; derived from `name` by default."""
     description: str = ""
     """Description of the task in one or two sentences."""
-    languages: tuple[str, ...] = ("eng-Latn",)
+    languages: tuple[Language, ...] = ("eng-Latn",)
     """Languages of the texts, in mteb's notation: ISO 639-3 code and script, such as `eng-Latn`."""
-    domains: tuple[str, ...] = ()
+    domains: tuple[Domain, ...] = ()
     """Domains of the texts, as mteb names them: `Reviews`, `News`, `Social`, ..."""
-    date: tuple[str, str] | None = None
+    date: tuple[dt.date, dt.date] | None = None
     """Dates of the oldest and the newest text: `["2013-01-01", "2018-12-31"]`."""
     licence: str | None = None
     """Licence of the data, as mteb names it: `mit`, `cc-by-4.0`, `not specified`, ..."""

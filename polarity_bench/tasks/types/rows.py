@@ -29,7 +29,7 @@ from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.tasks.senteval.folds import Samples, pair_features
 from polarity_bench.tasks.senteval.presets import Preset
 from polarity_bench.tasks.types.base import Settings, Task, TaskSpec
-from polarity_bench.values import BoolArray
+from polarity_bench.values import BoolArray, grouped
 
 _FEWEST = 2
 Parts = Mapping[str, Sequence[Row]]
@@ -96,10 +96,8 @@ def _cut(rows: Sequence[Row], settings: Settings) -> Sequence[Row]:
     """
     if settings.limit is None:
         return rows
-    classes: dict[int | None, list[int]] = {}
-    for position, row in enumerate(rows):
-        label = row.label if isinstance(row.label, int) else None
-        classes.setdefault(label, []).append(position)
+    labels = [row.label if isinstance(row.label, int) else None for row in rows]
+    classes = grouped(range(len(rows)), labels.__getitem__)
     n_per_class = max(math.ceil(settings.limit / len(classes)), settings.of(Preset).n_folds + 2)
     draw = np.random.default_rng(0)
     drawn = [draw.permutation(positions)[:n_per_class] for positions in classes.values()]

@@ -14,6 +14,7 @@ import zipfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from filelock import FileLock
@@ -57,13 +58,7 @@ def pool_neighbours(
     def find() -> Neighbours:
         with bar(f"encoding with {encoder.id.name}", len(pool)) as advance:
             embedded = embedder.embed(encoder, pool.texts, advance)
-        return find_neighbours(
-            embedded.vectors(pool.texts),
-            pool.labels,
-            mining=spec.mining,
-            k=spec.neighbours,
-            threshold=spec.threshold,
-        )
+        return find_neighbours(embedded.vectors(pool.texts), pool.labels, spec)
 
     if not isinstance(embedder.store, EmbeddingStore) or not keeps_vectors(encoder):
         return find()
@@ -83,13 +78,10 @@ def _kept(file: Path, find: Callable[[], Neighbours]) -> Neighbours:
             return cached
         neighbours = find()
         content = io.BytesIO()
-        np.savez(
-            content,
-            same_values=neighbours.same.values,
-            same_offsets=neighbours.same.offsets,
-            opposite_values=neighbours.opposite.values,
-            opposite_offsets=neighbours.opposite.offsets,
-        )
+        same, opposite = neighbours.same, neighbours.opposite
+        arrays = same.values, same.offsets, opposite.values, opposite.offsets
+        named: Any = dict(zip(_ARRAYS, arrays, strict=True))
+        np.savez(content, **named)
         write_atomically(file, content.getvalue())
         return neighbours
 

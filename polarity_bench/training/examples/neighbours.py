@@ -15,7 +15,7 @@ import numpy as np
 
 from polarity_bench.embedding.arrays import Embeddings
 from polarity_bench.retrieval import top_k
-from polarity_bench.training.examples import Mining
+from polarity_bench.training.examples.spec import ExampleSpec
 from polarity_bench.values import BoolArray, FloatArray, IntArray
 
 
@@ -54,14 +54,7 @@ class Neighbours:
     opposite: RaggedRows
 
 
-def find_neighbours(
-    embeddings: Embeddings,
-    labels: IntArray,
-    *,
-    mining: Mining = "as-written",
-    k: int = 16,
-    threshold: float = 0.5,
-) -> Neighbours:
+def find_neighbours(embeddings: Embeddings, labels: IntArray, spec: ExampleSpec) -> Neighbours:
     """Find the neighbours of each text in a pool. A text is never its own neighbour.
 
     - `as-written`: the k nearest texts of the same class and the k nearest texts of the other
@@ -73,16 +66,16 @@ def find_neighbours(
     Args:
         embeddings: Embeddings of the pool's distinct texts, (n, d).
         labels: Class of each text, (n,).
-        mining: `as-written` or `as-released`.
-        k: Number of nearest texts. If `as-written`, k from the text's own class and k from the
-            other classes.
-        threshold: Minimum cosine similarity, in [-1, 1]. Ignored if `as-released`.
+        spec: Mining settings. If `as-written`, `spec.neighbours` is the number of nearest texts
+            from the text's own class, and from the other classes. If `as-released`, the threshold
+            is ignored.
 
     References:
         Jørgensen and Breitung (2025), Margins in Contrastive Learning, section 3.3, and
         `data_generation/util.py` in the released code.
     """
-    if mining == "as-released":
+    k = spec.neighbours
+    if spec.mining == "as-released":
         everything = np.arange(len(labels))
         index, similarity = _nearest(embeddings, everything, everything, k)
         kept = np.isfinite(similarity)
@@ -97,7 +90,10 @@ def find_neighbours(
         for (index, similarity), sources in ((same_class, members), (other_classes, rest)):
             index[members], similarity[members] = _nearest(embeddings, members, sources, k)
     return Neighbours(
-        *(RaggedRows.of(index, near >= threshold) for index, near in (same_class, other_classes))
+        *(
+            RaggedRows.of(index, near >= spec.threshold)
+            for index, near in (same_class, other_classes)
+        )
     )
 
 

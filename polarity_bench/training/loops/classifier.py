@@ -91,7 +91,9 @@ def fit_classifier(
         weights = {"weight": torch.tensor(begin.weight), "bias": torch.tensor(begin.bias)}
         modules.dense.load_state_dict(weights)
     targets = torch.from_numpy(labels).to(model.device)
-    plan, size = _plan(objective, len(rows), seed), objective.batch_size
+    size, rates = objective.batch_size, {"metric": objective.proxy_rate}
+    rates["dense"] = objective.head_rate or objective.rate
+    plan = DescentPlan.of(objective, objective.n_steps(len(rows)), rates=rates, seed=seed)
     n_batches = plan.n_steps // objective.epochs
 
     def loss_of_step(step: int) -> Tensor:
@@ -157,19 +159,6 @@ class ClassifierModules(nn.Module):
             None if proxies is None else proxies.detach().cpu().numpy(),
             self.objective.share,
         )
-
-
-def _plan(objective: Objective, n_rows: int, seed: int) -> DescentPlan:
-    """Return the schedule and the optimizer settings for a number of training rows."""
-    return DescentPlan(
-        n_steps=objective.n_steps(n_rows),
-        rate=objective.rate,
-        warm_up=objective.warm_up,
-        weight_decay=objective.weight_decay,
-        rates={"metric": objective.proxy_rate, "dense": objective.head_rate or objective.rate},
-        bfloat16=objective.dtype == "bfloat16",
-        seed=seed,
-    )
 
 
 def shape_encoder(

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -50,6 +50,13 @@ class DescentPlan:
     rates: Mapping[str, float] = field(default_factory=dict)
     bfloat16: bool = False
     seed: int = 0
+
+    @classmethod
+    def of(cls, settings: Any, n_steps: int, **further: Any) -> DescentPlan:
+        """Return the plan for the settings of a recipe or an objective."""
+        names = ("rate", "warm_up", "weight_decay")
+        common = {name: getattr(settings, name) for name in names}
+        return cls(n_steps, **common, bfloat16=settings.dtype == "bfloat16", **further)
 
     def factor(self, step: int) -> float:
         """Return the share of the maximum rate at a step, counted from 0.
@@ -154,10 +161,12 @@ def descend(
     optimizer = torch.optim.AdamW(_groups(weights, plan), fused=True)
     maxima = [group["lr"] for group in optimizer.param_groups]
     losses = torch.zeros(plan.n_steps, dtype=torch.float64)
-    buffers = dict(module.named_buffers())
+    state: dict[str, Tensor] = {"losses": losses}
+    state |= {f"weight.{name}": weight for name, weight in weights.items()}
+    state |= {f"buffer.{name}": buffer for name, buffer in module.named_buffers()}
     done, checkpoints = 0, steps.checkpoints
     if checkpoints and (file := checkpoints.latest()):
-        done = _restore(file, weights, buffers, optimizer, losses)
+        done = _restore(file, state, weights, optimizer)
         steps.progress(done)
     device = next(iter(weights.values())).device.type
     for step in range(done, plan.n_steps):
@@ -177,7 +186,7 @@ def descend(
         losses[step] = loss.detach()
         steps.progress(1)
         if checkpoints and (step + 1) % checkpoints.every == 0 and step + 1 < plan.n_steps:
-            checkpoints.write(step + 1, _state(step + 1, weights, buffers, optimizer, losses))
+            checkpoints.write(step + 1, _state(step + 1, state, weights, optimizer))
     return losses.tolist()
 
 
@@ -196,26 +205,22 @@ def _groups(weights: Mapping[str, nn.Parameter], plan: DescentPlan) -> list[dict
 
 def _state(
     step: int,
+    state: Mapping[str, Tensor],
     weights: Mapping[str, nn.Parameter],
-    buffers: Mapping[str, Tensor],
     optimizer: torch.optim.Optimizer,
-    losses: Tensor,
 ) -> dict[str, Tensor]:
     """Return the content of a checkpoint."""
-    tensors = {"step": torch.tensor(step), "losses": losses}
+    tensors = {"step": torch.tensor(step), **state}
     for name, weight in weights.items():
-        tensors[f"weight.{name}"] = weight.detach()
         tensors |= {f"{key}.{name}": moment for key, moment in optimizer.state[weight].items()}
-    tensors |= {f"buffer.{name}": buffer for name, buffer in buffers.items()}
-    return {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
+    return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
 
 
 def _restore(
     file: Path,
+    state: Mapping[str, Tensor],
     weights: Mapping[str, nn.Parameter],
-    buffers: Mapping[str, Tensor],
     optimizer: torch.optim.Optimizer,
-    losses: Tensor,
 ) -> int:
     """Restore the state from a checkpoint and return the number of completed steps."""
     try:
@@ -224,14 +229,12 @@ def _restore(
     except (OSError, SafetensorError) as error:
         raise InputError(f"{file}: not a complete checkpoint ({error}); delete the file") from error
     with torch.no_grad():
+        for name, tensor in state.items():
+            tensor.copy_(tensors[name])
         for name, weight in weights.items():
-            weight.copy_(tensors[f"weight.{name}"])
             optimizer.state[weight] = {
                 key: tensors[f"{key}.{name}"].to(weight.device)
                 for key in ("step", "exp_avg", "exp_avg_sq")
                 if f"{key}.{name}" in tensors
             }
-        for name, buffer in buffers.items():
-            buffer.copy_(tensors[f"buffer.{name}"])
-        losses.copy_(tensors["losses"])
     return int(tensors["step"])

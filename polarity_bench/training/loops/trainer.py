@@ -37,18 +37,18 @@ from polarity_bench.training.history import (
 )
 from polarity_bench.training.loops.length_sorted import LengthSortedLoss
 from polarity_bench.training.processes import is_first, n_processes, wait
-from polarity_bench.training.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from polarity_bench.training.recipes.base import TrainingContext
     from polarity_bench.training.recipes.margins import Margins
 
+Columns = Mapping[str, list[Any]]
 RELEASED_WARM_UP_STEPS = 10_000
 """Warm-up steps of each epoch in the code that the margins paper released."""
 
 
 def run_epochs(
-    recipe: Margins, bench: TrainingContext, columns: Mapping[str, list[Any]], judge: EpochScorer
+    recipe: Margins, bench: TrainingContext, columns: Columns, judge: EpochScorer
 ) -> tuple[Sequence[Row], int, float | None]:
     """Train from the start or the last complete checkpoint, and load the weights to keep.
 
@@ -71,7 +71,7 @@ def run_epochs(
     if is_first():
         folder.keep_only(steps)
     wait()
-    trainer = PolarityTrainer(recipe, bench, columns, judge, resumed=bool(steps))
+    trainer = PolarityTrainer(recipe, bench, columns, judge)
     rows: list[Any] = []
     if last := folder.checkpoint(steps[-1]) if steps else None:
         state = TrainerState.load_from_json(str(last / TRAINER_STATE_NAME))
@@ -79,7 +79,7 @@ def run_epochs(
     if not is_over(rows, judge.chosen_by, epochs=recipe.epochs, patience=recipe.stops_after):
         total = recipe.epochs * trainer.steps_per_epoch
         with bench.bar(folder.titled(steps[-1] if steps else 0), total) as advance, quiet():
-            trainer.companion.progress = advance
+            trainer.progress = advance
             advance(steps[-1] if steps else 0)
             trainer.train(resume_from_checkpoint=str(last) if last else None)
         rows = history_rows(trainer.state.log_history)
@@ -93,10 +93,9 @@ def run_epochs(
             )
         with quiet():
             trainer.load_weights(folder.checkpoint(kept_step))
-    companion = trainer.companion
     n_texts = sum(len(texts) for name, texts in columns.items() if name != "label")
-    n_trained = n_texts / recipe.epochs * companion.n_steps / trainer.steps_per_epoch
-    return rows, kept_step, n_trained / companion.seconds if companion.n_steps else None
+    n_trained = n_texts / recipe.epochs * trainer.n_steps / trainer.steps_per_epoch
+    return rows, kept_step, n_trained / trainer.seconds if trainer.n_steps else None
 
 
 def steps_in_epoch(recipe: Margins, n_examples: int) -> int:
@@ -176,26 +175,28 @@ class EpochRows(Sampler[int]):
         return iter(range(first, first + self.per_epoch))
 
 
-class PolarityTrainer(SentenceTransformerTrainer):
-    """Trainer of a run with the recipe `margins`.
+class PolarityTrainer(SentenceTransformerTrainer, TrainerCallback):
+    """Trainer of a run with the recipe `margins`, and its own callback.
+
+    As a callback, it shows progress, measures the speed, writes the history and stops early. It
+    decides from the history whether to stop, because checkpoints contain the history. They do not
+    contain the counter of transformers' own early-stopping callback, so with that callback a
+    resumed run could stop at another epoch.
 
     Args:
         recipe: The recipe.
         bench: The base encoder and the folder of the run.
         columns: The examples of all epochs by column, one epoch after the other.
         judge: Scores the encoder after each epoch.
-        resumed: Whether the run resumes from a checkpoint.
     """
 
     def __init__(
-        self,
-        recipe: Margins,
-        bench: TrainingContext,
-        columns: Mapping[str, list[Any]],
-        judge: EpochScorer,
-        *,
-        resumed: bool = False,
+        self, recipe: Margins, bench: TrainingContext, columns: Columns, judge: EpochScorer
     ) -> None:
+        self.progress: Progress = lambda _: None
+        self.seconds = 0.0  # of training, without evaluation and saving
+        self.n_steps = 0
+        self._begun = 0.0
         self._recipe = recipe
         self._folder = bench.folder
         self._metric = judge.chosen_by
@@ -207,19 +208,42 @@ class PolarityTrainer(SentenceTransformerTrainer):
             on_gpu=bench.base.device != "cpu",
             gather=recipe.gathers,
         )
-        self.companion = _Companion(recipe, bench.folder, judge.chosen_by)
         super().__init__(
             model=bench.base.model,
-            args=training_arguments(recipe, bench, resumed=resumed),
+            args=training_arguments(recipe, bench),
             train_dataset=dataset,
             loss=loss,
             evaluator=_Evaluator(judge),
-            callbacks=[self.companion],
+            callbacks=[self],
         )
         self.remove_callback(PrinterCallback)  # it prints to stdout
         for callback in self.callback_handler.callbacks:
             if isinstance(callback, TensorBoardCallback) and callback.logging_dir is None:
                 callback.logging_dir = str(bench.folder.path / "tensorboard")
+
+    def on_epoch_begin(self, *_: Any, **kwargs: Any) -> None:
+        """Start the clock, and reset the optimizer's moments if training is as released."""
+        self._begun = time.perf_counter()
+        if self._recipe.warm_up == "as-released":
+            # The released code calls `fit` again for each epoch, which resets AdamW's moments.
+            kwargs["optimizer"].state.clear()
+
+    def on_step_end(self, *_: Any, **__: Any) -> None:
+        """Count the step."""
+        self.n_steps += 1
+        self.progress(1)
+
+    def on_epoch_end(self, *_: Any, **__: Any) -> None:
+        """Stop the clock."""
+        self.seconds += time.perf_counter() - self._begun
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **__: Any) -> None:  # noqa: ARG002
+        """Write the history, and stop if training is over."""
+        rows, recipe = history_rows(state.log_history), self._recipe
+        if is_first():
+            write_history(rows, self._folder.path)
+        if is_over(rows, self._metric, epochs=recipe.epochs, patience=recipe.stops_after):
+            control.should_training_stop = True
 
     def load_weights(self, checkpoint: Path) -> None:
         """Load the weights of a checkpoint into the model."""
@@ -285,42 +309,6 @@ class PolarityTrainer(SentenceTransformerTrainer):
         return f"The last good checkpoint is {self._folder.checkpoint(steps[-1])}."
 
 
-class _Companion(TrainerCallback):
-    """Callback that shows progress, measures the speed, writes the history and stops early.
-
-    The callback decides from the history whether to stop, because checkpoints contain the history.
-    They do not contain the counter of transformers' own early-stopping callback, so with that
-    callback a resumed run could stop at another epoch.
-    """
-
-    def __init__(self, recipe: Margins, folder: RunFolder, metric: str) -> None:
-        self._recipe, self._folder, self._metric = recipe, folder, metric
-        self.progress: Progress = lambda _: None
-        self.seconds = 0.0  # of training, without evaluation and saving
-        self.n_steps = 0
-        self._begun = 0.0
-
-    def on_epoch_begin(self, *_: Any, **kwargs: Any) -> None:
-        self._begun = time.perf_counter()
-        if self._recipe.warm_up == "as-released":
-            # The released code calls `fit` again for each epoch, which resets AdamW's moments.
-            kwargs["optimizer"].state.clear()
-
-    def on_step_end(self, *_: Any, **__: Any) -> None:
-        self.n_steps += 1
-        self.progress(1)
-
-    def on_epoch_end(self, *_: Any, **__: Any) -> None:
-        self.seconds += time.perf_counter() - self._begun
-
-    def on_evaluate(self, args: Any, state: Any, control: Any, **__: Any) -> None:  # noqa: ARG002
-        rows, recipe = history_rows(state.log_history), self._recipe
-        if is_first():
-            write_history(rows, self._folder.path)
-        if is_over(rows, self._metric, epochs=recipe.epochs, patience=recipe.stops_after):
-            control.should_training_stop = True
-
-
 class _Evaluator(BaseEvaluator):
     """Adapter that gives an `EpochScorer` the interface of the trainer's evaluators."""
 
@@ -366,7 +354,7 @@ def check_device(device: str) -> None:
 
 
 def training_arguments(
-    recipe: Margins, bench: TrainingContext, *, resumed: bool
+    recipe: Margins, bench: TrainingContext
 ) -> SentenceTransformerTrainingArguments:
     """Return the trainer's arguments for a recipe, without the schedule and the batch sampler."""
     arguments = SentenceTransformerTrainingArguments(
@@ -381,7 +369,7 @@ def training_arguments(
         use_cpu=bench.base.device == "cpu",
         prompts=bench.base.id.prompt,
         eval_strategy="epoch",
-        eval_on_start=not resumed,
+        eval_on_start=not bench.folder.whole_steps(),
         save_strategy="epoch",
         logging_strategy="epoch",
         logging_nan_inf_filter=False,

@@ -49,11 +49,6 @@ class Loss(Parameters):
         """Arguments for the loss's class in sentence-transformers."""
         return {}
 
-    @property
-    def words(self) -> str:
-        """Title and parameters of the loss, for model cards."""
-        return self.title
-
 
 @dataclass(frozen=True)
 class Contrastive(Loss):
@@ -80,11 +75,6 @@ class Contrastive(Loss):
     def arguments(self) -> dict[str, Any]:
         """The margin, as an argument for sentence-transformers."""
         return {"margin": self.margin}
-
-    @property
-    def words(self) -> str:
-        """Title and margin of the loss, for model cards."""
-        return f"{self.title}, margin {self.margin:g} in cosine distance"
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -158,11 +148,6 @@ class Ranking(Loss):
         `scale`, which multiplies the cosine similarities, is 1 / temperature.
         """
         return {"scale": 1 / self.temperature}
-
-    @property
-    def words(self) -> str:
-        """Title and temperature of the loss, for model cards."""
-        return f"{self.title}, temperature {self.temperature:g}"
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -26,17 +26,16 @@ from polarity_bench.training.processes import n_processes
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-    from polarity_bench.classifiers.tokens import TokenRows
     from polarity_bench.data.sources import DataAccess
     from polarity_bench.embedding.embedder import Embedder
     from polarity_bench.encoders.base import EncoderId
     from polarity_bench.encoders.load import SentenceTransformerEncoder
     from polarity_bench.progress import Bar
-    from polarity_bench.tasks.labelled import Text
+    from polarity_bench.tasks.labelled import LabelledTexts
     from polarity_bench.training.data import TrainingData
     from polarity_bench.training.epoch_scores import EpochScorer
-    from polarity_bench.training.history import Row
     from polarity_bench.training.job import Job
+    from polarity_bench.training.loops.classifier import FittedHead
     from polarity_bench.training.loops.descent import Steps
     from polarity_bench.training.objective import Objective
     from polarity_bench.training.run_folder import RunFolder
@@ -77,18 +76,37 @@ class TrainingContext:
             share = 1 - checkpoints.step / n_steps
             yield Steps(checkpoints, advance, share, time.perf_counter())
 
-    @contextmanager
-    def steps_over(
-        self, model: SentenceTransformer, texts: Sequence[Text], objective: Objective
-    ) -> Iterator[tuple[TokenRows, Steps]]:
-        """Tokenize the training texts of a classifier, and open a progress bar for its steps."""
-        from polarity_bench.classifiers.tokens import tokenize
+    def fit_classifier(
+        self,
+        model: SentenceTransformer,
+        given: LabelledTexts,
+        objective: Objective,
+        seed: int,
+        **further: Any,
+    ) -> tuple[FittedHead, float | None]:
+        """Train a classifier on labelled texts, with checkpoints and a progress bar.
 
-        n_steps = objective.n_steps(len(texts))
+        Args:
+            model: The encoder, prepared by `shape_encoder`.
+            given: The training texts, without the base's prompt.
+            objective: Losses and settings of the training.
+            seed: Seed of the training.
+            **further: Further arguments of `loops.classifier.fit_classifier`.
+
+        Returns:
+            The results, and the training speed in texts per second.
+        """
+        from polarity_bench.classifiers.tokens import tokenize
+        from polarity_bench.training.loops.classifier import fit_classifier
+
+        n_steps = objective.n_steps(len(given.texts))
         warn_of_schedule(n_steps, 1.0, objective.rate)
-        rows = tokenize(model, texts, self.base.id.prompt or "")
+        rows = tokenize(model, given.texts, self.base.id.prompt or "")
+        labels, classes = given.labels, given.classes
         with self.steps(n_steps) as steps:
-            yield rows, steps
+            further |= {"seed": seed, "steps": steps}
+            fitted = fit_classifier(model, rows, labels, classes, objective, **further)
+            return fitted, steps.speed(steps.share * len(rows) * objective.epochs)
 
 
 @dataclass(frozen=True)
@@ -130,34 +148,6 @@ class FitResult:
     trained_on: str | None = None
 
 
-class EpochLog:
-    """Scores of an encoder in training, one row for each scored epoch.
-
-    Args:
-        judge: Computes the scores.
-        model: The encoder in training.
-    """
-
-    def __init__(self, judge: EpochScorer, model: SentenceTransformer) -> None:
-        self.judge = judge
-        self.rows: list[Row] = []
-        self._model = model
-
-    def add(
-        self, epoch: int, step: int, loss: float | None = None, rate: float | None = None
-    ) -> None:
-        """Score the current weights of the encoder, and add a row.
-
-        Args:
-            epoch: Number of completed epochs; 0 before training.
-            step: Number of completed optimizer steps.
-            loss: Mean loss of the last epoch.
-            rate: Learning rate of the last step.
-        """
-        begun = {"epoch": epoch, "step": step, "loss": loss, "learning_rate": rate}
-        self.rows.append({**begun, **self.judge(self._model)})
-
-
 @dataclass(frozen=True)
 class Recipe(Parameters, Generic[Examples]):
     """Base class of training methods. Fields are the parameters, and methods are the steps.
@@ -185,26 +175,6 @@ class Recipe(Parameters, Generic[Examples]):
     """Whether several processes can train together."""
     scores_first: ClassVar[bool] = True
     """Whether `train` scores the base before training; otherwise `fit` adds that row."""
-
-    @classmethod
-    def unused(cls, values: Mapping[str, Any]) -> Mapping[str, str]:
-        """Return the parameters that have no effect with these values.
-
-        Returns:
-            For each such parameter, the end of the error message: the reason and the remedy.
-        """
-        return {}
-
-    def check_used(self, given: Iterable[str]) -> None:
-        """Check that all parameters with these names have an effect.
-
-        Raises:
-            InputError: If a parameter has no effect with the other values.
-        """
-        unused = self.unused(vars(self))
-        for name in given:
-            if name in unused:
-                raise InputError(f"`{name}` {getattr(self, name)} has no effect {unused[name]}")
 
     @property
     def title(self) -> str:
@@ -273,7 +243,7 @@ class Recipe(Parameters, Generic[Examples]):
         """Complete the examples for `fit`, before anything is written to the run folder."""
         return examples
 
-    def fit(self, bench: TrainingContext, examples: Examples, epochs: EpochLog) -> FitResult:
+    def fit(self, bench: TrainingContext, examples: Examples, epochs: EpochScorer) -> FitResult:
         """Train the context's base on the examples, and add a row of scores after training.
 
         A recipe may also add rows after other epochs.

@@ -14,7 +14,6 @@ from polarity_bench.training.losses.pair import LOSSES, Loss, Triplet
 from polarity_bench.training.parameters import parameter, seed_parameter
 from polarity_bench.training.processes import n_processes
 from polarity_bench.training.recipes.base import (
-    EpochLog,
     FitResult,
     Inputs,
     Recipe,
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from polarity_bench.encoders.base import Encoder
     from polarity_bench.encoders.load import EncoderOptions
     from polarity_bench.training.data import TrainingData
+    from polarity_bench.training.epoch_scores import EpochScorer
     from polarity_bench.training.job import Job
 
 Schedule = Literal["linear", "cosine", "constant"]
@@ -112,18 +112,15 @@ class Margins(Recipe[Draws], ExampleSpec):
                 "`warm_up` must be a share of the steps below 1, an integer number of steps, or "
                 f"'as-released', got {self.warm_up}"
             )
-        usual = ExampleSpec(examples=self.examples, dropout=self.dropout)
-        mined = ("mining", "neighbours", "threshold")
-        if self.examples_from is not None and (
-            self.example_encoder is not None
-            or any(getattr(self, name) != getattr(usual, name) for name in mined)
-        ):
-            raise InputError(
-                "`examples_from`: `example_encoder`, `mining`, `neighbours` and `threshold` have "
-                "no effect on existing examples; leave them out"
-            )
         if self.examples is not None:
             self._check_batch(self.examples)
+
+    @classmethod
+    def unused(cls, values: Mapping[str, Any]) -> Mapping[str, str]:
+        """Return the parameters for making examples if the user provides the examples."""
+        names = ("example_encoder", "mining", "neighbours", "threshold")
+        of = names if values.get("examples_from") is not None else ()
+        return {n: f"on existing examples; omit `{n}`, or omit `examples_from`" for n in of}
 
     @property
     def title(self) -> str:
@@ -235,11 +232,11 @@ class Margins(Recipe[Draws], ExampleSpec):
         warn_of_schedule(len(shares), max(shares), self.rate)
         return Draws({name: [v for drawn in draws for v in drawn[name]] for name in draws[0]})
 
-    def fit(self, bench: TrainingContext, examples: Draws, epochs: EpochLog) -> FitResult:
+    def fit(self, bench: TrainingContext, examples: Draws, epochs: EpochScorer) -> FitResult:
         """Train, resuming from the last complete checkpoint, and load the weights to publish."""
         from polarity_bench.training.loops.trainer import run_epochs
 
-        rows, kept, speed = run_epochs(self, bench, examples.columns, epochs.judge)
+        rows, kept, speed = run_epochs(self, bench, examples.columns, epochs)
         epochs.rows.extend(rows)
         chosen_by = "the last"
         if self.checkpoint == "best":
@@ -248,18 +245,11 @@ class Margins(Recipe[Draws], ExampleSpec):
         epoch = next(row["epoch"] for row in rows if row["step"] == kept)
         n_examples = len(next(iter(examples.columns.values()))) // self.epochs
         facts = {
-            "Loss": self.loss.words,
+            "Loss": self.loss.title,
             "Examples": f"{self.loss.examples}, {n_examples:,} per epoch, {self._source(bench)}",
-            "Training": f"{self.epochs} epochs of new draws, batches of {self.batch_size}, rate "
-            f"{self.rate:g}, warm-up {self._warm_up}, schedule {self.schedule}, weight decay "
-            f"{self.weight_decay:g}, {self.dtype}, seed {self.seed}",
             "Checkpoint": f"after step {kept} (epoch {epoch:g}), {chosen_by}",
         }
         return FitResult(kept, facts, {"examples_per_epoch": n_examples}, speed=speed)
-
-    @property
-    def _warm_up(self) -> str:
-        return self.warm_up if isinstance(self.warm_up, str) else f"{self.warm_up:g}"
 
     def _source(self, bench: TrainingContext) -> str:
         if self.examples_from is not None:

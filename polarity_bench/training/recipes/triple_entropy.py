@@ -12,7 +12,6 @@ from polarity_bench.training.objective import OBJECTIVES, Objective
 from polarity_bench.training.parameters import parameter, seed_parameter
 from polarity_bench.training.recipes.base import (
     LAST_ROW,
-    EpochLog,
     FitResult,
     Inputs,
     Recipe,
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from polarity_bench.data.sources import DataAccess
     from polarity_bench.tasks.labelled import LabelledTexts
     from polarity_bench.training.data import TrainingData
+    from polarity_bench.training.epoch_scores import EpochScorer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,23 +80,20 @@ class TripleEntropy(Recipe["LabelledTexts"], Objective):
         digest = data.pool.digest if drawn is given else drawn.digest
         return Inputs(digest, drawn, cast("Sequence[str]", drawn.texts))
 
-    def fit(self, bench: TrainingContext, examples: LabelledTexts, epochs: EpochLog) -> FitResult:
+    def fit(
+        self, bench: TrainingContext, examples: LabelledTexts, epochs: EpochScorer
+    ) -> FitResult:
         """Train the encoder and the head together, resuming from the last checkpoint."""
         from polarity_bench.classifiers.head import HEAD_FILE
-        from polarity_bench.training.loops.classifier import fit_classifier, shape_encoder
+        from polarity_bench.training.loops.classifier import shape_encoder
 
         model, n_texts = bench.base.model, len(examples.texts)
         shape_encoder(model, self, pooling_added=bench.base.id.pooling_added)
-        with bench.steps_over(model, examples.texts, self) as (rows, steps):
-            labels, classes = examples.labels, examples.classes
-            fitted = fit_classifier(model, rows, labels, classes, self, seed=self.seed, steps=steps)
-            speed = steps.speed(steps.share * n_texts * self.epochs)
+        fitted, speed = bench.fit_classifier(model, examples, self, self.seed)
         n_steps = len(fitted.losses)
         epochs.add(self.epochs, n_steps, fitted.loss)
         facts = {
-            "Training": f"{n_texts:,} texts, {self.epochs} epochs in batches of "
-            f"{self.batch_size}, {self.title}, share of cross-entropy {self.share:g}, rate "
-            f"{self.rate:g}, {self.dtype}, seed {self.seed}",
+            "Training": f"{n_texts:,} texts, {self.title}",
             "Head": f"in {HEAD_FILE}: a linear layer over the encoder's vectors, not normalised, "
             "and proxies if the loss has any; `polarity-bench predict` labels texts with it",
             **LAST_ROW,

@@ -27,7 +27,7 @@ from polarity_bench.retrieval import Retrieval, cosine_at, mean_cosine, pair_sim
 from polarity_bench.scores import WEIGHTINGS, Score, ScoreKey, Weighting
 from polarity_bench.tasks.types.base import TaskScores
 from polarity_bench.tasks.types.polarity.oracle import nearest_of_own_label
-from polarity_bench.values import FloatArray, IntArray
+from polarity_bench.values import FloatArray, IntArray, grouped
 
 if TYPE_CHECKING:
     from polarity_bench.tasks.types.polarity.task import PolarityTask
@@ -405,9 +405,7 @@ def _twins(task: PolarityTask, split: Split) -> list[tuple[tuple[str, ...], tupl
     protocol = task.spec.protocol
     if protocol.pair is None:
         return []
-    rows: dict[str, list[int]] = {}
-    for i, pair in enumerate(split.columns[protocol.pair]):
-        rows.setdefault(pair, []).append(i)
+    rows = grouped(range(len(split)), split.columns[protocol.pair].__getitem__)
     complete = [sorted(pair, key=lambda i: split.labels[i]) for pair in rows.values()]
     return [
         (tuple(split.columns[group][pair[0]] for group in protocol.groups), (pair[0], pair[1]))

@@ -13,9 +13,8 @@ import numpy as np
 
 from polarity_bench.embedding.groups import Groups
 from polarity_bench.errors import InputError
-from polarity_bench.training.parameters import declared, parameter, seed_parameter
+from polarity_bench.training.parameters import parameter, seed_parameter
 from polarity_bench.training.recipes.base import (
-    EpochLog,
     FitResult,
     Inputs,
     Recipe,
@@ -31,31 +30,15 @@ if TYPE_CHECKING:
     from polarity_bench.encoders.load import SentenceTransformerEncoder
     from polarity_bench.tasks.labelled import LabelledTexts
     from polarity_bench.training.data import TrainingData
+    from polarity_bench.training.epoch_scores import EpochScorer
     from polarity_bench.training.job import Job
     from polarity_bench.training.objective import Objective
     from polarity_bench.training.recipes.axis.probe import Probe
 
 Heads = Literal["linear", "tuned", "shared"]
 Probes = Literal["logistic", "mean-difference", "fisher"]
-
-
-@dataclass(frozen=True)
-class Learnt:
-    """A trained module to append to the base, and facts about its training.
-
-    Attributes:
-        module: Module to append after the base's normalised vectors.
-        facts: Entries about the module for the model card, by heading.
-        loss: Mean loss in the last epoch, or the log loss of a probe.
-        n_steps: Number of optimizer steps.
-        speed: Training texts per second; None if the encoder was not trained.
-    """
-
-    module: Any
-    facts: Mapping[str, str]
-    loss: float
-    n_steps: int = 1
-    speed: float | None = None
+Learnt = tuple[Any, float, FitResult]
+"""A module to append to the base, its loss in the last epoch, and the result of its training."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,9 +89,6 @@ class Axis(Recipe["LabelledTexts"]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.check_used(
-            each.name for each in declared(Axis) if getattr(self, each.name) != each.default
-        )
         if self.stretch is not None and self.probe == "fisher":
             raise InputError(
                 f"`stretch` {self.stretch:g} needs a `probe` with directions, got fisher; use "
@@ -189,7 +169,9 @@ class Axis(Recipe["LabelledTexts"]):
             )
         return Inputs(given.digest, given, _single(given))
 
-    def fit(self, bench: TrainingContext, examples: LabelledTexts, epochs: EpochLog) -> FitResult:
+    def fit(
+        self, bench: TrainingContext, examples: LabelledTexts, epochs: EpochScorer
+    ) -> FitResult:
         """Train the module and append it to the base."""
         from sentence_transformers.base.modules import Normalize
 
@@ -203,30 +185,23 @@ class Axis(Recipe["LabelledTexts"]):
         vectors = _units(embedded.vectors(texts).vectors)
         if not isinstance(model[-1], Normalize):
             model.append(Normalize())
-        learnt = self._learn(bench, examples, vectors)
-        model.append(learnt.module.to(model.device))
+        module, loss, fitted = self._learn(bench, examples, vectors)
+        model.append(module.to(model.device))
         model.similarity_fn_name = "dot" if self._adds_axis else "cosine"
-        epochs.add(1 if self.head == "linear" else self.epochs, learnt.n_steps, learnt.loss)
+        epochs.add(1 if self.head == "linear" else self.epochs, fitted.kept, loss)
         of = "" if self.labels_from is None else f" of {self.labels_from}"
-        facts = {
-            "Training": f"{len(texts):,} labelled texts{of}, head {self.head}, seed {self.seed}",
-            **learnt.facts,
-        }
-        return FitResult(
-            learnt.n_steps,
-            facts,
-            {"texts": len(texts)},
-            speed=learnt.speed,
-            trained_on=self.labels_from,
-        )
+        facts = {"Training": f"{len(texts):,} labelled texts{of}", **fitted.facts}
+        figures = {"texts": len(texts)}
+        return replace(fitted, facts=facts, figures=figures, trained_on=self.labels_from)
 
     def _learn(self, bench: TrainingContext, given: LabelledTexts, vectors: FloatArray) -> Learnt:
+        """Return the module to append to the base, its loss, and facts about its training."""
         from polarity_bench.training.recipes.axis.probe import PROBES, fisher_weights
 
         if self.probe == "fisher":
             weights = np.sqrt(fisher_weights(vectors, given.labels))
             facts = {"Space": "each dimension weighted by the square root of its Fisher ratio"}
-            return Learnt(_dense(np.diag(weights)), facts, 0.0)
+            return _dense(np.diag(weights)), 0.0, FitResult(1, facts)
         if self.head == "tuned":
             return self._fine_tune(bench, given)
         probe = PROBES[self.probe](vectors, given.labels, self.seed)
@@ -234,11 +209,11 @@ class Axis(Recipe["LabelledTexts"]):
             return self._fine_tune(bench, given, probe, vectors)
         facts = {"Probe": f"{self.probe}, log loss {probe.log_loss:.4f}"}
         if self.stretch is None:
-            return Learnt(self._axis(given.classes, probe), facts, probe.log_loss)
+            return self._axis(given.classes, probe), probe.log_loss, FitResult(1, facts)
         basis = probe.directions
         grown = np.eye(basis.shape[1]) + (self.stretch - 1) * basis.T @ basis
         facts |= {"Space": f"stretched {self.stretch:g} times along the probe's directions"}
-        return Learnt(_dense(grown), facts, probe.log_loss)
+        return _dense(grown), probe.log_loss, FitResult(1, facts)
 
     def _fine_tune(
         self,
@@ -260,7 +235,7 @@ class Axis(Recipe["LabelledTexts"]):
         """
         from sentence_transformers import SentenceTransformer
 
-        from polarity_bench.training.loops.classifier import fit_classifier, shape_encoder
+        from polarity_bench.training.loops.classifier import shape_encoder
         from polarity_bench.training.recipes.axis.shared_encoder import distillation
 
         encoder, objective, also = bench.base.model, self._objective(), None
@@ -270,24 +245,11 @@ class Axis(Recipe["LabelledTexts"]):
             parts = [deepcopy(module) for module in (encoder[0], encoder[1])]
             encoder = SentenceTransformer(modules=parts).to(encoder.device)
             shape_encoder(encoder, objective)
-        with bench.steps_over(encoder, given.texts, objective) as (rows, steps):
-            fitted = fit_classifier(
-                encoder,
-                rows,
-                given.labels,
-                given.classes,
-                objective,
-                seed=self.seed,
-                steps=steps,
-                begin=probe,
-                also=also,
-            )
-            speed = steps.speed(steps.share * len(rows) * self.epochs)
+        fitted, speed = bench.fit_classifier(
+            encoder, given, objective, self.seed, begin=probe, also=also
+        )
         axis = self._axis(given.classes, fitted.head, None if probe else encoder)
-        keep = f", keep {self.keep:g}" if self.head == "shared" else ""
-        settings = f"{self.epochs} epochs in batches of {self.batch_size}, rate {self.rate:g}, "
-        facts = {"Steps": f"{settings}{self.dtype}{keep}"}
-        return Learnt(axis, facts, fitted.loss, len(fitted.losses), speed)
+        return axis, fitted.loss, FitResult(len(fitted.losses), {}, speed=speed)
 
     def _axis(
         self, classes: Sequence[str], head: Probe | Head, tower: SentenceTransformer | None = None

@@ -19,11 +19,13 @@ from torch.nn.functional import cross_entropy
 from polarity_bench.classifiers.tokens import CHUNK_TEXTS, TokenRows, encode, tokenize
 from polarity_bench.data.nli import NliPairs
 from polarity_bench.training.recipes.scl.batches import Batch, augmented_pairs
-from polarity_bench.training.recipes.scl.loss import PairClassifier, Similarity, scl_loss
+from polarity_bench.training.recipes.scl.loss import PairClassifier, scl_loss
 from polarity_bench.values import IntArray
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
+
+    from polarity_bench.training.recipes.scl.recipe import Scl
 
 BFLOAT16_CHUNK_TEXTS = 2 * CHUNK_TEXTS
 """Number of texts in a chunk for bfloat16 on a CPU, where `CHUNK_TEXTS` is a sixth slower."""
@@ -59,34 +61,19 @@ class PairObjective(nn.Module):
     Args:
         encoder: The encoder to train.
         pairs: All pairs, tokenized.
-        share: λ, the weight of the contrastive term, in [0, 1]; with 1 there is no classifier.
-        temperature: τ, the divisor of the similarities.
-        similarity: Similarity of the contrastive term.
-        augmented: Whether the classifier is trained on `augmented_pairs`.
-        seed: Seed of the classifier's initial weights.
+        settings: The recipe; if λ is 1, there is no classifier.
     """
 
-    def __init__(
-        self,
-        encoder: SentenceTransformer,
-        pairs: PairTokens,
-        *,
-        share: float,
-        temperature: float = 1.0,
-        similarity: Similarity = "dot",
-        augmented: bool = False,
-        seed: int = 0,
-    ) -> None:
+    def __init__(self, encoder: SentenceTransformer, pairs: PairTokens, settings: Scl) -> None:
         super().__init__()
         self.encoder = encoder
         self.classifier: PairClassifier | None = None
-        if share < 1:
+        if settings.lambda_ < 1:
             with torch.random.fork_rng([]):  # keeps the state of the global generator
-                torch.manual_seed(seed)
+                torch.manual_seed(settings.seed)
                 classifier = PairClassifier(encoder.get_embedding_dimension() or 0)
             self.classifier = classifier.to(encoder.device)
-        self.pairs, self.share, self.augmented = pairs, share, augmented
-        self.temperature, self.similarity = temperature, similarity
+        self.pairs, self.settings = pairs, settings
         self.n_encoded = 0
         """Number of texts encoded so far."""
 
@@ -100,12 +87,13 @@ class PairObjective(nn.Module):
             batch: Anchors, positives and negatives of the batch.
         """
         premises, hypotheses = self._encode(rows)
+        share = self.settings.lambda_
         with torch.autocast(premises.device.type, enabled=False):
             loss = premises.new_zeros(())
             if self.classifier is not None:
-                loss = loss + (1 - self.share) * self._cross_entropy(premises, hypotheses, batch)
-            if self.share > 0:
-                loss = loss + self.share * self._contrast(premises, hypotheses, batch)
+                loss = loss + (1 - share) * self._cross_entropy(premises, hypotheses, batch)
+            if share > 0:
+                loss = loss + share * self._contrast(premises, hypotheses, batch)
         return loss
 
     def _encode(self, rows: slice) -> tuple[Tensor, Tensor]:
@@ -124,7 +112,9 @@ class PairObjective(nn.Module):
         assert self.classifier is not None  # noqa: S101  `forward` checks it
         rows = np.arange(len(batch.labels))
         lefts, rights, labels = (
-            augmented_pairs(batch) if self.augmented else (rows, rows, batch.labels)
+            augmented_pairs(batch)
+            if self.settings.cross_entropy == "augmented"
+            else (rows, rows, batch.labels)
         )
         device = premises.device
         logits = self.classifier(premises[_on(lefts, device)], hypotheses[_on(rights, device)])
@@ -138,8 +128,8 @@ class PairObjective(nn.Module):
             hypotheses,
             _on(batch.positives, device),
             _on(batch.negatives, device),
-            temperature=self.temperature,
-            similarity=self.similarity,
+            temperature=self.settings.temperature,
+            similarity=self.settings.similarity,
         )
         return losses.sum() / max(1, len(losses))
 

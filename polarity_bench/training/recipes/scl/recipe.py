@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from polarity_bench.errors import InputError
 from polarity_bench.training.parameters import ParameterWarning, parameter, seed_parameter
 from polarity_bench.training.recipes.base import (
     LAST_ROW,
-    EpochLog,
     FitResult,
     Inputs,
     Recipe,
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from polarity_bench.data.nli import NliPairs
     from polarity_bench.data.sources import DataAccess
     from polarity_bench.training.data import TrainingData
+    from polarity_bench.training.epoch_scores import EpochScorer
     from polarity_bench.training.job import Job
     from polarity_bench.training.recipes.scl.batches import Batch
 
@@ -108,21 +108,20 @@ class Scl(Recipe[PairBatches]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        augmented = self.cross_entropy == "augmented"
-        if augmented and self.lambda_:
+        if self.cross_entropy == "augmented" and self.lambda_:
             raise InputError(
                 "`cross_entropy` augmented is a baseline without the contrastive loss, so "
                 f"`lambda_` must be 0, got {self.lambda_:g}"
             )
-        if self.lambda_ == 0:
-            limits = () if augmented else ("positives", "negatives")
-            for each in fields(self):
-                value = getattr(self, each.name)
-                if each.name in ("temperature", "similarity", *limits) and value != each.default:
-                    raise InputError(
-                        f"`{each.name}` {value}: has no effect without the contrastive loss "
-                        f"(`lambda_` 0); omit `{each.name}`"
-                    )
+
+    @classmethod
+    def unused(cls, values: Mapping[str, Any]) -> Mapping[str, str]:
+        """Return the parameters of the contrastive loss if its weight is 0."""
+        if values.get("lambda_", cls.lambda_):
+            return {}
+        limits = () if values.get("cross_entropy") == "augmented" else ("positives", "negatives")
+        why = "without the contrastive loss (`lambda_` 0); omit"
+        return {name: f"{why} `{name}`" for name in ("temperature", "similarity", *limits)}
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -152,9 +151,11 @@ class Scl(Recipe[PairBatches]):
 
     def below(self, folder: Path) -> Scl:
         """Return a copy with the relative paths in `pairs` resolved relative to a folder."""
+        from polarity_bench.encoders.load import located
+
         if self.pairs is None:
             return self
-        return replace(self, pairs=",".join(_located(name, folder) for name in self.names))
+        return replace(self, pairs=",".join(located(name, folder) for name in self.names))
 
     def n_trained_on(self, n_rows: int, access: DataAccess) -> int:
         """Return the number of texts in all pairs, two per pair."""
@@ -217,19 +218,12 @@ class Scl(Recipe[PairBatches]):
         rows = divide(premises, self.batch_size, self.reading)
         warn_of_schedule(len(rows), 1.0, self.rate)
         batches = [
-            make_batch(
-                premises[part],
-                pairs.labels[part],
-                self.reading,
-                self.positives,
-                self.negatives,
-                [self.seed, number],
-            )
+            make_batch(premises[part], pairs.labels[part], self, [self.seed, number])
             for number, part in enumerate(rows)
         ]
         return replace(examples, batches=list(zip(rows, batches, strict=True)))
 
-    def fit(self, bench: TrainingContext, examples: PairBatches, epochs: EpochLog) -> FitResult:
+    def fit(self, bench: TrainingContext, examples: PairBatches, epochs: EpochScorer) -> FitResult:
         """Train for one epoch, resuming from the last checkpoint."""
         from polarity_bench.classifiers.head import HEAD_FILE
         from polarity_bench.training.loops.descent import DescentPlan, descend
@@ -241,24 +235,9 @@ class Scl(Recipe[PairBatches]):
 
         model, n_steps = bench.base.model, len(examples.batches)
         repool(model, self.pooling)
-        objective = PairObjective(
-            model,
-            tokenize_pairs(model, examples.pairs, bench.base.id.prompt or ""),
-            share=self.lambda_,
-            temperature=self.temperature,
-            similarity=self.similarity,
-            augmented=self.cross_entropy == "augmented",
-            seed=self.seed,
-        )
-        plan = DescentPlan(
-            n_steps=n_steps,
-            rate=self.rate,
-            warm_up=self.warm_up,
-            after=self.schedule,
-            weight_decay=self.weight_decay,
-            bfloat16=self.dtype == "bfloat16",
-            seed=self.seed,
-        )
+        tokens = tokenize_pairs(model, examples.pairs, bench.base.id.prompt or "")
+        objective = PairObjective(model, tokens, self)
+        plan = DescentPlan.of(self, n_steps, after=self.schedule, seed=self.seed)
         objective.train()
         with bench.steps(n_steps) as steps:
             losses = descend(
@@ -296,23 +275,15 @@ class Scl(Recipe[PairBatches]):
         return ", ".join(n if n.startswith(HUB_PREFIX) else Path(n).name for n in self.names)
 
     def _facts(self, figures: Mapping[str, int], files: Collection[str]) -> dict[str, str]:
-        terms = {
-            f"cross-entropy of {self.cross_entropy}": 1 - self.lambda_,
-            f"contrast by {self.similarity}, temperature {self.temperature:g}": self.lambda_,
-        }
         head = (
             f"in {', '.join(files)}: a linear layer over (u, v, |u - v|) of a pair; "
             "`polarity-bench predict` labels pairs with it"
         )
         return {
-            "Loss": " + ".join(f"{share:g} {term}" for term, share in terms.items() if share),
-            "Anchors": f"{self.reading}, positives {self.positives}, negatives {self.negatives}",
+            "Loss": f"{1 - self.lambda_:g} cross-entropy + {self.lambda_:g} contrastive loss",
             "Pairs": f"{figures['pairs']:,}; {figures['pairs_without_label']:,} more have no label",
-            "Batches": f"{figures['batches']:,} of at most {self.batch_size} pairs, "
+            "Batches": f"{figures['batches']:,} in one epoch, "
             f"{figures['batches_without_positives']:,} without a positive",
-            "Training": f"one epoch, rate {self.rate:g}, warm-up {self.warm_up:g}, then "
-            f"{self.schedule}, weight decay {self.weight_decay:g}, {self.dtype}, seed {self.seed}",
-            "Pooling": f"{self.pooling}, not normalised",
             **({"Head": head} if files else {}),
             **LAST_ROW,
         }
@@ -325,16 +296,3 @@ def _counted(names: tuple[str, ...], access: DataAccess) -> tuple[int, str]:
 
     pairs = load_nli(list(names), access)
     return len(pairs.premises), pairs.digest
-
-
-def _located(name: str, folder: Path) -> str:
-    """Return a file's path relative to a folder, or the unchanged name of a data set.
-
-    The name of a missing file counts as a path only if the name starts with `./`, `../` or `~`;
-    otherwise the file may be in the data folder.
-    """
-    from polarity_bench.data.nli import HUB_PREFIX
-
-    place = folder / Path(name).expanduser()
-    is_path = place.is_file() or name.startswith(("./", "../", "~"))
-    return str(place) if is_path and not name.startswith(HUB_PREFIX) else name

@@ -19,7 +19,6 @@ from polarity_bench.training.examples.card import PAPER
 from polarity_bench.training.parameters import parameter, seed_parameter
 from polarity_bench.training.recipes.base import (
     LAST_ROW,
-    EpochLog,
     FitResult,
     Inputs,
     Recipe,
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from polarity_bench.progress import Progress
     from polarity_bench.tasks.labelled import LabelledTexts
     from polarity_bench.training.data import TrainingData
+    from polarity_bench.training.epoch_scores import EpochScorer
     from polarity_bench.values import BoolArray, IntArray
 
 Variant = Literal["papers", "setfit"]
@@ -152,7 +152,9 @@ class SetFit(Recipe["LabelledTexts"]):
         examples = LabelledTexts(data.task.spec.name, texts, labels, pool.classes)
         return Inputs(digest_of([texts, names]), examples, texts)
 
-    def fit(self, bench: TrainingContext, examples: LabelledTexts, epochs: EpochLog) -> FitResult:
+    def fit(
+        self, bench: TrainingContext, examples: LabelledTexts, epochs: EpochScorer
+    ) -> FitResult:
         """Train on pairs, then train the head; score the encoder whenever it has changed."""
         from polarity_bench.classifiers.head import HEAD_FILE
         from polarity_bench.training.recipes.setfit.pairs import paired_by_rounds, paired_once
@@ -181,8 +183,13 @@ class SetFit(Recipe["LabelledTexts"]):
             train_head(trainer, texts, labels, self.seed)
             if end_to_end:
                 epochs.add(1 + EPOCHS, n_steps + n_more)
+        then = "a logistic regression"
+        if end_to_end:
+            then = f"{EPOCHS} epochs with the head, rates {BODY_RATE:g} and {HEAD_RATE:g}"
         facts = {
-            "Training": self._in_words(n_texts, len(positions)),
+            "Training": f"{n_texts:,} texts, one epoch of cosine similarity loss on "
+            f"{len(positions):,} sentence pairs, rate {PAIR_RATE:g}; then {then}; weight decay "
+            f"{WEIGHT_DECAY:g}",
             "Head": f"in {HEAD_FILE}: weights and biases for the encoder's vectors, one row per "
             "class, or only the second class's row for a logistic regression with two classes; "
             "the metadata of the file names the classes",
@@ -191,16 +198,6 @@ class SetFit(Recipe["LabelledTexts"]):
         head = head_of(trainer.model.model_head, examples.classes).to_bytes()
         figures = {"pairs": len(positions), "texts": n_texts}
         return FitResult(n_steps + n_more, facts, figures, {HEAD_FILE: head})
-
-    def _in_words(self, n_texts: int, n_pairs: int) -> str:
-        then = "a logistic regression"
-        if self.variant == "papers":
-            then = f"{EPOCHS} epochs with the head, rates {BODY_RATE:g} and {HEAD_RATE:g}"
-        return (
-            f"variant {self.variant}, {n_texts:,} texts, {n_pairs:,} sentence pairs, one epoch "
-            f"of cosine similarity loss, batches of {self.batch_size}, rate {PAIR_RATE:g}; then "
-            f"{then}; weight decay {WEIGHT_DECAY:g}, seed {self.seed}"
-        )
 
 
 def check_base(base: SentenceTransformerEncoder, recipe: SetFit) -> None:

@@ -131,7 +131,8 @@ NOTES = {
     "method for all pairs of one ranking: the encoders of one table at one k and reference. In "
     "each ranking, the probability of any false difference is at most 5 %. On a board with several "
     "rankings, the probability is higher. The correction grows with the number of pairs: two "
-    "encoders with the same scores may share a rank on one board and differ on another (docs/statistics.md).",
+    "encoders with the same scores may share a rank on one board and differ on another "
+    "(docs/statistics.md).",
     "published": "Rows in italics are published numbers, which are not ranked.",
     "spread": "±: standard deviation, as the source prints it.",
     "twins": "In brackets: the same score of an encoder measured here, minus the published "

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from xml.etree import ElementTree as ET
 
 from polarity_bench.errors import InputError, check_installed
-from polarity_bench.render.chart import Drawn, LineChart, Plane
+from polarity_bench.render.chart import BarChart, Drawn, LineChart, Plane
 from polarity_bench.render.figures.themes import LIGHT, THEMES, Theme, config, in_theme, looks_of
 from polarity_bench.render.table import Board, unique
 
@@ -100,15 +100,17 @@ def figures_of(drawn: Sequence[Drawn]) -> list[Figure]:
 
     looks = looks_of(drawn)
     titles = [chart.title for chart in drawn]
-
-    def figure_of(chart: Drawn) -> Figure:
-        if isinstance(chart, Plane):
-            return plane_figure(chart, looks, several=titles.count(chart.title) > 1)
-        if isinstance(chart, LineChart):
-            return lines_figure(chart, looks)
-        return bars_figure(chart, looks)
-
-    return list(map(figure_of, drawn))
+    figures = []
+    for chart in drawn:
+        match chart:
+            case Plane():
+                several = titles.count(chart.title) > 1
+                figures.append(plane_figure(chart, looks, several=several))
+            case LineChart():
+                figures.append(lines_figure(chart, looks))
+            case BarChart():
+                figures.append(bars_figure(chart, looks))
+    return figures
 
 
 def stems(drawn: Sequence[Drawn]) -> list[str]:

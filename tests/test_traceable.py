@@ -376,7 +376,7 @@ def test_a_sweep_of_several_numbers_of_examples_is_traced(tmp_path: Path) -> Non
     plan = json.loads((folder / "sweep.json").read_text())
     for item in plan["items"]:
         if item["settings"].get("seed") == 0:
-            item["settings"]["examples"] = 500
+            item["settings"]["examples"] = item["resolved"]["examples"] = 500
     (folder / "sweep.json").write_text(json.dumps(plan))
     (folder / "published.csv").write_text("name,model,task,score,value,source\n")
     (folder / "board.toml").write_text('weighting = "uniform"\n')

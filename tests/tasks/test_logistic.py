@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import sparse
+from scipy.special import logsumexp
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 from standins.labelled_vectors import blobs
@@ -21,6 +22,15 @@ def weights_of_sklearn(features: FloatArray, labels: IntArray, c: float) -> Floa
     model.fit(features.astype(np.float64), labels)
     weights = np.vstack([model.coef_.T, model.intercept_])
     return weights - weights.mean(1, keepdims=True) if weights.shape[1] > 1 else weights
+
+
+def objective(weights: FloatArray, features: FloatArray, labels: IntArray, c: float) -> float:
+    """C times the sum of the log losses, plus half the squared length of the weights."""
+    logits = features.astype(np.float64) @ weights[:-1] + weights[-1]
+    if logits.shape[1] == 1:
+        logits = np.hstack([np.zeros_like(logits), logits])
+    margins = logits - logits[np.arange(len(labels)), labels][:, None]
+    return float(c * logsumexp(margins, axis=1).sum() + (weights[:-1] ** 2).sum() / 2)
 
 
 @pytest.mark.parametrize("most_factored", [100, 1], ids=["Cholesky factor", "diagonal"])
@@ -48,6 +58,28 @@ def test_classes_apart_from_each_other_are_told() -> None:
     for c in (0.25, 1e6):
         weights = LogisticFits(features, labels, 3, [np.arange(60)]).solve([c])
         assert predicted(weights[:, 0], features).tolist() == labels.tolist()
+
+
+@pytest.mark.parametrize("n_classes", [2, 5])
+@pytest.mark.parametrize("length", [1e-4, 30, 3e4, 1e6])
+def test_vectors_of_any_length_have_an_optimum(length: float, n_classes: int) -> None:
+    """Rounding errors of long vectors once kept the steps from ending.
+
+    The optimum of the longest is not compared: their losses are below 1e-6.
+    """
+    draw = np.random.default_rng(11)
+    features = (draw.normal(size=(40, 16)) * length).astype(np.float32)
+    labels = np.arange(40) % n_classes
+    trains = [np.flatnonzero(np.arange(40) % 3 != fold) for fold in range(3)]
+    fits = LogisticFits(features, labels, n_classes, trains)
+    for c in (0.0625, 0.25, 1.0, 8.0, 64.0):
+        weights = fits.solve([c] * 3)
+        assert np.isfinite(weights).all()
+        for fit, train in enumerate(trains if length <= 30 else []):
+            best = objective(weights[:, fit], features[train], labels[train], c)
+            expected = weights_of_sklearn(features[train] / length, labels[train], c * length**2)
+            expected[:-1] /= length
+            assert best <= objective(expected, features[train], labels[train], c) * (1 + 1e-7)
 
 
 def test_noise_moves_no_prediction() -> None:

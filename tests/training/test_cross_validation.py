@@ -473,7 +473,7 @@ def test_whatever_decides_scores_decides_the_file(
 ) -> None:
     for method in (Frozen, FineTuning):
         monkeypatch.setattr(
-            method, "predict", lambda _, f: Predictions({"dense": f.labels[f.test]})
+            method, "predict", lambda _, f: Predictions({"dense": f.data.labels[f.test]})
         )
     others = [
         make(),

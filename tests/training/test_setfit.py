@@ -149,7 +149,7 @@ def test_a_finished_run_is_reused_and_another_spec_refused(
     assert again.reused
     assert (again.figures, again.rows) == (trained.figures, trained.rows)
     with pytest.raises(
-        InputError, match=r"contains another run .* recipe.variant: 'setfit', there"
+        InputError, match=r"contains another run .* recipe.variant: expected 'setfit', got"
     ):
         run(base, tasks, trained.folder, FEW)
 

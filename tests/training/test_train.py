@@ -197,7 +197,7 @@ def test_anothers_folder_is_refused_and_overwritten_only_when_told(
     run(tiny_model, task_dir, tmp_path / "x")
     other = replace(SMALL, loss=Triplet(margin=0.5))
     with pytest.raises(
-        InputError, match=r"contains another run .*recipe.loss.margin: 0.5, there 0.1"
+        InputError, match=r"contains another run .*recipe.loss.margin: expected 0.5, got 0.1"
     ):
         run(tiny_model, task_dir, tmp_path / "x", other)
     (tmp_path / "x" / "notes.txt").write_text("mine")

@@ -698,8 +698,8 @@ def test_the_schema_of_task_files_is_printed(bench: Bench) -> None:
 
 def test_data_status_and_fetch(bench: Bench, task_dir: Path) -> None:
     rows = json.loads(bench("data", "status", "--json", "--tasks", "contrast,sst2").out)
-    assert [row["status"] for row in rows] == ["here", "here", "missing", "missing"]
-    assert "raw.githubusercontent.com" in rows[2]["place"]
+    assert [row["status"] for row in rows] == ["here", "missing", "missing"]
+    assert "raw.githubusercontent.com" in rows[1]["place"]
     done = bench("data", "fetch", "--tasks", "mini", "--task-dir", task_dir, "--offline")
     assert done.code == 0
     assert "mini: 24 sources, 8 queries" in done.out

@@ -127,7 +127,7 @@ def test_queries_of_equal_text_are_drawn_together(tmp_path: Path) -> None:
             tasks.append(spec.load(HERE, Settings()))
             continue
         with pytest.warns(
-            InputWarning, match=r"thrice: 16 of 24 queries repeat the text .* together"
+            InputWarning, match=r"thrice: 16 of 24 queries repeat the text .* resample"
         ):
             tasks.append(spec.load(HERE, Settings()))
     once, thrice = (evaluate(CaselessEncoder(), task) for task in tasks)

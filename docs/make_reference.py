@@ -261,7 +261,7 @@ def _settings(spec: TaskSpec) -> str:
 
 
 def _scores(spec: TaskSpec, boards: list[StoredBoard]) -> Iterator[str]:
-    """Yield the stored scores of the pre-trained encoders, each of which is its own reference."""
+    """Yield the scores of pre-trained encoders that are their own reference, as text."""
     columns = _columns(spec)
     main = columns[0][1]
     pretrained = {each.key.encoder.label for each in boards[0].results}

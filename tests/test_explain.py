@@ -150,7 +150,8 @@ def test_a_result_is_found_by_digest_or_file_and_by_no_name(
     assert find_stored(folder, digest, task, 3) is None
     assert find_stored(folder, digest, task, 4, prompt="query: ") is None
     assert find_stored(folder, digest, task, 4, strength=1.0) is None
-    assert find_stored(folder, str(path.parent), task, 4) is None  # a folder is loaded anew
+    # An encoder in a folder is always loaded again.
+    assert find_stored(folder, str(path.parent), task, 4) is None
     with pytest.raises(InputError, match="does not include k = 3"):
         find_stored(folder, str(path), task, 3)
     write_task(task_dir)

@@ -106,7 +106,7 @@ def board_notes(sections: Sections, groups: Sequence[Group], tables: Sequence[Ta
     roles = {row.role for row in rows}
     has_means = sections.has_means or (not ranked.tasks and len(plain) == 1)
     weights = f"Ranks are weighted {sections.config.weighting}ly."
-    order = NOTES["keep"].format(percent(keep, 0)) if keep else _order_note(sections)
+    order = _order_note(sections) if keep is None else NOTES["keep"].format(percent(keep, 0))
     # Each note follows its condition: whether the board shows what the note explains.
     notes: list[tuple[object, str]] = [
         (ranked.tasks, f"{weights} {NOTES['scores']}"),

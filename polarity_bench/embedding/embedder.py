@@ -215,6 +215,7 @@ class Embedder:
             return EmbeddedTexts(encoder.id, Usage(len(texts), 0, 0, 0, 0.0, 0.0), nothing, {})
         if self.store is not None and type(encoder) is SentenceTransformerEncoder and encoder.base:
             embedded = self.embed(encoder.base, texts, progress)
+            # The fields are private, but the class is this module's own.
             matrix = encoder.from_base(embedded._matrix, embedded._room.array)  # noqa: SLF001
             return replace(embedded, encoder=encoder.id, _matrix=matrix)
         parts = self._parts(encoder, distinct)

@@ -118,7 +118,7 @@ def add(found: Sequence[Stored], folder: Path, curves: Sequence[Curve] = ()) -> 
         # The provenance is deleted first: without it, the remaining files are not read as a result.
         for old in reversed(files_of(target)):
             remove(old)
-        for source, copy in zip(_copied(path), _copied(target), strict=True):
+        for source, copy in zip(_files_to_copy(path), _files_to_copy(target), strict=True):
             if is_stored(source):
                 write_atomically(copy, stored_bytes(source))
     for curve in curves:
@@ -153,6 +153,6 @@ def _check_planned(found: Sequence[Stored], folder: Path) -> None:
             )
 
 
-def _copied(path: Path) -> list[Path]:
+def _files_to_copy(path: Path) -> list[Path]:
     """Return the files to copy for a result: its own files and the encoder's metadata."""
     return [path.with_name(MODEL_META), *files_of(path)]

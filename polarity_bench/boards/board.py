@@ -162,7 +162,7 @@ def board(parts: BoardParts | Iterable[Stored]) -> Board:
     results = [result for _, result in complete]
     names = _names(results)
     _check_shown(parts.published, plain)
-    curves = [curve for curve in parts.curves if _is_there(curve, ranked)]
+    curves = [curve for curve in parts.curves if _shows_whole(curve, ranked)]
     labels = _distinct({curve.encoder: curve.name for curve in curves})
     sections = Sections(
         ranked,
@@ -212,7 +212,7 @@ def _check_shown(published: Sequence[PublishedNumber], plain: Sequence[Group]) -
             )
 
 
-def _is_there(curve: Curve, ranked: Group) -> bool:
+def _shows_whole(curve: Curve, ranked: Group) -> bool:
     """Return whether the board shows all results of a curve, none of them cut by a limit."""
     encoders = {entry.encoder for entry in ranked.tasks.get(curve.task, {})}
     return curve.limit is None and {point.encoder for point in curve.points} <= encoders

@@ -161,12 +161,12 @@ def planes(sections: Sections) -> Iterator[Plane]:
         )
         alone = len({reference for reference, _ in shares}) == 1
         drawn = [share for share in shares if alone or len(shares[share]) > 1]
-        published = [row for row in sections.published if len(_printed(row, task)) == 2]
+        published = [row for row in sections.published if len(_published_of(row, task)) == 2]
         if published and len(references := {reference for reference, _ in drawn}) > 1:
             raise InputError(
-                f"{_printed(published[0], task)[0].where}: published points of {task} need results "
-                f"with one reference, because S depends on it, got {len(references)} references; "
-                "show the results of one reference, or delete the published S"
+                f"{_published_of(published[0], task)[0].where}: published points of {task} need "
+                "results with one reference, because S depends on it, got "
+                f"{len(references)} references; show the results of one reference, or delete the published S"
             )
         for reference, k in sorted(drawn, key=lambda share: (names[share[0]], share[1])):
             shown = {Entry("", digest, k) for digest in ({reference, ""} if alone else {reference})}
@@ -182,7 +182,7 @@ def planes(sections: Sections) -> Iterator[Plane]:
             printed = [
                 row
                 for row in published
-                if {(each.key.k, each.key.weighting) for each in _printed(row, task)} == at_k
+                if {(each.key.k, each.key.weighting) for each in _published_of(row, task)} == at_k
             ]
             marks = [
                 *_of_rows(task, reference, rows, tuned),
@@ -194,7 +194,7 @@ def planes(sections: Sections) -> Iterator[Plane]:
                 yield Plane(task, names[reference], k, weighting, marks)
 
 
-def _printed(row: BoardRow, task: str) -> list[PublishedNumber]:
+def _published_of(row: BoardRow, task: str) -> list[PublishedNumber]:
     """Return the published P and S of a row on a task; missing numbers are left out."""
     places = ((task, metric) for metric in ("polarity", "similarity"))
     return [row.printed[place] for place in places if place in row.printed]
@@ -210,7 +210,7 @@ def _of_rows(
             role: MarkRole = "base" if row.entry.encoder == reference else "encoder"
             if row.role == "oracle" or row.role == "random" or row.role == "published":
                 role = row.role
-            name = next((number.name for number in _printed(row, task)), row.name)
+            name = next((number.name for number in _published_of(row, task)), row.name)
             yield Mark(name, role, p.mean, s.mean, tuned=row.entry in tuned)
 
 

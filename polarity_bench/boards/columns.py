@@ -18,12 +18,12 @@ from polarity_bench.boards.rank_notes import Ranking, rank_note, rank_text
 from polarity_bench.boards.rows import (
     MEASURED,
     BoardRow,
-    against_twin,
     curve_rows,
+    difference_to_twin,
     ordered,
-    rival,
+    rival_key,
 )
-from polarity_bench.boards.unseen_columns import holding_seen, over_unseen, seen_share
+from polarity_bench.boards.unseen_columns import seen_share, tasks_with_seen_rows, unseen_table
 from polarity_bench.compare.encoder_ranks import Standings
 from polarity_bench.render.table import Column, Table
 from polarity_bench.results.comparability import MAIN, Entry, Group
@@ -174,7 +174,7 @@ class Sections:
         for group in self.plain:
             means = [group_mean(group, row) for row in rows]
             several = len({r.entry.encoder for r, m in zip(rows, means, strict=True) if m}) > 1
-            rivals = [rival(row, MAIN) if several else None for row in rows]
+            rivals = [rival_key(row, MAIN) if several else None for row in rows]
             columns.append(Column.of(group.title(group.n_averaged), means, rivals=rivals))
         return columns
 
@@ -255,7 +255,7 @@ class Sections:
         The table covers the tasks with rows that an encoder saw in training. Without such tasks,
         the list is empty.
         """
-        tasks = holding_seen(group.results)
+        tasks = tasks_with_seen_rows(group.results)
         cells = [
             (task, row, stored[1])
             for task in tasks
@@ -270,7 +270,7 @@ class Sections:
             return []
         names = [self.names[row.entry.encoder] for _, row, _ in cells]
         heads = [("task", [task for task, _, _ in cells]), ("encoder", names)]
-        table = over_unseen(heads, [result for *_, result in cells])
+        table = unseen_table(heads, [result for *_, result in cells])
         return [_with_roles(table, [row for _, row, _ in cells])]
 
     def _of_group(self, group: Group, rows: Sequence[BoardRow]) -> Table:
@@ -291,7 +291,7 @@ class Sections:
         if not self.has_means and len(group.tasks) > 1:
             of = "" if group.averaged == list(group.tasks) else f" of {', '.join(group.averaged)}"
             means = [group_mean(group, row) for row in shown]
-            rivals = [rival(row, MAIN) for row in shown]
+            rivals = [rival_key(row, MAIN) for row in shown]
             columns.append(Column.of(f"mean{of}", means, rivals=rivals))
         rankings = self._rankings_of(group)
         return self._table(group.title(), columns, shown, rankings, without={"reference", "k"})
@@ -333,7 +333,7 @@ class Sections:
             title,
             scores,
             intervals=metric in _WITH_INTERVAL,
-            rivals=[rival(row, metric) for row in rows],
+            rivals=[rival_key(row, metric) for row in rows],
             marks=[self._mark(number, group.tasks[tasks[0]]) for number in numbers],
             spreads=[number.std if number else None for number in numbers],
         )
@@ -350,7 +350,9 @@ class Sections:
         if printed is None:
             return ""
         other = printed.key.k is not None and printed.key.weighting != self.ranked.weighting
-        return f"{f' {printed.key.weighting}' if other else ''}{against_twin(printed, results)}"
+        return (
+            f"{f' {printed.key.weighting}' if other else ''}{difference_to_twin(printed, results)}"
+        )
 
     def _table(
         self,
@@ -422,9 +424,9 @@ class Sections:
         def competes(row: BoardRow) -> bool:
             scores = [row.score(group.place(task), by) for task in tasks]
             is_scored = all(score and math.isfinite(score.mean) for score in scores)
-            return row.role == "encoder" and rival(row, by) is not None and is_scored
+            return row.role == "encoder" and rival_key(row, by) is not None and is_scored
 
-        shares = grouped(filter(competes, rows), lambda row: rival(row, by))
+        shares = grouped(filter(competes, rows), lambda row: rival_key(row, by))
         rankings = []
         for competing in shares.values():
             first = competing[0].entry

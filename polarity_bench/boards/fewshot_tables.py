@@ -387,16 +387,16 @@ def command_of(specs: Sequence[Mapping[str, Any]]) -> str:
         "loss": name,
         "model": encoder["name"],
         **{key: encoder[key] for key in ("revision", "prompt", "max_tokens")},
-        "rows": _unless(protocol["rows"] or "all", default.rows),
-        "folds": _unless(protocol["folds"], default.folds),
+        "rows": _none_if_usual(protocol["rows"] or "all", default.rows),
+        "folds": _none_if_usual(protocol["folds"], default.folds),
         "sample": protocol["sample"],
-        "seeds": _unless(",".join(map(str, protocol["seeds"])), "0"),
-        **{key: _unless(method.get(key), usual[key]) for key in sorted(parameters_of(name))},
+        "seeds": _none_if_usual(",".join(map(str, protocol["seeds"])), "0"),
+        **{key: _none_if_usual(method.get(key), usual[key]) for key in sorted(parameters_of(name))},
     }
     words = [(f"--{key.rstrip('_').replace('_', '-')}", value) for key, value in options.items()]
     arguments = [str(word) for pair in words if pair[1] is not None for word in pair]
     return shlex.join(["polarity-bench", "fewshot", *arguments])
 
 
-def _unless(value: Any, usual: Any) -> Any:
+def _none_if_usual(value: Any, usual: Any) -> Any:
     return None if value == usual else value

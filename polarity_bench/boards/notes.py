@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 
 from polarity_bench.boards.columns import Sections, has_front
 from polarity_bench.boards.rank_notes import Ranking
-from polarity_bench.boards.rows import BoardRow, rival
-from polarity_bench.boards.unseen_columns import holding_seen
+from polarity_bench.boards.rows import BoardRow, rival_key
+from polarity_bench.boards.unseen_columns import tasks_with_seen_rows
 from polarity_bench.render.format import percent
 from polarity_bench.render.markdown import escape
 from polarity_bench.render.table import Table
@@ -121,7 +121,7 @@ def board_notes(sections: Sections, groups: Sequence[Group], tables: Sequence[Ta
         (plain, NOTES["plain_sorted"]),
         (True, _mean_note(groups) if has_means else NOTES["no_means"]),
         (ranked.pairs, NOTES["unseen"]),
-        (any(holding_seen(group.results) for group in plain), NOTES["seen"]),
+        (any(tasks_with_seen_rows(group.results) for group in plain), NOTES["seen"]),
         (True, NOTES["bold"]),
         (any(table.heads[0][0] == "rank" for table in tables), NOTES["ranks"]),
         (printed, NOTES["published"]),
@@ -160,7 +160,7 @@ def _no_rivals_note(sections: Sections) -> str:
     """Return a note if the tables are sorted by a score that no two encoders compete in, or ''."""
     by = sections.sorted_by(sections.ranked.averaged)
     encoders = [row for row in sections.measured if row.role == "encoder" and not row.opposes]
-    rivals = Counter(share for row in encoders if (share := rival(row, by)) is not None)
+    rivals = Counter(share for row in encoders if (share := rival_key(row, by)) is not None)
     if by not in REFERRING or len(encoders) < 2 or max(rivals.values(), default=0) >= 2:
         return ""
     return NOTES["no_rivals"].format(sections.ranked.title_of(by))

@@ -147,7 +147,7 @@ def encoder_rows(ranked: Group, plain: Sequence[Group], names: Mapping[str, str]
     return rows
 
 
-def rival(row: BoardRow, metric: str) -> str | None:
+def rival_key(row: BoardRow, metric: str) -> str | None:
     """Return a key that comparable rows share for a metric; None if the row is not ranked.
 
     Retrieval scores are comparable at the same k. If a score depends on the reference, rows must
@@ -248,7 +248,7 @@ def _places(number: PublishedNumber, groups: Sequence[Group]) -> Iterator[tuple[
                 yield group.place(number.task), metric
 
 
-def against_twin(printed: PublishedNumber | None, results: Mapping[Entry, Stored]) -> str:
+def difference_to_twin(printed: PublishedNumber | None, results: Mapping[Entry, Stored]) -> str:
     """Return the twin's score minus the published number, as text; '' without such a score.
 
     Raises:

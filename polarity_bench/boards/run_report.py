@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from polarity_bench.boards.unseen_columns import (
-    holding_seen,
-    over_unseen,
     seen_in_training,
     seen_share,
+    tasks_with_seen_rows,
+    unseen_table,
 )
 from polarity_bench.render.table import Board, Column, Table
 from polarity_bench.results.comparability import pairs_of
@@ -55,7 +55,8 @@ def tables(
     ranked = [result for result in results if KINDS[result.kind].ranks]
     # All strengths of an encoder have the same training texts, so one result per task is enough.
     known = {result.task: result for result in results if result.seen}
-    of_seen = [_pair(pair, ranked, weighting) for pair in pairs_of(ranked)] + _over_unseen(results)
+    of_seen = [_pair(pair, ranked, weighting) for pair in pairs_of(ranked)]
+    of_seen += _unseen_tables(results)
     of_seen += [seen_in_training(list(known.values()))] if known else []
     laid_out += [(table, [column.title for column in table.columns]) for table in of_seen]
     for task in dict.fromkeys(result.task for result in ranked):
@@ -212,16 +213,16 @@ def _score(result: Result, key: ScoreKey) -> Score | None:
     return score
 
 
-def _over_unseen(results: Sequence[Result]) -> list[Table]:
+def _unseen_tables(results: Sequence[Result]) -> list[Table]:
     """Return tables of scores over all rows and over unseen rows, by task type and protocol.
 
     Only non-retrieval tasks have such tables.
     """
-    tasks = holding_seen(results)
+    tasks = tasks_with_seen_rows(results)
     shown = (result for result in results if result.task in tasks)
     by_group = grouped(shown, lambda result: (result.kind, result.key.protocol_label))
     return [
-        over_unseen([("task", [result.task for result in group]), *_strengths(group)], group)
+        unseen_table([("task", [result.task for result in group]), *_strengths(group)], group)
         for group in by_group.values()
     ]
 
@@ -241,7 +242,7 @@ def _ranked(results: Sequence[Result], weighting: Weighting) -> Table:
         _column("kNN accuracy", RANKED["kNN accuracy"], weighting, rows),
     ]
     sgts = [result.scores.get(ScoreKey("sgts")) for result, _ in rows]
-    columns = [*map(_without_widthless, columns), Column.of("SgTS", sgts)]
+    columns = [*map(_without_empty_intervals, columns), Column.of("SgTS", sgts)]
     return _table([result for result, _ in rows], columns, k=[str(k) for _, k in rows])
 
 
@@ -264,7 +265,7 @@ def _column(
     return Column.of(title, scores, intervals=intervals)
 
 
-def _without_widthless(column: Column) -> Column:
+def _without_empty_intervals(column: Column) -> Column:
     """Return a column without intervals of zero width.
 
     Retention has such an interval if the encoder is its own reference.

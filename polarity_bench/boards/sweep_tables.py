@@ -167,7 +167,7 @@ def sweep_board(sweep: Sweep) -> Board:
     drawn: list[Drawn] = []
     details: dict[str, Detail] = {}
     for values, section in group_by_settings(trainings[is_main], sections):
-        ending = "".join(f", {text}" for text in _said(sections, values))
+        ending = "".join(f", {text}" for text in _settings_as_text(sections, values))
         sizes = dict(group_by_settings(section, ["examples"] if recipe == Margins.name else []))
         size = _shown_size(sizes)
         shown = trainings.loc[[*sizes[size].index, *trainings[~is_main].index]]
@@ -300,7 +300,7 @@ def _measured_rows(
     """
     rows = []
     for values, alike in group_by_settings(bases, TOLD_BY):
-        title = ", ".join(["reference", *_said(TOLD_BY, values)])
+        title = ", ".join(["reference", *_settings_as_text(TOLD_BY, values)])
         rows.append(_Row(_padded(title, len(keys)), "base", alike))
     for name, alike in trainings.groupby("recipe", sort=False):
         if name == recipe:
@@ -309,7 +309,7 @@ def _measured_rows(
                 rows.append(_Row(heads, "encoder", records))
             continue
         for values, records in group_by_settings(alike, differ := _differing(alike)):
-            title = ", ".join([str(name), *_said(differ, values)])
+            title = ", ".join([str(name), *_settings_as_text(differ, values)])
             rows.append(_Row(_padded(title, len(keys)), "other", records))
     return sorted(rows, key=lambda row: row.role == "encoder")
 
@@ -564,7 +564,7 @@ def _padded(title: str, n_heads: int) -> list[str]:
     return [title, *[_NOTHING] * (n_heads - 1)]
 
 
-def _said(keys: Sequence[str], values: Sequence[Any]) -> list[str]:
+def _settings_as_text(keys: Sequence[str], values: Sequence[Any]) -> list[str]:
     return [f"{k} {word(v)}" for k, v in zip(keys, values, strict=True) if v is not None]
 
 

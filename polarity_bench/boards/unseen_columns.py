@@ -12,12 +12,12 @@ from polarity_bench.tasks.catalogue import KINDS
 _WAYS = ("exactly", "normalised", "inside", "containing")
 
 
-def holding_seen(results: Iterable[Result]) -> list[str]:
+def tasks_with_seen_rows(results: Iterable[Result]) -> list[str]:
     """Return the non-retrieval tasks with test rows that an encoder saw in training."""
     return sorted({r.task for r in results if not KINDS[r.kind].ranks and _share_tested(r)})
 
 
-def over_unseen(heads: Sequence[tuple[str, Sequence[str]]], results: Sequence[Result]) -> Table:
+def unseen_table(heads: Sequence[tuple[str, Sequence[str]]], results: Sequence[Result]) -> Table:
     """Return a table of main scores over all test rows and over unseen test rows.
 
     A row is unseen if it matches no training text of the encoder.
@@ -67,7 +67,7 @@ def seen_in_training(results: Sequence[Result]) -> Table:
     rows = [(result, part) for result in results for part in result.seen or ()]
     heads = [
         ("task", [result.task for result, _ in rows]),
-        ("of", [_of(result, part) for result, part in rows]),
+        ("of", [_size_text(result, part) for result, part in rows]),
     ]
     columns = [Column(f"seen {way}", [_share(r, part, way) for r, part in rows]) for way in _WAYS]
     return Table("", heads, columns)
@@ -78,7 +78,7 @@ def seen_share(result: Result) -> float | None:
     return _share(result, "sources", "normalised")
 
 
-def _of(result: Result, part: str) -> str:
+def _size_text(result: Result, part: str) -> str:
     """Return the size of a part of the data as text, such as `1,821 sources`."""
     n = f"{_n_rows(result, part):,}"
     if KINDS[result.kind].ranks:

@@ -210,7 +210,7 @@ class FileFlags:
         from polarity_bench.boards.run_charts import plotted, references_of
         from polarity_bench.boards.run_report import folds_csv
         from polarity_bench.files import write_atomically
-        from polarity_bench.render.figures.files import drawn_together
+        from polarity_bench.render.figures.files import draw_charts
         from polarity_bench.results.curve_files import read_curve
 
         own = [stored for report in reports for stored in report.results]
@@ -228,7 +228,7 @@ class FileFlags:
         if not drawn:
             remark(f"{self.plot}: not written, because there is nothing to plot")
             return
-        write_file(self.plot, drawn_together(drawn, "png" if self.plot.suffix == ".png" else "svg"))
+        write_file(self.plot, draw_charts(drawn, "png" if self.plot.suffix == ".png" else "svg"))
 
 
 def run(

@@ -110,11 +110,11 @@ def make_sweep(
             with show_progress(watch) as look:
                 run(sweep.left, setup, look=look)
     except KeyboardInterrupt:
-        n_left = sum(state in ("running", "left") for state in watch.look().states)
+        n_left = sum(state in ("running", "left") for state in watch.read_progress().states)
         remark(f"{n_left:,} items are left; to resume: {_full_command(address)}")
         raise
     _report(watch, folder, as_json, again=_full_command(address))
-    if watch.look().counts["failed"]:
+    if watch.read_progress().counts["failed"]:
         raise typer.Exit(1)
 
 
@@ -277,7 +277,7 @@ def _counts_table(counts: Mapping[str, Mapping[str, int]]) -> str:
 
 
 def _as_json(watch: Watch) -> dict[str, Any]:
-    progress = watch.look()
+    progress = watch.read_progress()
     items = []
     for item, how in zip(watch.plan.items, progress.states, strict=True):
         outcome = watch.outcomes.get(item.digest)
@@ -315,7 +315,7 @@ def _report(watch: Watch, folder: Path, as_json: bool, *, again: str | None) -> 
     if as_json:
         print_json(_as_json(watch))
         return
-    progress = watch.look()
+    progress = watch.read_progress()
     kinds = sorted({item.kind for item in watch.plan.items})
     print(f"{watch.plan.title}: {len(watch.plan.items):,} in all, in {folder}\n")
     n = Counter(zip((item.kind for item in watch.plan.items), progress.states, strict=True))
@@ -350,7 +350,7 @@ def show_progress(watch: Watch) -> Iterator[Callable[[], None]]:
     """
     if not sys.stderr.isatty():
         line = f"{watch.plan.title}: {{}}"
-        yield _throttle(lambda: remark(line.format(summary(watch.look()))), LINE_SECONDS)
+        yield _throttle(lambda: remark(line.format(summary(watch.read_progress()))), LINE_SECONDS)
         return
     from rich.console import Console
 
@@ -376,7 +376,7 @@ def _running(watch: Watch) -> Text:
     """Return the progress of a sweep and the names of the running items as text for a terminal."""
     from rich.text import Text
 
-    progress = watch.look()
+    progress = watch.read_progress()
     running = [
         f"running: {item.name}" for item in watch.plan.items if item.digest in progress.running
     ]

@@ -74,7 +74,7 @@ def align(stored: Sequence[Stored], key: ScoreKey) -> Alignment:
             undefined because the reference encoder is not available. The message names the files.
     """
     for other in stored[1:]:
-        if mismatch := unlike(stored[0][1], other[1], key):
+        if mismatch := first_difference(stored[0][1], other[1], key):
             what, one, two = mismatch
             advice = "evaluate one of them again"
             if what == "reference":
@@ -96,7 +96,7 @@ def align(stored: Sequence[Stored], key: ScoreKey) -> Alignment:
     return aligned
 
 
-def unlike(one: Result, other: Result, key: ScoreKey) -> tuple[str, Any, Any] | None:
+def first_difference(one: Result, other: Result, key: ScoreKey) -> tuple[str, Any, Any] | None:
     """Return the property that differs between two results, and both of its values.
 
     Returns:

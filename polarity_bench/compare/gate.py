@@ -19,8 +19,8 @@ import numpy as np
 from polarity_bench.compare.alignment import (
     Alignment,
     align,
+    first_difference,
     needs_reference,
-    unlike,
 )
 from polarity_bench.compare.measure import measure_of
 from polarity_bench.compare.paired_comparison import Comparison, compare, results_of
@@ -237,7 +237,9 @@ def _baseline(of_task: Sequence[Stored], run: Result, key: ScoreKey, p_alone: bo
         raise InputError(f"{ranked[0][0]}: cannot be compared with this run: {reasons[0]}")
     key = plain if p_alone else key
     is_lost = needs_reference(run, key) and run.lacks_reference
-    measured = [each for each in alike if not is_lost and unlike(each[1], run, key) is None]
+    measured = [
+        each for each in alike if not is_lost and first_difference(each[1], run, key) is None
+    ]
     if not measured:
         raise NoCommonReferenceError(_no_common_reference(alike[0], run))
     path, result = measured[0]
@@ -272,7 +274,7 @@ def _why_not(stored: Stored, run: Result, key: ScoreKey) -> str | None:
             "complete" if n is None else f"cut to {n} queries" for n in (result.limit, run.limit)
         )
         return f"the baseline is {one}, but the run is {other}; use the same `limit` for both"
-    if mismatch := unlike(result, run, key):
+    if mismatch := first_difference(result, run, key):
         what, first, second = mismatch
         version = f" (versions {result.version} and {run.version})" if "task" in what else ""
         difference = f"the {what} is {first!r} in the baseline and {second!r} in the run{version}"

@@ -12,8 +12,8 @@ import numpy as np
 from polarity_bench.compare.alignment import (
     Alignment,
     align,
+    first_difference,
     needs_reference,
-    unlike,
 )
 from polarity_bench.compare.measure import measure_of
 from polarity_bench.errors import InputError, nearest
@@ -330,7 +330,7 @@ def _common(pair: Pair, measure: str | None, weighting: Weighting) -> ScoreKey |
 
 def _can_pair(pair: Pair, key: ScoreKey) -> bool:
     (_, one), (_, other) = pair
-    return unlike(one, other, key) is None
+    return first_difference(one, other, key) is None
 
 
 def _refuse_several(equal: Sequence[tuple[Pair, ScoreKey]]) -> None:

@@ -42,7 +42,7 @@ from polarity_bench.embedding.groups import Groups, Part, read_parts
 from polarity_bench.embedding.store import EmbeddingStore, keeps_vectors
 from polarity_bench.encoders.base import AbsentEncoder, CorpusEncoder, Encoder, EncoderId
 from polarity_bench.encoders.sentence_transformer import SentenceTransformerEncoder
-from polarity_bench.encoders.steered import Side, weighed
+from polarity_bench.encoders.steered import Side, with_strength
 from polarity_bench.errors import InputError, check_at_least
 from polarity_bench.progress import Progress
 from polarity_bench.values import FloatArray, IntArray
@@ -125,25 +125,25 @@ class EmbeddedTexts:
             InputError: If the encoder's strength is below 0, which requires different vectors for
                 queries and sources.
         """
-        return self._as(texts, "both")
+        return self._on_side(texts, "both")
 
     def queries(self, texts: Sequence[str]) -> Embeddings:
         """Return the vectors of texts as queries (see `vectors`)."""
-        return self._as(texts, "query")
+        return self._on_side(texts, "query")
 
     def sources(self, texts: Sequence[str]) -> Embeddings:
         """Return the vectors of texts as sources (see `vectors`)."""
-        return self._as(texts, "source")
+        return self._on_side(texts, "source")
 
-    def _as(self, texts: Sequence[str], side: Side) -> Embeddings:
-        vectors = weighed(self._taken(texts), self.encoder, side, self._room.array)
+    def _on_side(self, texts: Sequence[str], side: Side) -> Embeddings:
+        vectors = with_strength(self._rows_of(texts), self.encoder, side, self._room.array)
         vectors.flags.writeable = False
         return Embeddings(vectors, self.encoder.compared_by)
 
-    def _taken(self, texts: Sequence[str]) -> FloatArray:
+    def _rows_of(self, texts: Sequence[str]) -> FloatArray:
         unknown = next((text for text in texts if text not in self._rows), None)
         if unknown is not None:
-            raise KeyError(f"{_shortened(unknown)} is not one of the {len(self)} embedded texts")
+            raise KeyError(f"{_shorten(unknown)} is not one of the {len(self)} embedded texts")
         rows = np.array([self._rows[text] for text in texts], dtype=np.int64)
         return gather(self._matrix, rows, self._room)
 
@@ -151,7 +151,7 @@ class EmbeddedTexts:
         """Return a copy that contains only these texts, to send to another process."""
         distinct = list(dict.fromkeys(texts))
         rows = {text: row for row, text in enumerate(distinct)}
-        return EmbeddedTexts(self.encoder, self.usage, self._taken(distinct), rows)
+        return EmbeddedTexts(self.encoder, self.usage, self._rows_of(distinct), rows)
 
 
 @dataclass(frozen=True)
@@ -350,7 +350,7 @@ def _checked(
         InputError: If the array is not numeric or has the wrong shape.
     """
     batch = f"{encoder.label}: the batch of {len(texts)} texts that starts with "
-    batch += _shortened(texts[0])
+    batch += _shorten(texts[0])
     try:
         with np.errstate(over="ignore"):  # Overflow gives inf, which `_usable_rows` rejects.
             vectors = np.asarray(encoded).astype(np.float32, casting="same_kind", copy=False)
@@ -384,7 +384,7 @@ def _usable_rows(
         for row in np.flatnonzero(useless).tolist():
             if texts[row] in wanted:
                 raise InputError(
-                    f"{encoder.label}: the vector of {_shortened(texts[row])} is {problem} "
+                    f"{encoder.label}: the vector of {_shorten(texts[row])} is {problem} "
                     f"({np.count_nonzero(useless)} of {len(texts)} in its batch); every text needs "
                     "a finite vector that is not zero"
                 )
@@ -392,5 +392,5 @@ def _usable_rows(
     return usable
 
 
-def _shortened(text: str) -> str:
+def _shorten(text: str) -> str:
     return repr(text) if len(text) <= 80 else f"{text[:80]!r}..."

@@ -36,7 +36,7 @@ from polarity_bench.embedding.arrays import MEMORY_BYTES, ArrayStorage
 from polarity_bench.embedding.store_file import (
     CHUNK,
     FILE_NAME,
-    explained,
+    explain_errors,
     find_rows,
     hash_text,
     initialise_file,
@@ -149,7 +149,7 @@ class EmbeddingStore(AbstractContextManager["EmbeddingStore"]):
             InputError: If the file is corrupt or belongs to another encoder.
         """
         path = self.path(encoder)
-        with explained(path):
+        with explain_errors(path):
             stored = self._stored(path)
             if stored is None:
                 return list(texts)
@@ -180,7 +180,7 @@ class EmbeddingStore(AbstractContextManager["EmbeddingStore"]):
                 f"expected vectors of shape ({len(texts)}, d) for {len(texts)} texts, "
                 f"got {block.shape}"
             )
-        with explained(path):
+        with explain_errors(path):
             self.folder.mkdir(parents=True, exist_ok=True)
             connection = self._connect(path)
             prepare_file(connection, path, self._wait_seconds)
@@ -217,7 +217,7 @@ class EmbeddingStore(AbstractContextManager["EmbeddingStore"]):
             KeyError: If a text has no stored vector.
         """
         path = self.path(encoder)
-        with explained(path):
+        with explain_errors(path):
             stored = self._stored(path)
             if stored is None:
                 raise KeyError(f"{path}: the file contains no vectors")
@@ -240,7 +240,7 @@ class EmbeddingStore(AbstractContextManager["EmbeddingStore"]):
         """Return a summary of each stored encoder, sorted by digest."""
         if not self.folder.is_dir():
             return ()
-        with explained(self.folder):
+        with explain_errors(self.folder):
             self._share()
             return self._list()
 
@@ -261,7 +261,7 @@ class EmbeddingStore(AbstractContextManager["EmbeddingStore"]):
         self.close()
         if not self.folder.is_dir():
             return choose(())
-        with explained(self.folder), _lock(self.folder, exclusive=True):
+        with explain_errors(self.folder), _lock(self.folder, exclusive=True):
             chosen = choose(self._list())
             for encoder in chosen:
                 for file in _files(self.folder / f"{encoder.digest}.sqlite"):

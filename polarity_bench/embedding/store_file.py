@@ -75,7 +75,7 @@ def prepare_file(connection: sqlite3.Connection, path: Path, wait_seconds: float
             connection.execute("PRAGMA journal_mode = WAL")
         except sqlite3.OperationalError as error:
             # SQLite does not wait if another process executes the same statement, so retry.
-            if not _is(error, "SQLITE_BUSY", "SQLITE_LOCKED") or time.monotonic() > deadline:
+            if not _is_error(error, "SQLITE_BUSY", "SQLITE_LOCKED") or time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
         else:
@@ -203,12 +203,12 @@ def corrupt(path: Path, reason: object) -> InputError:
     return InputError(f"{path}: {_CORRUPT.format(reason)}")
 
 
-def _is(error: Exception, *names: str) -> bool:
+def _is_error(error: Exception, *names: str) -> bool:
     return getattr(error, "sqlite_errorname", "").startswith(names)
 
 
 @contextmanager
-def explained(path: Path) -> Iterator[None]:
+def explain_errors(path: Path) -> Iterator[None]:
     """Convert database and file errors to an `InputError` with advice for the user."""
     try:
         yield
@@ -216,5 +216,7 @@ def explained(path: Path) -> Iterator[None]:
         raise
     except (sqlite3.DatabaseError, OSError) as error:
         meaning = _NOT_WRITABLE if isinstance(error, OSError) else _CORRUPT
-        meaning = next((what for names, what in _MEANINGS.items() if _is(error, *names)), meaning)
+        meaning = next(
+            (what for names, what in _MEANINGS.items() if _is_error(error, *names)), meaning
+        )
         raise InputError(f"{path}: {meaning.format(error)}") from error

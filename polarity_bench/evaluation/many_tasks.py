@@ -34,7 +34,7 @@ from polarity_bench.results.result_files import (
     TRAINED_BY,
     Result,
     Stored,
-    has_its_values,
+    has_values_per_query,
     place,
     read_result,
     write_result,
@@ -162,7 +162,7 @@ def _stored(task: Task, plan: EvaluationPlan, output: Path) -> Stored | None:
             result = read_result(path)
         except InputError:
             continue  # The file is incomplete or from another version, so replace it.
-        if result.key.digest == key.digest and has_its_values(path, result):
+        if result.key.digest == key.digest and has_values_per_query(path, result):
             return path, result
     return None
 

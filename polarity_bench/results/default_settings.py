@@ -25,15 +25,15 @@ def by_settings(stored: Sequence[Stored]) -> list[tuple[Stored, str]]:
         Pairs of a result and its settings; the settings are '' if all are defaults.
     """
     whole = [each for each in stored if each[1].limit is None]
-    of_one = grouped((result for _, result in whole), _whose)
+    of_one = grouped((result for _, result in whole), _key)
     usual = {whose: _usual_experiment(results) for whose, results in of_one.items()}
     return [
-        (each, "" if each[1].experiment == usual[_whose(each[1])] else each[1].experiment)
+        (each, "" if each[1].experiment == usual[_key(each[1])] else each[1].experiment)
         for each in whole
     ]
 
 
-def _whose(result: Result) -> tuple[str, str]:
+def _key(result: Result) -> tuple[str, str]:
     return result.key.encoder.digest, result.result_name
 
 

@@ -62,7 +62,7 @@ def paths_by_encoder(results: Path) -> dict[str, list[Path]]:
 
 def is_stored(path: Path) -> bool:
     """Return whether a file of a result exists, as a separate file or packed."""
-    return path.is_file() or _packed(path) is not None
+    return path.is_file() or _read_packed(path) is not None
 
 
 def read_stored(path: Path) -> Any:
@@ -73,13 +73,13 @@ def read_stored(path: Path) -> Any:
     Raises:
         InputError: If the file does not exist or is damaged.
     """
-    value = _packed(path)
+    value = _read_packed(path)
     return read_json(path) if value is None else value
 
 
 def stored_bytes(path: Path) -> bytes:
     """Return the bytes of a JSON file of a result, from a separate file or packed."""
-    value = _packed(path)
+    value = _read_packed(path)
     return path.read_bytes() if value is None else json_bytes(value)
 
 
@@ -150,7 +150,7 @@ def _folders_of(path: Path) -> Iterator[Path]:
         yield above[4]
 
 
-def _packed(path: Path) -> Any | None:
+def _read_packed(path: Path) -> Any | None:
     """Return the content of a packed file; None if a separate file exists or nothing is stored."""
     if not path.is_file():
         for folder in _folders_of(path):

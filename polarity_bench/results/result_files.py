@@ -468,7 +468,7 @@ def read_arrays(path: Path, names: Collection[str] | None = None) -> dict[str, N
         ) from error
 
 
-def has_its_values(path: Path, result: Result) -> bool:
+def has_values_per_query(path: Path, result: Result) -> bool:
     """Return whether the values per query of a result exist and belong to the result.
 
     The function compares the checksum of the values. Results in formats before 5 have no checksum;

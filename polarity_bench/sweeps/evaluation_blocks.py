@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, StrictInt
 
-from polarity_bench.encoders.load import located
+from polarity_bench.encoders.load import resolve_name
 from polarity_bench.errors import InputError
 from polarity_bench.sweeps.items import Evaluation, GridContext, LoadingSettings
 from polarity_bench.tasks.senteval.presets import choose_preset
@@ -66,6 +66,6 @@ def expand_evaluation(
         protocols = Settings(ks=() if given.k is None else (given.k,), of_types=(transfer,))
     except InputError as error:
         raise InputError(str(error).replace("`ks`", "`k`")) from error
-    options, model = context.pop_options(dict(setting)), located(given.model, context.folder)
+    options, model = context.pop_options(dict(setting)), resolve_name(given.model, context.folder)
     protocol_settings = {key: setting[key] for key in (*_PROTOCOLS, "k") if key in setting}
     return Evaluation(model, options, names, protocols, protocol_settings)

@@ -279,7 +279,7 @@ def _job(setting: Setting, context: GridContext) -> Job:
                 raise InputError(f"`{key}`: the recipe {recipe!r} has no such setting{near}")
     chosen, setup = from_flat(RECIPES, recipe, parameters), context.setup
     where = setup.output, options, setup.data_dir, setup.task_dir, setup.store
-    return Job(chosen, model, task, *where).below(context.folder)
+    return Job(chosen, model, task, *where).resolve_paths(context.folder)
 
 
 def _name_validations(items: Sequence[CrossValidation]) -> list[CrossValidation]:

@@ -141,7 +141,7 @@ def _digest_inputs(grid: Grid, known: Sizes, encoders: Mapping[str, EncoderId]) 
         if not isinstance(item, Training):
             digests[_encoder_key(item.model, item.options)] = encoders[item.digest].digest
             continue
-        inputs = item.job.recipe.beside(item.job)
+        inputs = item.job.recipe.additional_inputs(item.job)
         digests |= {name: digest() for name, digest in inputs.items() if name not in digests}
     return digests
 

@@ -104,7 +104,7 @@ class Watch:
     state: SweepState
     outcomes: dict[str, ItemOutcome] = field(default_factory=dict)
 
-    def look(self) -> SweepProgress:
+    def read_progress(self) -> SweepProgress:
         """Return the current progress of the sweep."""
         ended = self.state.ended()
         done = {d: o for d, o in self.outcomes.items() if d in ended and o.state == "done"}

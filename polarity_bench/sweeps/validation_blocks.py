@@ -26,7 +26,7 @@ from polarity_bench.cross_validation.experiment import check_experiment, run_exp
 from polarity_bench.cross_validation.methods import check_method, make_method, parameters_of
 from polarity_bench.cross_validation.protocol import protocol_of
 from polarity_bench.encoders.base import EncoderId
-from polarity_bench.encoders.load import load_encoder, located
+from polarity_bench.encoders.load import load_encoder, resolve_name
 from polarity_bench.errors import InputError, check_known
 from polarity_bench.sweeps.item_states import ItemOutcome
 from polarity_bench.sweeps.items import (
@@ -83,7 +83,7 @@ def _make_validation(setting: Setting, context: GridContext) -> CrossValidation:
     remaining = dict(setting)
     (task,) = context.task_names("task", names=[remaining.pop("task")])
     labelled_spec(context.tasks, task)
-    loss, model = remaining.pop("loss"), located(remaining.pop("model"), context.folder)
+    loss, model = remaining.pop("loss"), resolve_name(remaining.pop("model"), context.folder)
     options = context.pop_options(remaining)
     division = {key: remaining.pop(key) for key in DIVISION if key in remaining}
     if "seeds" in division:

@@ -29,7 +29,7 @@ from polarity_bench.encoders.load import (
     SentenceTransformerEncoder,
     folder_of,
     load_encoder,
-    located,
+    resolve_name,
 )
 from polarity_bench.encoders.reference_encoder import Base, card_of, find_base, in_card, write_base
 from polarity_bench.errors import InputError, InputWarning
@@ -98,13 +98,13 @@ def blend(
     names = [f"w-{np.format_float_positional(w + 0.0, trim='-')}" for w in checked_weights(weights)]
     first = _load("base", base, options)
     second = _load("tuned", tuned, replace(options, revision=None))
-    pair = _Pair(first, second, Base(located(base, Path.cwd()), first.id))
+    pair = _Pair(first, second, Base(resolve_name(base, Path.cwd()), first.id))
     check_writable(Path(output))
     folders = [Path(output) / name for name in names]
     blends = [Blend(w, each, each.exists()) for w, each in zip(weights, folders, strict=True)]
     for result in blends:
         if result.reused:
-            pair.check_there(result, options)
+            pair.check_folder(result, options)
     with bar("blending", len(blends)) as advance:
         for result in blends:
             if not result.reused:
@@ -129,7 +129,7 @@ def checked_weights(weights: Sequence[float]) -> Sequence[float]:
     return weights
 
 
-def averaged(
+def average_weights(
     first: Mapping[str, Tensor], second: Mapping[str, Tensor], weight: float
 ) -> dict[str, Tensor]:
     """Return (1 - w) · first + w · second, computed in float64 and cast to the dtype of the first.
@@ -139,7 +139,7 @@ def averaged(
 
     Example:
         >>> import torch
-        >>> averaged({"a": torch.tensor([1.0])}, {"a": torch.tensor([3.0])}, 0.25)
+        >>> average_weights({"a": torch.tensor([1.0])}, {"a": torch.tensor([3.0])}, 0.25)
         {'a': tensor([1.5000])}
     """
     if weight in (0, 1):
@@ -192,7 +192,7 @@ class _Pair:
                 stacklevel=3,
             )
 
-    def check_there(self, blend: Blend, options: EncoderOptions) -> None:
+    def check_folder(self, blend: Blend, options: EncoderOptions) -> None:
         """Raise InputError if the folder of a blend contains anything but that blend."""
         unchanged = replace(options, revision=None, prompt=None, prompt_name=None, max_tokens=None)
         try:
@@ -231,7 +231,7 @@ class _Pair:
 
     def _blended(self, weight: float) -> SentenceTransformer:
         first, second = self._states
-        self._first.model.load_state_dict(averaged(first, second, weight))
+        self._first.model.load_state_dict(average_weights(first, second, weight))
         return self._first.model
 
     def _card(self, blend: Blend) -> str:

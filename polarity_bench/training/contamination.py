@@ -27,7 +27,7 @@ from polarity_bench.errors import InputError, InputWarning, MissingValuesError
 from polarity_bench.results.result_files import (
     Result,
     Stored,
-    has_its_values,
+    has_values_per_query,
     place,
     read_arrays,
     read_result,
@@ -136,7 +136,7 @@ def _result_of(base: Base, result: Result, output: Path) -> Path | None:
     except InputError:  # missing, damaged or of another version; `run` evaluates the base again
         return None
     is_same = stored.key.digest == replace(result.key, encoder=base.encoder).digest
-    return path if is_same and has_its_values(path, stored) else None
+    return path if is_same and has_values_per_query(path, stored) else None
 
 
 def training_texts(
@@ -177,7 +177,7 @@ def training_texts(
         before = training_texts(base.source, access, task_dir, above=above | {place})
         if not stored["kept"]:  # no epoch improved on the base, so the base itself was published
             return before
-        own = _recreated(stored, DataAccess(access.folder, offline=True), task_dir, before or ())
+        own = _recreate(stored, DataAccess(access.folder, offline=True), task_dir, before or ())
     except (InputError, KeyError) as error:
         why = f"train.json lacks {error}" if isinstance(error, KeyError) else str(error)
         raise InputError(f"the training texts of {model} cannot be recreated: {why}") from error
@@ -220,15 +220,15 @@ def are_known(texts: Sequence[str], trained_on: Collection[str]) -> BoolArray:
     """
     known = set(map(normalised, trained_on)) - {""}
     in_known, in_ours = _Phrases(known), _Phrases(set(texts) - {""})
-    inside = {phrase for text in known for phrase in in_ours.within(text)}
+    inside = {phrase for text in known for phrase in in_ours.find_in(text)}
 
-    def has_most(text: str) -> bool:
-        return any(2 * len(part.split()) >= len(text.split()) for part in in_known.within(text))
+    def contains_half(text: str) -> bool:
+        return any(2 * len(part.split()) >= len(text.split()) for part in in_known.find_in(text))
 
-    return np.array([text in inside or has_most(text) for text in texts], dtype=bool)
+    return np.array([text in inside or contains_half(text) for text in texts], dtype=bool)
 
 
-def _recreated(
+def _recreate(
     stored: Mapping[str, Any], access: DataAccess, task_dir: Path | None, before: Sequence[str]
 ) -> Sequence[str]:
     spec = stored["spec"]
@@ -280,12 +280,12 @@ def _seen_texts(rows: Iterable[Row], trained_on: Collection[str]) -> dict[str, s
     known = {normalised(text) for text in exact} - {""}
     ours = {text: normalised(text) for row in rows for text in _texts_of(row)}
     in_known, in_ours = _Phrases(known), _Phrases(set(ours.values()) - {""})
-    inside = {phrase for text in known for phrase in in_ours.within(text) if phrase != text}
+    inside = {phrase for text in known for phrase in in_ours.find_in(text) if phrase != text}
     return {
         "exactly": exact & ours.keys(),
         "normalised": {text for text, words in ours.items() if text in exact or words in known},
         "inside": {text for text, words in ours.items() if words in inside},
-        "containing": {text for text, words in ours.items() if in_known.within(words) - {words}},
+        "containing": {text for text, words in ours.items() if in_known.find_in(words) - {words}},
     }
 
 
@@ -315,7 +315,7 @@ class _Phrases:
             words = text.split()
             self._lengths.setdefault(" ".join(words[:_HEAD]), set()).add(len(words))
 
-    def within(self, text: str) -> set[str]:
+    def find_in(self, text: str) -> set[str]:
         """Return the indexed texts that occur as whole words in a normalised text."""
         words = text.split()
         heads = (

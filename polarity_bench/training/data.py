@@ -199,7 +199,7 @@ def _divide(
 ) -> TrainingData:
     name, texts = task.spec.name, [normalised(text) for text in rows.texts]
     queries = [normalised(text) for text in task.query.texts]
-    tested = _among(texts, queries)
+    tested = _are_among(texts, queries)
     if count == 0:
         return TrainingData(training_pool(rows, tested=tested), task, None, rows.texts)
     if count > len(rows) // 2:
@@ -217,7 +217,7 @@ def _divide(
                 f"{len(rows)} rows are new to the base; use a smaller `held_out`, `held_out` 0 "
                 "with `checkpoint` last (publishes the last epoch), or another base"
             )
-    inside = _among(rows.texts, task.source.texts)
+    inside = _are_among(rows.texts, task.source.texts)
     chosen = draw_like(texts, queries, count, seed, allowed=allowed, last=inside)
     held_out = rows.take(chosen)
     related = _related(rows, held_out, task.spec.protocol.pair)
@@ -236,7 +236,7 @@ def _divide(
 def _related(rows: Split, held_out: Split, pair: str | None) -> BoolArray:
     """Return a mask of the rows related to a held-out row, by text or by minimal pair."""
     related = relatives(list(map(normalised, rows.texts)), list(map(normalised, held_out.texts)))
-    return related | _among(rows.columns[pair], held_out.columns[pair]) if pair else related
+    return related | _are_among(rows.columns[pair], held_out.columns[pair]) if pair else related
 
 
 def _of_one_label(texts: Sequence[str], labels: Sequence[str]) -> BoolArray:
@@ -244,7 +244,7 @@ def _of_one_label(texts: Sequence[str], labels: Sequence[str]) -> BoolArray:
     return np.array([n_labels[text] == 1 for text in texts], dtype=bool)
 
 
-def _among(texts: Sequence[str], known: Iterable[str]) -> BoolArray:
+def _are_among(texts: Sequence[str], known: Iterable[str]) -> BoolArray:
     known = set(known)
     return np.array([text in known for text in texts], dtype=bool)
 
@@ -359,7 +359,7 @@ def training_pool(
     tested = nothing if tested is None else tested
     held_out = (nothing if held_out is None else held_out) & ~tested
     barred = compress(rows.texts, tested | held_out)
-    is_free, has_one_label = ~_among(rows.texts, barred), _of_one_label(rows.texts, rows.labels)
+    is_free, has_one_label = ~_are_among(rows.texts, barred), _of_one_label(rows.texts, rows.labels)
     kept = dict(compress(zip(rows.texts, rows.labels, strict=True), is_free & has_one_label))
     classes = tuple(sorted(set(kept.values())))
     if len(classes) < 2:

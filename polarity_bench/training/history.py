@@ -132,7 +132,7 @@ def draw_history(rows: Sequence[Row], folder: Path, title: str) -> None:
 
 def plot(rows: Sequence[Row], title: str) -> bytes:
     """Return an SVG figure of P, S, retention and joint by epoch."""
-    from polarity_bench.render.figures.files import drawn_together
+    from polarity_bench.render.figures.files import draw_charts
 
     epochs = [row["epoch"] or 0.0 for row in rows]
     curves = [
@@ -140,4 +140,4 @@ def plot(rows: Sequence[Row], title: str) -> bytes:
         for metric, label in SCORE_TITLES.items()
     ]
     chart = LineChart(title, "epoch", "score", epochs, curves)
-    return drawn_together([chart], "svg")
+    return draw_charts([chart], "svg")

@@ -76,13 +76,13 @@ class Job(Parameters):
         The output folder and the data folders are not included.
         """
         options = {name: getattr(self.options, name) for name in _MOVING}
-        here = self.below(Path.cwd())
+        here = self.resolve_paths(Path.cwd())
         recipe = here.recipe.to_dict("moves", "place") | {"version": self.recipe.version}
         return digest_of([recipe, here.model, self.task, options])
 
     def to_toml(self) -> str:
         """Return the job as TOML text, with absolute paths and without the values that are None."""
-        values = self.below(Path.cwd()).to_dict() | {"options": asdict(self.options)}
+        values = self.resolve_paths(Path.cwd()).to_dict() | {"options": asdict(self.options)}
         del values["options"]["backend"]  # always torch
         return tomlkit.dumps(_without_none(values))
 
@@ -112,7 +112,7 @@ class Job(Parameters):
         """
         try:
             job = cls.from_toml(Path(path).read_text(encoding="utf-8"))
-            return job.below(Path(path).absolute().parent)
+            return job.resolve_paths(Path(path).absolute().parent)
         except (OSError, ValueError) as error:
             raise InputError(f"{path}: {error}") from error
 

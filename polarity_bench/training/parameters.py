@@ -191,22 +191,22 @@ class Parameters:
                 values[each.name] = str(value) if isinstance(value, Path) else value
         return values
 
-    def below(self, folder: Path) -> Self:
+    def resolve_paths(self, folder: Path) -> Self:
         """Return a copy in which all relative paths are resolved relative to `folder`.
 
         This includes the folders of encoders.
         """
-        from polarity_bench.encoders.load import located
+        from polarity_bench.encoders.load import resolve_name
 
         changed: dict[str, Any] = {}
         for each in declared(type(self)):
             value = resolved = getattr(self, each.name)
             if isinstance(value, Parameters):
-                resolved = value.below(folder)
+                resolved = value.resolve_paths(folder)
             elif isinstance(value, Path):
                 resolved = folder / value.expanduser()
             elif isinstance(value, str) and each.role == "place":
-                resolved = located(value, folder)
+                resolved = resolve_name(value, folder)
             if resolved is not value and resolved != value:
                 changed[each.name] = resolved
         return replace(self, **changed) if changed else self

@@ -231,7 +231,7 @@ class RunFolder:
             "base": self.base,
             "files": sorted(files),
             "spec": identity.to_dict(),
-            "places": identity.recipe.below(Path.cwd()).to_dict("place"),
+            "places": identity.recipe.resolve_paths(Path.cwd()).to_dict("place"),
             **(outcome or {}),
         }
         self.path.mkdir(parents=True, exist_ok=True)

@@ -27,7 +27,7 @@ from polarity_bench.results.packed_results import (
 )
 from polarity_bench.results.result_files import (
     Result,
-    has_its_values,
+    has_values_per_query,
     read_result,
     read_results,
     write_result,
@@ -115,7 +115,7 @@ def test_values_per_query_stay_on_disk(tmp_path: Path) -> None:
     path = write_result(result, tmp_path / "results")
     pack(tmp_path / "results")
     assert [file.name for file in path.parent.iterdir()] == ["SST2.queries.safetensors"]
-    assert has_its_values(path, read_result(path))
+    assert has_values_per_query(path, read_result(path))
 
 
 def test_a_kill_before_the_files_are_removed_loses_nothing(

@@ -484,7 +484,7 @@ def test_time_left_is_weighed_by_what_is_planned(tmp_path: Path) -> None:
     state.record("old", ItemOutcome("done", "old", seconds=3600.0, scores={"t": 0.9}))
     state.begin("b", "x")
     with state.try_lock("b"):
-        seen = Watch(plan, state).look()
+        seen = Watch(plan, state).read_progress()
     assert seen.counts == {"done": 1, "running": 1, "left": 1, "failed": 0}
     assert seen.seconds_left == pytest.approx(20.0 / 10 * (10 + 10 / 2))
     assert [(best.task, best.score) for best in seen.best] == [("t", 0.4)]
@@ -513,7 +513,7 @@ def test_the_best_names_its_score_and_how_it_compares_with_its_base(
         state.record(name, outcome)
     items = [PlanItem("base", "evaluation", "base", 1.0, {}, "base")]
     items += [PlanItem(n, "training", n, 1.0, {}, n, "t", after="base") for n in ("a", "b")]
-    (best,) = Watch(SweepPlan("x", items), state).look().best
+    (best,) = Watch(SweepPlan("x", items), state).read_progress().best
     low, high = (f"{100 * each:.2f}" for each in ends)
     assert best.words == (
         f"best on t by P (k = 16, linear weights): {100 * score:.2f} (95 % interval {low} to "
@@ -531,7 +531,7 @@ def test_time_left_is_not_weighed_by_what_was_made_elsewhere(tmp_path: Path) -> 
     state.record("d", ItemOutcome("done", "d", scores={"t": 0.4}))
     state.begin("b", "x")
     with state.try_lock("b"):
-        seen = Watch(plan, state).look()
+        seen = Watch(plan, state).read_progress()
     assert seen.counts == {"done": 2, "running": 1, "left": 1, "failed": 0}
     assert seen.seconds_left == pytest.approx(20.0 / 10 * (10 + 10 / 2))
 
@@ -541,14 +541,14 @@ def test_what_another_driver_makes_again_is_no_failure_any_more(tmp_path: Path) 
     state.make_folders()
     watch = Watch(SweepPlan("x", [PlanItem("a", "training", "a", 1.0, {}, "a", "t")]), state)
     state.record("a", ItemOutcome("failed", "a", "no room"))
-    assert watch.look().counts["failed"] == 1
+    assert watch.read_progress().counts["failed"] == 1
     state.forget("a")
-    assert watch.look().counts == {"done": 0, "running": 0, "left": 1, "failed": 0}
+    assert watch.read_progress().counts == {"done": 0, "running": 0, "left": 1, "failed": 0}
     state.record("a", ItemOutcome("failed", "a", "no room"))
-    watch.look()
+    watch.read_progress()
     state.forget("a")
     state.record("a", ItemOutcome("done", "a"))
-    assert watch.look().counts == {"done": 1, "running": 0, "left": 0, "failed": 0}
+    assert watch.read_progress().counts == {"done": 1, "running": 0, "left": 0, "failed": 0}
 
 
 def test_what_one_grid_leaves_out_must_be_the_same_when_another_names_it_again() -> None:
@@ -676,7 +676,7 @@ def test_one_encoder_by_two_names_is_refused(bench: Bench, grid: Path, tiny_mode
 
 def test_examples_from_outside_must_stay_what_they_were(tmp_path: Path) -> None:
     def digest() -> str:
-        (named,) = recipe.beside(Job(recipe, "tiny", "mini", tmp_path / "x")).values()
+        (named,) = recipe.additional_inputs(Job(recipe, "tiny", "mini", tmp_path / "x")).values()
         return named()
 
     rows = {"anchor": ["a", "b"], "positive": ["c", "d"], "negative": ["e", "f"]}

@@ -448,7 +448,7 @@ def test_the_best_is_told_for_each_way_to_divide_a_task(setup: Setup, tmp_path: 
     ] * 4
     for item, score in zip(plan.items, (0.3, 0.9, 0.4, 0.8), strict=True):
         state.record(item.digest, ItemOutcome("done", item.name, scores={"little-mr": score}))
-    seen = Watch(plan, state).look()
+    seen = Watch(plan, state).read_progress()
     assert [(best.task, best.name, best.score) for best in seen.best] == [
         (
             "little-mr, 6 rows from a sample of 1,000, 40 folds, seeds 1, 2",
@@ -483,7 +483,7 @@ def test_what_lost_a_file_that_it_wrote_is_made_again_and_nothing_else(
             place.unlink()
             found = find_sweep(grid, setup, file)
             assert found.lost == {digest} == {each.digest for each in found.left}
-            assert Watch(found.plan, state).look().counts["left"] == 1
+            assert Watch(found.plan, state).read_progress().counts["left"] == 1
             place.write_bytes(kept)
             n_files += 1
     assert n_files == 2 * 2 + 2 * 1
@@ -495,7 +495,7 @@ def test_what_lost_a_file_that_it_wrote_is_made_again_and_nothing_else(
         state.record(each.digest, ItemOutcome("done", each.name))
     found = find_sweep(grid, setup, file)
     assert found.lost == {each.digest for each in grid.items}
-    assert Watch(found.plan, state).look().counts["done"] == len(grid.items)
+    assert Watch(found.plan, state).read_progress().counts["done"] == len(grid.items)
 
 
 @pytest.mark.parametrize(

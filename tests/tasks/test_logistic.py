@@ -12,7 +12,7 @@ from standins.labelled_vectors import blobs
 
 from polarity_bench.tasks.senteval import logistic
 from polarity_bench.tasks.senteval.classifiers import ExactLogistic
-from polarity_bench.tasks.senteval.logistic import LogisticFits, predicted
+from polarity_bench.tasks.senteval.logistic import LogisticFits, predict_classes
 from polarity_bench.values import FloatArray, IntArray
 
 
@@ -57,7 +57,7 @@ def test_classes_apart_from_each_other_are_told() -> None:
     features = np.eye(3)[labels] * 1000 + np.random.default_rng(0).normal(size=(60, 3))
     for c in (0.25, 1e6):
         weights = LogisticFits(features, labels, 3, [np.arange(60)]).solve([c])
-        assert predicted(weights[:, 0], features).tolist() == labels.tolist()
+        assert predict_classes(weights[:, 0], features).tolist() == labels.tolist()
 
 
 @pytest.mark.parametrize("n_classes", [2, 5])
@@ -101,5 +101,5 @@ def test_a_class_without_training_samples_is_never_predicted() -> None:
     features, labels = blobs(300, 3, seed=1)
     train = np.flatnonzero(labels != 1)
     weights = LogisticFits(features, labels, 3, [train, np.arange(300)]).solve([1.0, 1.0])
-    assert set(predicted(weights[:, 0], features)) == {0, 2}
-    assert set(predicted(weights[:, 1], features)) == {0, 1, 2}
+    assert set(predict_classes(weights[:, 0], features)) == {0, 2}
+    assert set(predict_classes(weights[:, 1], features)) == {0, 1, 2}

@@ -42,7 +42,7 @@ EVERYTHING = Job(
 )
 def test_a_job_is_the_same_after_a_pickle_and_after_toml(job: Job) -> None:
     assert pickle.loads(pickle.dumps(job)) == job
-    assert Job.from_toml(job.to_toml()) == job.below(Path.cwd())
+    assert Job.from_toml(job.to_toml()) == job.resolve_paths(Path.cwd())
     assert Job.from_toml(job.to_toml()).digest == job.digest
 
 

@@ -18,7 +18,7 @@ from standins.board import read_board
 from standins.training import made_run
 from standins.workshop import _NOUNS, _WORDS
 
-from polarity_bench.boards.unseen_columns import over_unseen
+from polarity_bench.boards.unseen_columns import unseen_table
 from polarity_bench.data.nli import load_nli
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders.load import load_encoder
@@ -311,7 +311,7 @@ def test_of_an_encoder_that_saw_no_row_all_rows_are_unseen(bench: Bench) -> None
     bench(*asked(tasks=["little-sts"]))
     ((_, result),) = read_results(Path("results"))
     none = replace(result, seen={"all": {"normalised": 0}}, unseen={})
-    table = over_unseen([("task", ["a", "a"])], [none, replace(result, seen=None, unseen=None)])
+    table = unseen_table([("task", ["a", "a"])], [none, replace(result, seen=None, unseen=None)])
     score = result.main.mean
     assert [column.values for column in table.columns] == [
         [score, score],

@@ -63,10 +63,10 @@ def figure_svg(board: Board) -> bytes:
             "`figure`: there is nothing to draw, because no two encoders have the same reference "
             "and the same k; add results with a shared reference"
         )
-    return drawn_together(board.planes, "svg")
+    return draw_charts(board.planes, "svg")
 
 
-def drawn_together(drawn: Sequence[Drawn], form: Format, theme: Theme = LIGHT) -> bytes:
+def draw_charts(drawn: Sequence[Drawn], form: Format, theme: Theme = LIGHT) -> bytes:
     """Draw one or more charts in one file, one below the other.
 
     Raises:

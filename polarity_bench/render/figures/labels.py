@@ -68,7 +68,7 @@ class TakenSpace:
     def keep_free(self, line: Sequence[Pair]) -> None:
         """Reserve the space along a line, so that no label covers the line."""
         for start, end in pairwise(line):
-            self.taken += _along(start, end)
+            self.taken += _line_boxes(start, end)
 
     def place(self, text: str, point: Pair, *, far: bool, is_soft: bool) -> bool:
         """Place a label near a point if there is room, and reserve its space.
@@ -90,7 +90,7 @@ class TakenSpace:
             for middle, side in _about(point, size, near):
                 box = box_at(middle, size)
                 anchor = middle[0] + side * size[0] / 2, middle[1]
-                line = _along(point, anchor, _RINGS[0]) if ring else []
+                line = _line_boxes(point, anchor, _RINGS[0]) if ring else []
                 if not (ring or _is_nearest(box, point, others)):
                     continue
                 if self._is_free(box) and all(map(self._is_free, line)):
@@ -118,7 +118,7 @@ def _about(point: Pair, size: Pair, near: float) -> list[tuple[Pair, int]]:
     return [((point[0] + dx, point[1] + dy), side) for dx, dy, side in offsets]
 
 
-def _along(start: Pair, end: Pair, after: float = 0.0) -> list[Box]:
+def _line_boxes(start: Pair, end: Pair, after: float = 0.0) -> list[Box]:
     """Return boxes that cover a line, except for its first `after` pixels."""
     length = math.dist(start, end)
     n = max(1, round(length / 4))

@@ -111,7 +111,9 @@ def _notes(plane: Plane, lacking: Sequence[str]) -> list[str]:
         "The thick line is the front: no encoder beats its points in both P and S.",
         "Numbers are strengths or weights." if any(m.at is not None for m in plane.marks) else "",
         "The dashed frame reaches from random retrieval to gold labels." if _frame(plane) else "",
-        "Thin lines lead from the base to encoders trained from it." if _pulls(plane) else "",
+        "Thin lines lead from the base to encoders trained from it."
+        if _training_lines(plane)
+        else "",
         f"Not labelled: {', '.join(lacking[:_MAX_LACKING])}{more}." if lacking else "",
         f"The table below has {_MAX_CELLS} of {n_marks}." if n_marks > _MAX_CELLS else "",
     ]
@@ -129,14 +131,14 @@ def _dial(mark: Mark) -> str:
 # Regions of the panels
 
 
-def _in_large(plane: Plane) -> Sequence[Mark]:
+def _large_panel_marks(plane: Plane) -> Sequence[Mark]:
     """Return the marks of the large panel: those above chance, or all if fewer than two are."""
     shown = [mark for mark in plane.marks if mark.role not in ("oracle", "random")]
-    away = [mark for mark in shown if _is_away(mark, plane)]
+    away = [mark for mark in shown if _is_above_chance(mark, plane)]
     return away if len({(mark.p, mark.s) for mark in away}) > 1 else plane.marks
 
 
-def _is_away(mark: Mark, plane: Plane) -> bool:
+def _is_above_chance(mark: Mark, plane: Plane) -> bool:
     """Return whether a mark is clearly above chance in both P and S.
 
     Marks near chance would waste space in the large panel.
@@ -150,7 +152,7 @@ def _is_away(mark: Mark, plane: Plane) -> bool:
     return p > _NEAR_CHANCE * (high.p - low.p) and s > _NEAR_CHANCE * (high.s - low.s)
 
 
-def _around(marks: Sequence[Mark]) -> Box:
+def _bounding_box(marks: Sequence[Mark]) -> Box:
     """Return the bounding box of the marks, in percent, with a margin."""
     s, p = ([100 * getattr(mark, side) for mark in marks] for side in ("s", "p"))
     wide, high = (max(0.08 * (max(side) - min(side)), 0.5) for side in (s, p))
@@ -162,13 +164,13 @@ def _around(marks: Sequence[Mark]) -> Box:
 # Data of the layers
 
 
-def _at(mark: Mark) -> dict[str, float]:
+def _position(mark: Mark) -> dict[str, float]:
     """Return the position of a mark in percent, rounded to four decimals."""
     return {"s": round(100 * mark.s, 4), "p": round(100 * mark.p, 4)}
 
 
 def _from_to(one: Mark, other: Mark) -> dict[str, float]:
-    return {**_at(one), **{f"{side}2": at for side, at in _at(other).items()}}
+    return {**_position(one), **{f"{side}2": at for side, at in _position(other).items()}}
 
 
 def _frame(plane: Plane) -> Rows:
@@ -178,7 +180,7 @@ def _frame(plane: Plane) -> Rows:
     return [_from_to(ends["random"], ends["oracle"])] if has_both else []
 
 
-def _pulls(plane: Plane) -> Rows:
+def _training_lines(plane: Plane) -> Rows:
     """Return lines from the base to each encoder or curve that was trained from the base."""
     base = next((m for m in plane.marks if m.role == "base"), None)
     tuned = {m.name: m for m in reversed(plane.marks) if m.tuned}
@@ -214,7 +216,7 @@ def _marks(plane: Plane) -> Rows:
             "role": mark.role,
             "series": _series(mark, plane, ahead),
             "said": _in_words(mark),
-            **_at(mark),
+            **_position(mark),
             "P": percent(mark.p),
             "S": percent(mark.s),
             "dial": _dial(mark),
@@ -281,11 +283,11 @@ def _labels(plane: Plane, box: Box) -> tuple[Rows, list[str]]:
 
 def _chart(plane: Plane, looks: Looks) -> tuple[Any, list[str]]:
     """Return the altair chart, and the names of the points without a label."""
-    marks = _in_large(plane)
-    box = _around(marks)
+    marks = _large_panel_marks(plane)
+    box = _bounding_box(marks)
     labels, lacking = _labels(plane, box)
     rows = {
-        "pulls": _pulls(plane),
+        "pulls": _training_lines(plane),
         "label-lines": [row for row in labels if "s2" in row],
         "labels-soft": [row for row in labels if row["soft"]],
         "labels": [row for row in labels if not row["soft"]],
@@ -294,7 +296,7 @@ def _chart(plane: Plane, looks: Looks) -> tuple[Any, list[str]]:
     views = [_view(plane, looks, _LARGE, box, rows, legend=not has_small)]
     if has_small:
         region = dict(zip(("s", "p", "s2", "p2"), box, strict=True))
-        around = _around(plane.marks)
+        around = _bounding_box(plane.marks)
         views.append(_view(plane, looks, _SMALL, around, {"large": [region]}, legend=True))
     chart = alt.concat(*views, columns=2, spacing=34)
     return chart.resolve_legend(color="independent", shape="independent"), lacking

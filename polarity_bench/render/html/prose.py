@@ -36,16 +36,16 @@ def inline_html(markdown: str) -> str:
 @cache
 def _parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": False}).enable("table")
-    parser.validateLink = leads_somewhere_safe  # type: ignore[method-assign]
+    parser.validateLink = is_safe_link  # type: ignore[method-assign]
     parser.add_render_rule("image", _image_as_link)
     return parser
 
 
-def leads_somewhere_safe(url: str) -> bool:
+def is_safe_link(url: str) -> bool:
     """Return whether a link is safe: a web address, or a file or anchor relative to the page.
 
     Example:
-        >>> [leads_somewhere_safe(url) for url in ("https://a.b", "../a.md", "#t", "data:x", "//a")]
+        >>> [is_safe_link(url) for url in ("https://a.b", "../a.md", "#t", "data:x", "//a")]
         [True, True, True, False, False]
     """
     try:

@@ -170,7 +170,7 @@ class SklearnLogistic(ClassifierFamily):
         from sklearn.exceptions import ConvergenceWarning
         from sklearn.linear_model import LogisticRegression
 
-        features, labels = _packed(train[0]), train[1]
+        features, labels = _to_sparse(train[0]), train[1]
         models = [LogisticRegression(C=c, random_state=self.seed) for c in regularizations]
         with warnings.catch_warnings():
             # The iteration limit is part of the protocol. TREC, with six classes, reaches the
@@ -209,19 +209,20 @@ class ExactLogistic(ClassifierFamily):
         self, examples: Examples, fits: Sequence[Fit], *, n_classes: int
     ) -> list[list[Predict]]:
         """Fit the models of all subsets together, from one value of C to the next."""
-        from polarity_bench.tasks.senteval.logistic import LogisticFits, predicted
+        from polarity_bench.tasks.senteval.logistic import LogisticFits, predict_classes
 
         features, labels = examples
         trains = [fit.train for fit in fits]
-        logistic = LogisticFits(_packed(features), labels, n_classes, trains)
+        logistic = LogisticFits(_to_sparse(features), labels, n_classes, trains)
         grid = zip(*(fit.regularizations for fit in fits), strict=True)
         solved = [logistic.solve(values) for values in grid]
         return [
-            [partial(predicted, weights[:, fit]) for weights in solved] for fit in range(len(fits))
+            [partial(predict_classes, weights[:, fit]) for weights in solved]
+            for fit in range(len(fits))
         ]
 
 
-def _packed(features: FloatArray) -> Any:
+def _to_sparse(features: FloatArray) -> Any:
     """Convert features to a sparse array if nearly all values are zero, to fit faster.
 
     Word counts are an example of such features.

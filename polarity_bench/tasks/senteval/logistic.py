@@ -104,8 +104,8 @@ class LogisticFits:
                 curvatures = shares * probabilities * (1 - probabilities)
                 factors = [self._factor(curvature) for curvature in curvatures.mean(1).T]
             errors = shares * (probabilities - self._truth)
-            gradient = self._back(errors) + self._penalty * self.weights
-            distances = np.sqrt(_inner(gradient, _divided(gradient, factors)))
+            gradient = self._multiply_transposed(errors) + self._penalty * self.weights
+            distances = np.sqrt(_inner(gradient, _divide(gradient, factors)))
             active = ~(is_exact | (distances <= _TOLERANCE))  # also true for NaN
             if not active.any():
                 return self.weights
@@ -136,7 +136,7 @@ class LogisticFits:
         product = self._features @ weights.reshape(len(weights), -1)
         return np.asarray(product).reshape(-1, *weights.shape[1:])
 
-    def _back(self, values: FloatArray) -> Weights:
+    def _multiply_transposed(self, values: FloatArray) -> Weights:
         """Multiply the transposed features by values of shape (n, f, c)."""
         product = self._features.T @ values.reshape(len(values), -1)
         return np.asarray(product).reshape(-1, *values.shape[1:])
@@ -158,7 +158,7 @@ class LogisticFits:
         of_others = changes if changes.shape[2] == 1 else changes.sum(2, keepdims=True)
         changes -= probabilities * of_others
         changes *= shares
-        return self._back(changes) + self._penalty * direction
+        return self._multiply_transposed(changes) + self._penalty * direction
 
     def _factor(self, curvature: FloatArray) -> FloatArray:
         """Return the Cholesky factor of one logit's Hessian, (d, d), or its diagonal, (d,)."""
@@ -172,7 +172,7 @@ class LogisticFits:
         return np.asarray(factor)
 
 
-def predicted(weights: FloatArray, features: FloatArray) -> IntArray:
+def predict_classes(weights: FloatArray, features: FloatArray) -> IntArray:
     """Return the class of each sample, (n,), by the weights of one fit, (d, c)."""
     logits = features @ weights[:-1] + weights[-1]
     classes = logits[:, 0] > 0 if logits.shape[1] == 1 else logits.argmax(1)
@@ -193,7 +193,7 @@ def _inner(one: Weights, other: Weights) -> FloatArray:
     return np.asarray(np.einsum("dfc,dfc->f", one, other))
 
 
-def _divided(values: Weights, factors: Sequence[FloatArray]) -> Weights:
+def _divide(values: Weights, factors: Sequence[FloatArray]) -> Weights:
     """Divide the values of each logit by its factored Hessian.
 
     At the optimum, the weights of several logits sum to 0. So do gradients and directions, and
@@ -229,7 +229,7 @@ def _conjugate_gradients(
         The quotient, and the number of products with the Hessian.
     """
     quotient, residual = np.zeros_like(target), target.copy()
-    direction = divided = _divided(residual, factors)
+    direction = divided = _divide(residual, factors)
     squared = _inner(residual, divided)
     allowed = precisions**2 * squared
     n_products = 0
@@ -240,7 +240,7 @@ def _conjugate_gradients(
         np.divide(squared, _inner(direction, product), out=lengths, where=active)
         quotient += lengths[:, None] * direction
         residual -= lengths[:, None] * product
-        divided = _divided(residual, factors)
+        divided = _divide(residual, factors)
         before, squared = squared, _inner(residual, divided)
         active = active & (squared > allowed)
         shares = np.divide(squared, before, out=np.zeros_like(squared), where=active)

@@ -81,17 +81,17 @@ def draw(
     same, opposite = neighbours.same, neighbours.opposite
     if kind == "triplets":
         n_opposite = opposite.lengths[anchor]
-        positive = _at(same, anchor, within // n_opposite)
-        negative = _at(opposite, anchor, within % n_opposite)
+        positive = _values_at(same, anchor, within // n_opposite)
+        negative = _values_at(opposite, anchor, within % n_opposite)
         return Draw(np.stack([anchor, positive, negative], axis=1), None)
     if kind == "pairs":
-        positive = _at(same, anchor, within)
+        positive = _values_at(same, anchor, within)
         return Draw(np.stack([anchor, positive], axis=1), labels[anchor])
     n_same = same.lengths[anchor]
     is_same = within < n_same
     partner = np.empty(count, dtype=np.int64)
-    partner[is_same] = _at(same, anchor[is_same], within[is_same])
-    partner[~is_same] = _at(opposite, anchor[~is_same], (within - n_same)[~is_same])
+    partner[is_same] = _values_at(same, anchor[is_same], within[is_same])
+    partner[~is_same] = _values_at(opposite, anchor[~is_same], (within - n_same)[~is_same])
     return Draw(np.stack([anchor, partner], axis=1), is_same.astype(np.int64))
 
 
@@ -103,7 +103,7 @@ def _per_anchor(neighbours: Neighbours, kind: ExampleKind) -> IntArray:
     return same if kind == "pairs" else same + opposite
 
 
-def _at(ragged: RaggedRows, row: IntArray, column: IntArray) -> IntArray:
+def _values_at(ragged: RaggedRows, row: IntArray, column: IntArray) -> IntArray:
     """Return the values at these rows and columns, (m,)."""
     positions: IntArray = ragged.values[ragged.offsets[row] + column].astype(np.int64)
     return positions

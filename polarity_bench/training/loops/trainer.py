@@ -127,7 +127,7 @@ def learning_rate_factor(recipe: Margins, steps_per_epoch: int) -> Callable[[int
         (0.0031, 0.0)
     """
     if isinstance(recipe.warm_up, str):
-        return lambda step: _released(step % steps_per_epoch, steps_per_epoch)
+        return lambda step: _released_factor(step % steps_per_epoch, steps_per_epoch)
     n_steps = recipe.epochs * steps_per_epoch
     warm_up = math.ceil(recipe.warm_up * n_steps) if recipe.warm_up < 1 else int(recipe.warm_up)
 
@@ -144,7 +144,7 @@ def learning_rate_factor(recipe: Margins, steps_per_epoch: int) -> Callable[[int
     return factor
 
 
-def _released(step: int, steps_per_epoch: int) -> float:
+def _released_factor(step: int, steps_per_epoch: int) -> float:
     """Return the factor of the released schedule at a step of an epoch."""
     if step < RELEASED_WARM_UP_STEPS:
         return step / RELEASED_WARM_UP_STEPS

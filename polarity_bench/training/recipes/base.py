@@ -226,7 +226,7 @@ class Recipe(Parameters, Generic[Examples]):
         pool: Any = data.pool
         return Inputs(data.pool.digest, pool, data.pool.texts)
 
-    def beside(self, job: Job) -> Mapping[str, Callable[[], str]]:
+    def additional_inputs(self, job: Job) -> Mapping[str, Callable[[], str]]:
         """Return the additional inputs of a job, besides the task's rows and the base.
 
         Returns:

@@ -163,7 +163,7 @@ class Margins(Recipe[Draws], ExampleSpec):
         most = n_rows * self.neighbours * (self.neighbours // 4 if kind == "triplets" else 1)
         return self.epochs * self.solve_count(most) * len(COLUMNS[kind])
 
-    def beside(self, job: Job) -> Mapping[str, Callable[[], str]]:
+    def additional_inputs(self, job: Job) -> Mapping[str, Callable[[], str]]:
         """Return the digest of the encoder for the neighbours, or of the user's own examples."""
         from polarity_bench.encoders.load import load_encoder
         from polarity_bench.training.examples.source import read_examples
@@ -175,7 +175,7 @@ class Margins(Recipe[Draws], ExampleSpec):
                 f"`examples_from` {file}, {kind},": lambda: digest_of(read_examples(file, kind))
             }
         if (guide := self.example_encoder) is not None:
-            options = _as_it_comes(job.options)
+            options = _options_of_other_encoder(job.options)
             return {f"`example_encoder` {guide}": lambda: load_encoder(guide, options).id.digest}
         return {}
 
@@ -193,7 +193,7 @@ class Margins(Recipe[Draws], ExampleSpec):
             return inputs
         guide: Encoder = bench.base
         if self.example_encoder is not None:
-            guide = load_encoder(self.example_encoder, _as_it_comes(bench.job.options))
+            guide = load_encoder(self.example_encoder, _options_of_other_encoder(bench.job.options))
         return replace(inputs, examples=Draws(guide=guide), encoders={"example_encoder": guide.id})
 
     def read(self, data: TrainingData, access: DataAccess, task_dir: Path | None) -> Inputs[Draws]:
@@ -264,6 +264,6 @@ class Margins(Recipe[Draws], ExampleSpec):
             )
 
 
-def _as_it_comes(options: EncoderOptions) -> EncoderOptions:
+def _options_of_other_encoder(options: EncoderOptions) -> EncoderOptions:
     """Return the options for an encoder other than the base, without the base's own options."""
     return replace(options, revision=None, prompt=None, prompt_name=None, max_tokens=None)

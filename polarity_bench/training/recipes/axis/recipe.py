@@ -122,7 +122,7 @@ class Axis(Recipe["LabelledTexts"]):
             return f"axis, stretched {self.stretch:g} times"
         return f"axis, {self.head if self.probe == 'logistic' else self.probe}"
 
-    def beside(self, job: Job) -> Mapping[str, Callable[[], str]]:
+    def additional_inputs(self, job: Job) -> Mapping[str, Callable[[], str]]:
         """Return the digest of the labels of another task, if `labels_from` is set."""
         from polarity_bench.tasks.labelled import LabelledTexts
 

@@ -105,7 +105,7 @@ class PairObjective(nn.Module):
         on_cpu = BFLOAT16_CHUNK_TEXTS if torch.is_autocast_enabled("cpu") else CHUNK_TEXTS
         chunk_texts = on_cpu if device.type == "cpu" else len(texts)
         encoded = encode(self.encoder, pairs.texts, texts, chunk_texts=chunk_texts)
-        left, right = encoded.sentences.float()[_on(places, device)].chunk(2)
+        left, right = encoded.sentences.float()[_tensor(places, device)].chunk(2)
         return left, right
 
     def _cross_entropy(self, premises: Tensor, hypotheses: Tensor, batch: Batch) -> Tensor:
@@ -117,22 +117,24 @@ class PairObjective(nn.Module):
             else (rows, rows, batch.labels)
         )
         device = premises.device
-        logits = self.classifier(premises[_on(lefts, device)], hypotheses[_on(rights, device)])
-        return cross_entropy(logits, _on(labels, device))
+        logits = self.classifier(
+            premises[_tensor(lefts, device)], hypotheses[_tensor(rights, device)]
+        )
+        return cross_entropy(logits, _tensor(labels, device))
 
     def _contrast(self, premises: Tensor, hypotheses: Tensor, batch: Batch) -> Tensor:
         """Compute the mean contrastive loss over the anchors; 0 if there are no anchors."""
         device = premises.device
         losses = scl_loss(
-            premises[_on(batch.anchors, device)],
+            premises[_tensor(batch.anchors, device)],
             hypotheses,
-            _on(batch.positives, device),
-            _on(batch.negatives, device),
+            _tensor(batch.positives, device),
+            _tensor(batch.negatives, device),
             temperature=self.settings.temperature,
             similarity=self.settings.similarity,
         )
         return losses.sum() / max(1, len(losses))
 
 
-def _on(array: np.ndarray, device: torch.device) -> Tensor:
+def _tensor(array: np.ndarray, device: torch.device) -> Tensor:
     return torch.from_numpy(array).to(device)

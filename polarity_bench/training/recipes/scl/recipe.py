@@ -149,19 +149,19 @@ class Scl(Recipe[PairBatches]):
         """Names of the files and data sets with the pairs."""
         return [name.strip() for name in (self.pairs or "").split(",") if name.strip()]
 
-    def below(self, folder: Path) -> Scl:
+    def resolve_paths(self, folder: Path) -> Scl:
         """Return a copy with the relative paths in `pairs` resolved relative to a folder."""
-        from polarity_bench.encoders.load import located
+        from polarity_bench.encoders.load import resolve_name
 
         if self.pairs is None:
             return self
-        return replace(self, pairs=",".join(located(name, folder) for name in self.names))
+        return replace(self, pairs=",".join(resolve_name(name, folder) for name in self.names))
 
     def n_trained_on(self, n_rows: int, access: DataAccess) -> int:
         """Return the number of texts in all pairs, two per pair."""
         return 2 * _counted(tuple(self.names), access)[0]
 
-    def beside(self, job: Job) -> Mapping[str, Callable[[], str]]:
+    def additional_inputs(self, job: Job) -> Mapping[str, Callable[[], str]]:
         """Return the digest of the pairs."""
         names = tuple(self.names)
         return {f"`pairs` {', '.join(names)}": lambda: _counted(names, job.access())[1]}

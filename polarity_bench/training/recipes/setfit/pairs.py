@@ -43,7 +43,7 @@ def paired_by_rounds(
     same = by_class[first + rng.integers(size)]
     place = rng.integers(n_texts - size)
     other = by_class[np.where(place < first, place, place + size)]
-    return _in_turn(anchors, same, anchors, other)
+    return _alternate(anchors, same, anchors, other)
 
 
 def paired_once(labels: IntArray, n_pairs: int | None, seed: int) -> tuple[IntArray, BoolArray]:
@@ -74,10 +74,10 @@ def paired_once(labels: IntArray, n_pairs: int | None, seed: int) -> tuple[IntAr
     kinds = np.flatnonzero(same), np.flatnonzero(~same)
     half = max(map(len, kinds)) if n_pairs is None else n_pairs // 2
     alike, unlike = (np.resize(kind, half) for kind in kinds)
-    return _in_turn(left[alike], right[alike], left[unlike], right[unlike])
+    return _alternate(left[alike], right[alike], left[unlike], right[unlike])
 
 
-def _in_turn(
+def _alternate(
     left: IntArray, right: IntArray, other_left: IntArray, other_right: IntArray
 ) -> tuple[IntArray, BoolArray]:
     pairs = np.stack([np.stack([left, right], 1), np.stack([other_left, other_right], 1)], 1)

@@ -166,7 +166,8 @@ def planes(sections: Sections) -> Iterator[Plane]:
             raise InputError(
                 f"{_published_of(published[0], task)[0].where}: published points of {task} need "
                 "results with one reference, because S depends on it, got "
-                f"{len(references)} references; show the results of one reference, or delete the published S"
+                f"{len(references)} references; show the results of "
+                "one reference, or delete the published S"
             )
         for reference, k in sorted(drawn, key=lambda share: (names[share[0]], share[1])):
             shown = {Entry("", digest, k) for digest in ({reference, ""} if alone else {reference})}

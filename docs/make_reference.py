@@ -41,10 +41,10 @@ from polarity_bench.tasks.types.polarity.task import PolaritySpec
 from polarity_bench.tasks.types.rows import FilesSpec
 from polarity_bench.training.examples.card import PAPER
 from polarity_bench.training.losses.metric import METRIC_LOSSES
-from polarity_bench.training.losses.pair import LOSSES
 from polarity_bench.training.objective import Objective
 from polarity_bench.training.parameters import declared
 from polarity_bench.training.recipes import RECIPES
+from polarity_bench.training.recipes.margins.losses import LOSSES
 
 FOLDER = HERE / "reference"
 BOARDS = HERE.parent / "leaderboards"
@@ -66,7 +66,7 @@ EXAMPLES = {
 }
 """Further options in the example commands of recipes."""
 FUNCTIONS = {
-    "mnrl-masked": "losses/pair.py:masked_ranking",
+    "mnrl-masked": "recipes/margins/losses.py:masked_ranking",
     "metric-npairs": "losses/metric_formulas.py:n_pairs",
     "metric-proxynca": "losses/metric_formulas.py:proxy_nca",
     "scl": "recipes/scl/loss.py:scl_loss",

@@ -38,7 +38,7 @@ from polarity_bench.tasks.types.base import Settings
 from polarity_bench.tasks.types.polarity.task import PolaritySpec
 from polarity_bench.training.model_card import DataSet, model_card
 from polarity_bench.training.recipes.base import FitResult
-from polarity_bench.training.recipes.margins import Margins
+from polarity_bench.training.recipes.margins.recipe import Margins
 from polarity_bench.training.run_folder import RunIdentity
 
 ME = EncoderId("me", "weights")

@@ -18,9 +18,9 @@ from polarity_bench.scores import ScoreKey
 from polarity_bench.tasks.catalogue import load_tasks
 from polarity_bench.tasks.senteval.protocol_names import SENTEVAL_PROTOCOLS
 from polarity_bench.training.losses.metric import METRIC_LOSSES
-from polarity_bench.training.losses.pair import LOSSES
 from polarity_bench.training.parameters import declared
 from polarity_bench.training.recipes import RECIPES
+from polarity_bench.training.recipes.margins.losses import LOSSES
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

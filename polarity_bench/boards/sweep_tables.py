@@ -43,9 +43,9 @@ from polarity_bench.sweeps.to_frame import (
     word,
 )
 from polarity_bench.training.examples.spec import DEFAULT_COUNT
-from polarity_bench.training.losses.pair import LOSSES
 from polarity_bench.training.parameters import declared
-from polarity_bench.training.recipes.margins import Margins
+from polarity_bench.training.recipes.margins.losses import LOSSES
+from polarity_bench.training.recipes.margins.recipe import Margins
 
 if TYPE_CHECKING:
     from pandas import DataFrame

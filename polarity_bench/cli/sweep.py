@@ -82,9 +82,9 @@ def make_sweep(
     item is run only once.
     """
     from polarity_bench.sweeps.grid import grid_file, read_grid
-    from polarity_bench.sweeps.item_states import SweepState
     from polarity_bench.sweeps.items import Setup
     from polarity_bench.sweeps.prepare import find_sweep
+    from polarity_bench.sweeps.state_files import SweepState
     from polarity_bench.sweeps.status import Watch
 
     access = data.access()
@@ -134,8 +134,8 @@ def show_status(
 
     The command can be used while a sweep is running, and afterwards.
     """
-    from polarity_bench.sweeps.item_states import SweepState
     from polarity_bench.sweeps.plan import FILE, read_plan
+    from polarity_bench.sweeps.state_files import SweepState
     from polarity_bench.sweeps.status import Watch
 
     if output is not None:

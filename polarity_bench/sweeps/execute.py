@@ -19,13 +19,13 @@ from polarity_bench.encoders.load import EncoderOptions, load_encoder
 from polarity_bench.encoders.reference_encoder import ReferenceWarning, base_of, base_reference
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation.many_tasks import EvaluationPlan, run_suite
-from polarity_bench.sweeps.item_states import (
+from polarity_bench.sweeps.items import CrossValidation, Evaluation, Item, Setup, Training
+from polarity_bench.sweeps.plan import check_encoder
+from polarity_bench.sweeps.state_files import (
     GREATEST_ATTEMPTS,
     ItemOutcome,
     SweepState,
 )
-from polarity_bench.sweeps.items import CrossValidation, Evaluation, Item, Setup, Training
-from polarity_bench.sweeps.plan import check_encoder
 from polarity_bench.sweeps.validation_blocks import check_validations, cross_validate
 from polarity_bench.tasks.catalogue import choose_tasks, load_tasks
 from polarity_bench.tasks.senteval.classifiers import single_threaded

@@ -16,18 +16,18 @@ from polarity_bench.progress import no_bar
 from polarity_bench.results.packed_results import paths_by_encoder
 from polarity_bench.sweeps.cost import Sizes, sizes
 from polarity_bench.sweeps.execute import check
+from polarity_bench.sweeps.external_results import ExternalResults, find_external_results
 from polarity_bench.sweeps.grid import Grid
-from polarity_bench.sweeps.item_states import ItemOutcome, SweepState
 from polarity_bench.sweeps.items import Item, Setup, Training
 from polarity_bench.sweeps.plan import FILE, SweepPlan, merge_plans, plan_of, read_plan, write_plan
-from polarity_bench.sweeps.reuse_results import ExternalResults, find_external_results
+from polarity_bench.sweeps.state_files import ItemOutcome, SweepState
 from polarity_bench.tasks.senteval.classifiers import single_threaded
 from polarity_bench.training.examples.draw import check_count, count_candidates
 from polarity_bench.training.examples.neighbour_cache import pool_neighbours
 from polarity_bench.training.examples.neighbours import Neighbours
 from polarity_bench.training.job import Job
 from polarity_bench.training.parameters import ParameterWarning
-from polarity_bench.training.recipes.margins import Margins
+from polarity_bench.training.recipes.margins.recipe import Margins
 from polarity_bench.training.run_folder import run_folder
 from polarity_bench.training.train import open_bench
 

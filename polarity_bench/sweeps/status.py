@@ -11,9 +11,9 @@ from operator import itemgetter
 from polarity_bench.errors import InputError
 from polarity_bench.results.packed_results import PROVENANCE
 from polarity_bench.results.result_files import Result, read_result
-from polarity_bench.sweeps.item_states import ItemOutcome, SweepState
 from polarity_bench.sweeps.items import DIVISION, CrossValidation
 from polarity_bench.sweeps.plan import PlanItem, SweepPlan
+from polarity_bench.sweeps.state_files import ItemOutcome, SweepState
 
 STATES = ("done", "running", "left", "failed")
 

@@ -36,8 +36,8 @@ from polarity_bench.results.published import FILE as PUBLISHED
 from polarity_bench.results.published import PublishedNumber, footnote_numbers, read_published
 from polarity_bench.results.result_files import Result, Stored, made_by, read_result
 from polarity_bench.scores import ScoreKey, Weighting
-from polarity_bench.sweeps.item_states import SweepState
 from polarity_bench.sweeps.plan import PlanItem, SweepPlan, with_defaults
+from polarity_bench.sweeps.state_files import SweepState
 from polarity_bench.values import grouped, shortest
 
 if TYPE_CHECKING:

@@ -28,7 +28,6 @@ from polarity_bench.cross_validation.protocol import protocol_of
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.encoders.load import load_encoder, resolve_name
 from polarity_bench.errors import InputError, check_known
-from polarity_bench.sweeps.item_states import ItemOutcome
 from polarity_bench.sweeps.items import (
     DIVISION,
     OPTIONS,
@@ -39,6 +38,7 @@ from polarity_bench.sweeps.items import (
     loading_of,
 )
 from polarity_bench.sweeps.plan import check_encoder
+from polarity_bench.sweeps.state_files import ItemOutcome
 from polarity_bench.tasks.labelled import LabelledTexts, labelled_spec
 from polarity_bench.validation import validated_field
 

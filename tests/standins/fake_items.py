@@ -17,8 +17,8 @@ from typing import Any
 from polarity_bench.encoders.load import EncoderOptions
 from polarity_bench.sweeps import execute
 from polarity_bench.sweeps.engines import local, ray
-from polarity_bench.sweeps.item_states import ItemOutcome
 from polarity_bench.sweeps.items import Setup
+from polarity_bench.sweeps.state_files import ItemOutcome
 
 KILLER = "d"
 

@@ -10,8 +10,8 @@ from typing import Any
 from polarity_bench.encoders.load import EncoderOptions
 from polarity_bench.sweeps.execute import make
 from polarity_bench.sweeps.grid import Grid, read_grid
-from polarity_bench.sweeps.item_states import SweepState
 from polarity_bench.sweeps.items import Setup
+from polarity_bench.sweeps.state_files import SweepState
 
 GRID = """
 title = "Small"

@@ -14,7 +14,7 @@ from polarity_bench.tasks.catalogue import load_tasks
 from polarity_bench.training.data import load_training_data
 from polarity_bench.training.job import Job
 from polarity_bench.training.recipes.base import Recipe
-from polarity_bench.training.recipes.margins import Margins
+from polarity_bench.training.recipes.margins.recipe import Margins
 from polarity_bench.training.run_folder import RunFolder, RunIdentity
 from polarity_bench.training.train import TrainingRun, train
 

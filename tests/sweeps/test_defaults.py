@@ -16,9 +16,9 @@ from polarity_bench.encoders.base import EncoderId
 from polarity_bench.sweeps.cost import sizes
 from polarity_bench.sweeps.plan import FILE, plan_of, read_plan, write_plan
 from polarity_bench.training import parameters
-from polarity_bench.training.losses.pair import Ranking
 from polarity_bench.training.recipes.axis.recipe import Axis
-from polarity_bench.training.recipes.margins import Margins
+from polarity_bench.training.recipes.margins.losses import Ranking
+from polarity_bench.training.recipes.margins.recipe import Margins
 
 LEADERBOARDS = Path(__file__).parents[2] / "leaderboards"
 CHANGED: dict[type[parameters.Parameters], dict[str, Any]] = {

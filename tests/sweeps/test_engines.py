@@ -15,7 +15,7 @@ import pytest
 from standins.fake_items import KILLER
 from standins.sweeps import begun
 
-from polarity_bench.sweeps.item_states import SweepState
+from polarity_bench.sweeps.state_files import SweepState
 
 TESTS = Path(__file__).parents[1]
 

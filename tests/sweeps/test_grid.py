@@ -14,10 +14,10 @@ from polarity_bench.sweeps.grid import SHIPPED, Grid, grid_file, read_grid
 from polarity_bench.sweeps.items import CrossValidation, Evaluation, Setup, Training
 from polarity_bench.sweeps.plan import PlanItem, SweepPlan, write_plan
 from polarity_bench.tasks.senteval.presets import PRESETS, Preset, choose_preset
-from polarity_bench.training.losses.pair import Contrastive, Triplet
 from polarity_bench.training.objective import OBJECTIVES
 from polarity_bench.training.recipes.axis.recipe import Axis
-from polarity_bench.training.recipes.margins import Margins
+from polarity_bench.training.recipes.margins.losses import Contrastive, Triplet
+from polarity_bench.training.recipes.margins.recipe import Margins
 from polarity_bench.training.recipes.scl.recipe import Scl
 
 GRID = """

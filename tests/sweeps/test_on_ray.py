@@ -21,8 +21,8 @@ from standins.sweeps import begun, made, made_here, small_grid, sweep_words
 
 from polarity_bench.errors import InputError
 from polarity_bench.sweeps.engines.ray import _check_answer
-from polarity_bench.sweeps.item_states import SweepState
 from polarity_bench.sweeps.plan import read_plan
+from polarity_bench.sweeps.state_files import SweepState
 
 pytest.importorskip("ray", reason="the extra `ray` is not installed")
 

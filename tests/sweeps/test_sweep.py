@@ -34,14 +34,14 @@ from polarity_bench.results.result_files import read_results, write_result
 from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.sweeps import execute as making
 from polarity_bench.sweeps.engines import local
-from polarity_bench.sweeps.item_states import GREATEST_ATTEMPTS, ItemOutcome, SweepState, files_of
+from polarity_bench.sweeps.external_results import find_external_results
 from polarity_bench.sweeps.items import Training
 from polarity_bench.sweeps.plan import PlanItem, SweepPlan, merge_plans, write_plan
 from polarity_bench.sweeps.prepare import find_sweep
-from polarity_bench.sweeps.reuse_results import find_external_results
+from polarity_bench.sweeps.state_files import GREATEST_ATTEMPTS, ItemOutcome, SweepState, files_of
 from polarity_bench.sweeps.status import Watch
 from polarity_bench.training.job import Job
-from polarity_bench.training.recipes.margins import Margins
+from polarity_bench.training.recipes.margins.recipe import Margins
 from polarity_bench.training.train import TrainingRun, train
 
 VALIDATED = """

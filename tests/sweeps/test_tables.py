@@ -21,8 +21,8 @@ from polarity_bench.render.markdown import render
 from polarity_bench.results.result_files import FORMAT, Result, ResultKey, write_result
 from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.sweeps.grid import SHIPPED
-from polarity_bench.sweeps.item_states import ItemOutcome, SweepState
 from polarity_bench.sweeps.plan import PlanItem, SweepPlan, write_plan
+from polarity_bench.sweeps.state_files import ItemOutcome, SweepState
 
 E5, GTE = EncoderId("org/e5", "1"), EncoderId("org/gte", "2")
 BASES = {"org/e5": E5, "org/gte": GTE}

@@ -21,10 +21,10 @@ from polarity_bench.sweeps import execute as making
 from polarity_bench.sweeps.cost import effort as effort_of
 from polarity_bench.sweeps.cost import probe, sizes
 from polarity_bench.sweeps.grid import read_grid
-from polarity_bench.sweeps.item_states import ItemOutcome, SweepState
 from polarity_bench.sweeps.items import CrossValidation, Setup
 from polarity_bench.sweeps.plan import plan_of, read_plan, write_plan
 from polarity_bench.sweeps.prepare import find_sweep
+from polarity_bench.sweeps.state_files import ItemOutcome, SweepState
 from polarity_bench.sweeps.status import Watch
 from polarity_bench.training.losses.metric import SoftTriple
 
@@ -383,7 +383,7 @@ from polarity_bench.cross_validation.methods import FineTuning
 from polarity_bench.encoders.load import EncoderOptions
 from polarity_bench.sweeps.execute import make
 from polarity_bench.sweeps.grid import read_grid
-from polarity_bench.sweeps.item_states import SweepState
+from polarity_bench.sweeps.state_files import SweepState
 from polarity_bench.sweeps.items import Setup
 
 grid, output, data, tasks = map(Path, sys.argv[1:])

@@ -21,7 +21,7 @@ from polarity_bench.tasks.types.polarity.task import PolaritySpec
 from polarity_bench.training.history import Row, draw_history, history_rows, kept_row, write_history
 from polarity_bench.training.model_card import history_table, model_card
 from polarity_bench.training.recipes.base import FitResult
-from polarity_bench.training.recipes.margins import Margins
+from polarity_bench.training.recipes.margins.recipe import Margins
 from polarity_bench.training.run_folder import RunIdentity
 
 SCORES = {"polarity": 0.6, "similarity": 0.5, "retention": 0.9, "joint": 0.4}

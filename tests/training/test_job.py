@@ -13,8 +13,8 @@ import pytest
 from polarity_bench.encoders.load import EncoderOptions
 from polarity_bench.errors import InputError
 from polarity_bench.training.job import Job
-from polarity_bench.training.losses.pair import Ranking, Triplet
-from polarity_bench.training.recipes.margins import Margins
+from polarity_bench.training.recipes.margins.losses import Ranking, Triplet
+from polarity_bench.training.recipes.margins.recipe import Margins
 from polarity_bench.training.recipes.scl.recipe import Scl
 from polarity_bench.training.recipes.setfit.recipe import SetFit
 

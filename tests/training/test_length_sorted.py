@@ -20,7 +20,7 @@ from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from polarity_bench.training.examples import COLUMNS
 from polarity_bench.training.loops.length_sorted import CHUNK_TEXTS, LengthSortedLoss, encode_sorted
-from polarity_bench.training.losses.pair import LOSSES, Loss
+from polarity_bench.training.recipes.margins.losses import LOSSES, Loss
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = [*SPECIAL, *"abcdefghijklmnop"]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from polarity_bench.training.examples import COLUMNS
-from polarity_bench.training.losses.pair import LOSSES, Loss, masked_ranking
+from polarity_bench.training.recipes.margins.losses import LOSSES, Loss, masked_ranking
 
 Vector = Sequence[float]
 Rows = list[list[float]]

@@ -13,7 +13,6 @@ from standins.training import run
 
 from polarity_bench.errors import InputError
 from polarity_bench.training.examples.spec import ExampleSpec
-from polarity_bench.training.losses.pair import LOSSES, Contrastive, Ranking, Triplet
 from polarity_bench.training.parameters import (
     Parameters,
     ParameterWarning,
@@ -22,7 +21,8 @@ from polarity_bench.training.parameters import (
     parameter,
 )
 from polarity_bench.training.recipes import RECIPES
-from polarity_bench.training.recipes.margins import Margins
+from polarity_bench.training.recipes.margins.losses import LOSSES, Contrastive, Ranking, Triplet
+from polarity_bench.training.recipes.margins.recipe import Margins
 from polarity_bench.training.recipes.setfit.recipe import SetFit
 
 # Refusals

@@ -18,7 +18,12 @@ from standins import tiny_encoder
 from standins.training import SMALL, equal, job_of, run, weights
 
 from polarity_bench.errors import InputError
-from polarity_bench.training.losses.pair import Loss, MaskedRanking, OnlineContrastive, Ranking
+from polarity_bench.training.recipes.margins.losses import (
+    Loss,
+    MaskedRanking,
+    OnlineContrastive,
+    Ranking,
+)
 from polarity_bench.training.recipes.setfit.recipe import SetFit
 
 CODE = """

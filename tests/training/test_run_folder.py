@@ -14,8 +14,8 @@ from polarity_bench.encoders.base import EncoderId
 from polarity_bench.encoders.reference_encoder import Base, base_of
 from polarity_bench.encoders.train_file import read_train_file
 from polarity_bench.errors import InputError
-from polarity_bench.training.losses.pair import Ranking, Triplet
-from polarity_bench.training.recipes.margins import Margins
+from polarity_bench.training.recipes.margins.losses import Ranking, Triplet
+from polarity_bench.training.recipes.margins.recipe import Margins
 from polarity_bench.training.recipes.setfit.recipe import SetFit
 from polarity_bench.training.run_folder import (
     RunFolder,

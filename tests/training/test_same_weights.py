@@ -21,8 +21,8 @@ from polarity_bench.embedding.store import EmbeddingStore
 from polarity_bench.encoders.load import EncoderOptions, SentenceTransformerEncoder, load_encoder
 from polarity_bench.sweeps.execute import make
 from polarity_bench.sweeps.grid import read_grid
-from polarity_bench.sweeps.item_states import SweepState
 from polarity_bench.sweeps.items import Setup
+from polarity_bench.sweeps.state_files import SweepState
 from polarity_bench.tasks.catalogue import load_tasks
 from polarity_bench.tasks.types.base import Settings
 from polarity_bench.tasks.types.polarity.task import load_split

@@ -17,7 +17,7 @@ from transformers import get_scheduler
 
 from polarity_bench.training.loops.trainer import RELEASED_WARM_UP_STEPS, learning_rate_factor
 from polarity_bench.training.parameters import ParameterWarning
-from polarity_bench.training.recipes.margins import SCHEDULES, Margins, Schedule
+from polarity_bench.training.recipes.margins.recipe import SCHEDULES, Margins, Schedule
 
 
 def theirs(schedule: Schedule, warm_up: int, n_steps: int) -> list[float]:

@@ -29,7 +29,7 @@ from polarity_bench.training.contamination import are_known, seen_rows, training
 from polarity_bench.training.data import load_training_data, normalised
 from polarity_bench.training.recipes.axis.recipe import Axis
 from polarity_bench.training.recipes.base import Recipe
-from polarity_bench.training.recipes.margins import Margins
+from polarity_bench.training.recipes.margins.recipe import Margins
 from polarity_bench.training.recipes.scl.recipe import Scl
 from polarity_bench.training.recipes.setfit.recipe import SetFit
 from polarity_bench.training.recipes.triple_entropy import TripleEntropy

@@ -29,7 +29,7 @@ from polarity_bench.tasks.catalogue import load_tasks
 from polarity_bench.tasks.types.base import Settings
 from polarity_bench.training.contamination import count_seen, seen_rows
 from polarity_bench.training.data import load_training_data
-from polarity_bench.training.recipes.margins import Margins
+from polarity_bench.training.recipes.margins.recipe import Margins
 
 TASKS = ["little-mr", "little-sst2", "little-mrpc", "little-sick-r", "little-sts", "little-stsb"]
 AFFECTED = [("mr", "all"), ("subj", "all"), ("mpqa", "all"), ("sst2-transfer", "test")]

@@ -36,8 +36,8 @@ from polarity_bench.training.examples.spec import ExampleSpec
 from polarity_bench.training.history import Row, best_row, is_over, kept_row
 from polarity_bench.training.job import Job
 from polarity_bench.training.loops.trainer import EpochRows, PolarityTrainer
-from polarity_bench.training.losses.pair import LOSSES, Triplet
-from polarity_bench.training.recipes.margins import Margins
+from polarity_bench.training.recipes.margins.losses import LOSSES, Triplet
+from polarity_bench.training.recipes.margins.recipe import Margins
 from polarity_bench.training.run_folder import run_folder
 from polarity_bench.training.train import train
 

@@ -18,8 +18,8 @@ import psutil
 
 from polarity_bench.errors import InputError
 from polarity_bench.sweeps.execute import make_if_free
-from polarity_bench.sweeps.item_states import GREATEST_ATTEMPTS, SweepState
 from polarity_bench.sweeps.items import Item, Setup
+from polarity_bench.sweeps.state_files import GREATEST_ATTEMPTS, SweepState
 from polarity_bench.training.processes import end_with, usable_cores
 
 POLL = 0.2

@@ -26,8 +26,8 @@ from polarity_bench.errors import InputError
 from polarity_bench.sweeps.cost import sizes
 from polarity_bench.sweeps.engines.local import POLL, WORKER_BYTES
 from polarity_bench.sweeps.execute import check, make_if_free
-from polarity_bench.sweeps.item_states import GREATEST_ATTEMPTS, ItemOutcome, SweepState
 from polarity_bench.sweeps.items import Item, Setup
+from polarity_bench.sweeps.state_files import GREATEST_ATTEMPTS, ItemOutcome, SweepState
 
 _CONNECT_SECONDS = 20
 """Timeout for an answer from a cluster, in seconds."""

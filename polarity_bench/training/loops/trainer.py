@@ -40,7 +40,7 @@ from polarity_bench.training.processes import is_first, n_processes, wait
 
 if TYPE_CHECKING:
     from polarity_bench.training.recipes.base import TrainingContext
-    from polarity_bench.training.recipes.margins import Margins
+    from polarity_bench.training.recipes.margins.recipe import Margins
 
 Columns = Mapping[str, list[Any]]
 RELEASED_WARM_UP_STEPS = 10_000
@@ -118,7 +118,7 @@ def learning_rate_factor(recipe: Margins, steps_per_epoch: int) -> Callable[[int
     are flat.
 
     Example:
-        >>> from polarity_bench.training.recipes.margins import Margins
+        >>> from polarity_bench.training.recipes.margins.recipe import Margins
         >>> rate = learning_rate_factor(Margins(epochs=2, warm_up=0.1), steps_per_epoch=10)
         >>> [round(rate(step), 2) for step in (0, 1, 2, 11, 20)]
         [0.0, 0.5, 1.0, 0.5, 0.0]

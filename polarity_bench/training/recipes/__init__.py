@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from polarity_bench.training.recipes.axis.recipe import Axis
 from polarity_bench.training.recipes.base import Recipe
-from polarity_bench.training.recipes.margins import Margins
+from polarity_bench.training.recipes.margins.recipe import Margins
 from polarity_bench.training.recipes.scl.recipe import Scl
 from polarity_bench.training.recipes.setfit.recipe import SetFit
 from polarity_bench.training.recipes.triple_entropy import TripleEntropy

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 from polarity_bench.errors import InputError
 from polarity_bench.training.examples.card import PAPER
 from polarity_bench.training.examples.spec import ExampleSpec
-from polarity_bench.training.losses.pair import LOSSES, Loss, Triplet
 from polarity_bench.training.parameters import parameter, seed_parameter
 from polarity_bench.training.processes import n_processes
 from polarity_bench.training.recipes.base import (
@@ -20,6 +19,7 @@ from polarity_bench.training.recipes.base import (
     TrainingContext,
     warn_of_schedule,
 )
+from polarity_bench.training.recipes.margins.losses import LOSSES, Loss, Triplet
 
 if TYPE_CHECKING:
     from polarity_bench.data.sources import DataAccess

@@ -12,8 +12,8 @@ from polarity_bench.evaluation.one_task import result_key
 from polarity_bench.files import folder_name
 from polarity_bench.results.packed_results import paths_by_encoder
 from polarity_bench.results.result_files import Result, Stored, read_result
-from polarity_bench.sweeps.item_states import ItemOutcome
 from polarity_bench.sweeps.items import Item, Setup, Training
+from polarity_bench.sweeps.state_files import ItemOutcome
 from polarity_bench.tasks.catalogue import choose_tasks, load_tasks
 from polarity_bench.tasks.types.base import Settings, Task
 

@@ -1,0 +1,1 @@
+"""The recipe `margins`: contrastive losses with margins on generated examples."""

@@ -41,7 +41,7 @@ from polarity_bench.compare import encoder_ranks
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.metrics import polarity, similarity
 from polarity_bench.metrics.correlation import correlate
-from polarity_bench.render.html import page
+from polarity_bench.render.html import board_page
 from polarity_bench.results.result_files import Result, ResultKey, read_results, write_result
 from polarity_bench.scores import WEIGHTINGS, Score, ScoreKey
 from polarity_bench.tasks.types.polarity.scoring import DERIVED, derived
@@ -349,14 +349,14 @@ class Clock:
 
 def built(folder: Path) -> tuple[Clock, dict[str, bytes], list[int]]:
     """Build a board's files; returns what it took, them, and the number of columns by table."""
-    from polarity_bench.render.figures import files
+    from polarity_bench.render.figures import figure_files
 
     clock = Clock()
     setattr(boards, "read_results", lambda found: list(read_results(found)))  # noqa: B010
     clock.follow(boards, "read_results", "reading results")
     clock.follow(encoder_ranks.Standings, "of", "standings: who can be told apart")
-    clock.follow(files, "figure_files", "figures")
-    clock.follow(page, "page_html", "page")
+    clock.follow(figure_files, "figure_files", "figures")
+    clock.follow(board_page, "page_html", "page")
     clock.follow(build, "render", "markdown")
     clock.follow(build, "board_csv", "csv")
     clock.follow(build, "board_latex", "latex")

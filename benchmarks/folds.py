@@ -34,7 +34,7 @@ from polarity_bench.cross_validation.protocol import PROTOCOLS
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders.load import SentenceTransformerEncoder, load_encoder
 from polarity_bench.tasks.labelled import LabelledTexts
-from polarity_bench.training.loops.classifier import shape_encoder, transformer_of
+from polarity_bench.training.loops.classifier_training import shape_encoder, transformer_of
 
 warnings.filterwarnings("ignore")
 os.environ["TOKENIZERS_PARALLELISM"] = "false"

@@ -31,14 +31,14 @@ from polarity_bench.results.score_names import MEANINGS, explain
 from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.tasks.catalogue import KINDS, load_suites, load_tasks
 from polarity_bench.tasks.schema import task_schema
-from polarity_bench.tasks.senteval import folds
+from polarity_bench.tasks.senteval import transfer_protocols
 from polarity_bench.tasks.senteval.presets import PRESETS, Preset
 from polarity_bench.tasks.senteval.protocol_names import SENTEVAL_PROTOCOLS
 from polarity_bench.tasks.types import relatedness, sts
 from polarity_bench.tasks.types.base import TaskSpec
 from polarity_bench.tasks.types.polarity.scoring import METRICS
 from polarity_bench.tasks.types.polarity.task import PolaritySpec
-from polarity_bench.tasks.types.rows import FilesSpec
+from polarity_bench.tasks.types.rows_task import FilesSpec
 from polarity_bench.training.examples.card import PAPER
 from polarity_bench.training.losses.metric import METRIC_LOSSES
 from polarity_bench.training.objective import Objective
@@ -436,7 +436,7 @@ def _protocol(name: str, kind: str, boards: list[StoredBoard]) -> str:
         command = "\n".join(f"{command} --protocol {name}{option}" for option in options)
         text, _ = _docstring(type(presets[0].classifier).__doc__)
         text += "\n\nThis is the default protocol." if name == Preset().protocol else ""
-        schemes, sources = _docstring(folds.__doc__)
+        schemes, sources = _docstring(transfer_protocols.__doc__)
         settings = ["## Settings", _presets(presets), "## Folds", schemes]
     else:
         text, sources = _docstring({"relatedness": relatedness, "sts": sts}[kind].__doc__)

@@ -531,7 +531,7 @@ def test_p_and_s_stand_with_their_intervals_in_every_rendering() -> None:
     assert any(",P,fraction,0.763,0.749,0.776," in line for line in lines)
     assert "76.30 {[}74.90, 77.60{]}" in board_latex(made)
     pytest.importorskip("jinja2")
-    from polarity_bench.render.html.page import page_html
+    from polarity_bench.render.html.board_page import page_html
 
     assert "[74.90, 77.60]" in page_html(made)
     assert "[low, high] is the 95 % interval over the queries" in text

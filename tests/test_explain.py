@@ -23,8 +23,8 @@ from polarity_bench.encoders.axis import Axis
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation.one_task import evaluate
-from polarity_bench.explain import page
 from polarity_bench.explain.explanation import Explanation, as_json, explain, find_stored
+from polarity_bench.explain.explorer_page import page
 from polarity_bench.render.html import templates
 from polarity_bench.results.result_files import Stored, read_arrays, read_result, write_result
 from polarity_bench.scores import WEIGHTINGS, Weighting
@@ -371,7 +371,7 @@ def test_the_page_holds_every_query_and_every_source_once(
     task: PolarityTask, pair: tuple[Stored, Stored]
 ) -> None:
     found = explain(task, *pair, 4)
-    data = data_of(page.page(found).decode())
+    data = data_of(page(found).decode())
     texts = [text for text, _ in data["sources"]]
     assert len(texts) == len(set(texts)) < len(task.source)
     for answer, query in zip(found.answers, data["queries"], strict=True):
@@ -397,7 +397,7 @@ def hostile(found: Explanation) -> Explanation:
 
 
 def test_markup_is_text(task: PolarityTask, pair: tuple[Stored, Stored]) -> None:
-    text = page.page(hostile(explain(task, *pair, 4))).decode()
+    text = page(hostile(explain(task, *pair, 4))).decode()
     assert "<img" not in text
     assert "<!--" not in text
     assert "\u2028" not in data_of(text)["task"]
@@ -411,7 +411,7 @@ def test_markup_is_text(task: PolarityTask, pair: tuple[Stored, Stored]) -> None
 
 
 def test_only_what_is_written_here_runs(task: PolarityTask, pair: tuple[Stored, Stored]) -> None:
-    text = page.page(explain(task, *pair, 4)).decode()
+    text = page(explain(task, *pair, 4)).decode()
     (policy,) = re.findall(r'Content-Security-Policy" content="(.*?)"', text)
     assert "default-src &#39;none&#39;" in policy
     for tag in ("style", "script"):

@@ -15,7 +15,7 @@ from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders.base import Encoder
 from polarity_bench.evaluation.one_task import evaluate
 from polarity_bench.explain.explanation import Explanation, explain
-from polarity_bench.explain.page import page as page_of
+from polarity_bench.explain.explorer_page import page as page_of
 from polarity_bench.results.result_files import read_result, write_result
 from polarity_bench.tasks.catalogue import load_task, read_task
 from polarity_bench.tasks.types.base import Settings

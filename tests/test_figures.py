@@ -28,9 +28,14 @@ from polarity_bench.boards.board import BoardParts, board
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError
 from polarity_bench.render.chart import BarChart, Drawn, LineChart, Mark, Plane, Series
-from polarity_bench.render.figures import files as files_module
 from polarity_bench.render.figures.figure import Figure
-from polarity_bench.render.figures.files import figure_files, figure_svg, figures_of, stems
+from polarity_bench.render.figures.figure_files import (
+    draw_charts,
+    figure_files,
+    figure_svg,
+    figures_of,
+    stems,
+)
 from polarity_bench.render.figures.labels import SIZE, spread_out
 from polarity_bench.render.figures.themes import DARK, LIGHT, Theme, plain, width_of
 from polarity_bench.render.html.templates import ASSETS
@@ -420,7 +425,7 @@ def test_names_that_are_markup_appear_as_text(i: int) -> None:
 
 def test_a_name_that_is_a_colour_of_the_theme_stays_a_name() -> None:
     bars = BarChart("--ink", "--ink", ["--ink"], [Series("--c0", [0.5]), Series("--c1", [0.6])])
-    svg = files_module.draw_charts([bars], "svg").decode()
+    svg = draw_charts([bars], "svg").decode()
     for name in ("--ink", "--c0", "--c1"):
         assert f">{name}<" in svg
     assert not re.search(r'(fill|stroke)="--', svg)
@@ -448,7 +453,7 @@ def test_text_can_be_read_and_marks_be_seen(theme: Theme) -> None:
         if name not in {"--paper", "--rule"}:
             assert contrast(name) >= 3, name
     assert len({theme[f"--c{i}"] for i in range(8)}) == 8
-    drawn = files_module.draw_charts(each_kind(["a", "b"]), "svg", theme).decode()
+    drawn = draw_charts(each_kind(["a", "b"]), "svg", theme).decode()
     used = set(re.findall(r'(?:fill|stroke)="(#[0-9a-f]{6})"', drawn))
     assert used <= set(theme.values())
     texts = set(re.findall(r'<text[^>]* fill="([^"]*)"', drawn))

@@ -24,7 +24,7 @@ from polarity_bench.encoders import axis
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.encoders.load import digest_of_model, load_encoder
 from polarity_bench.tasks.senteval.presets import PRESETS
-from polarity_bench.tasks.types.rows import RowsTask
+from polarity_bench.tasks.types.rows_task import RowsTask
 
 WORDS = ["a", "film", "was", "good", "bad"]
 DIGEST = "63a141ee0c781e26"

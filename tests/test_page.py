@@ -16,8 +16,8 @@ from standins.board import read_board
 
 from polarity_bench.errors import InputError
 from polarity_bench.render.chart import BarChart, LineChart, Mark, Plane, Series
-from polarity_bench.render.figures.files import figures_of
-from polarity_bench.render.html.page import page_html
+from polarity_bench.render.figures.figure_files import figures_of
+from polarity_bench.render.html.board_page import page_html
 from polarity_bench.render.html.prose import inline_html, prose_html
 from polarity_bench.render.html.tables import lay_out, number_of
 from polarity_bench.render.html.templates import script_json

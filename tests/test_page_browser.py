@@ -13,7 +13,7 @@ pytest.importorskip("altair", reason="the extra `report`")
 pytest.importorskip("playwright", reason="drives the browser")
 
 from polarity_bench.render.chart import LineChart, Mark, Plane, Series
-from polarity_bench.render.html.page import page_html
+from polarity_bench.render.html.board_page import page_html
 from polarity_bench.render.table import Board, Column, Detail, Role, Table
 
 if TYPE_CHECKING:

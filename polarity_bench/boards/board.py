@@ -19,7 +19,7 @@ from pathlib import Path
 from polarity_bench.boards.charts import k_curves, phenomena, planes
 from polarity_bench.boards.columns import Sections
 from polarity_bench.boards.config import BoardFile, board_file, select_named, select_protocols
-from polarity_bench.boards.methods import methods_of
+from polarity_bench.boards.method_rows import methods_of
 from polarity_bench.boards.notes import board_notes, finding
 from polarity_bench.boards.provenance_notes import row_details
 from polarity_bench.boards.rows import bound_rows, encoder_rows, published_rows

@@ -43,8 +43,8 @@ def rendered(opened: OpenBoard, *, with_report: bool) -> dict[str, bytes]:
     board = opened.board
     files: dict[str, bytes] = {}
     if with_report:
-        from polarity_bench.render.figures.files import figure_files
-        from polarity_bench.render.html.page import page_html
+        from polarity_bench.render.figures.figure_files import figure_files
+        from polarity_bench.render.html.board_page import page_html
 
         files |= {f"{FIGURES}/{name}": content for name, content in figure_files(board).items()}
         files[PAGE] = _bytes(page_html(board, hint))

@@ -13,7 +13,7 @@ from functools import cached_property, partial
 from statistics import fmean
 
 from polarity_bench.boards.config import BoardFile
-from polarity_bench.boards.methods import method_rows
+from polarity_bench.boards.method_rows import method_rows
 from polarity_bench.boards.rank_notes import Ranking, rank_note, rank_text
 from polarity_bench.boards.rows import (
     MEASURED,

@@ -79,7 +79,7 @@ def explain(
     """
     from polarity_bench.explain.explanation import as_json as laid_out
     from polarity_bench.explain.explanation import explain as explain_two
-    from polarity_bench.explain.page import page
+    from polarity_bench.explain.explorer_page import page
     from polarity_bench.tasks.types.base import Settings
 
     check_at_least(0, n_changed=n_changed)

@@ -93,7 +93,7 @@ def show_board(
         board = lay_out(selected)
         remark_unknown_ranks(results, selected.standings)
         if figure is not None:
-            from polarity_bench.render.figures.files import figure_svg
+            from polarity_bench.render.figures.figure_files import figure_svg
 
             write_file(figure, figure_svg(board))
         content = board_as_json(board) if out.as_json else board

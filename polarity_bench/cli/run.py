@@ -169,7 +169,7 @@ class FileFlags:
 
     def check(self) -> None:
         """Raise InputError if a file cannot be written. Called before anything is evaluated."""
-        from polarity_bench.render.figures.files import FORMATS, check_can_draw
+        from polarity_bench.render.figures.figure_files import FORMATS, check_can_draw
 
         check_file("folds_out", self.folds_out, make_folder=True)
         check_file("plot", self.plot, [f".{form}" for form in FORMATS], make_folder=True)
@@ -210,7 +210,7 @@ class FileFlags:
         from polarity_bench.boards.run_charts import plotted, references_of
         from polarity_bench.boards.run_report import folds_csv
         from polarity_bench.files import write_atomically
-        from polarity_bench.render.figures.files import draw_charts
+        from polarity_bench.render.figures.figure_files import draw_charts
         from polarity_bench.results.curve_files import read_curve
 
         own = [stored for report in reports for stored in report.results]

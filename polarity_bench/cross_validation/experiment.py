@@ -192,7 +192,7 @@ def check_experiment(experiment: Experiment) -> tuple[EncoderId, list[Part]]:
         InputError: If the protocol does not fit the data, if the method cannot use the texts, or if
             the encoder cannot be trained.
     """
-    from polarity_bench.training.loops.classifier import check_encoder
+    from polarity_bench.training.loops.classifier_training import check_encoder
 
     method = experiment.method
     check_texts(method, experiment.data.texts)
@@ -280,7 +280,7 @@ def _shape_copy(
     model: str, options: EncoderOptions, pooling: Pooling, layers: int | None
 ) -> SentenceTransformer:
     """Return a copy of the encoder with a method's pooling and layers; all folds share the copy."""
-    from polarity_bench.training.loops.classifier import shape_encoder
+    from polarity_bench.training.loops.classifier_training import shape_encoder
 
     encoder = _encoder(model, options)
     shaped = deepcopy(encoder.model)

@@ -93,7 +93,7 @@ class FineTuning(Objective):
     def predict(self, fold: FoldContext) -> Predictions:
         """Train on a fold, and predict with the head alone and with its proxies, if any."""
         from polarity_bench.classifiers.tokens import encode_all, tokenize
-        from polarity_bench.training.loops.classifier import fit_classifier
+        from polarity_bench.training.loops.classifier_training import fit_classifier
 
         model = deepcopy(fold.model)
         rows = tokenize(model, fold.texts_at(fold.train))

@@ -36,7 +36,7 @@ from polarity_bench.results.result_files import (
 from polarity_bench.scores import Score
 from polarity_bench.tasks.catalogue import choose_tasks, load_tasks
 from polarity_bench.tasks.types.base import Task
-from polarity_bench.tasks.types.rows import RowsTask
+from polarity_bench.tasks.types.rows_task import RowsTask
 from polarity_bench.training.data import Known, load_training_data, normalised
 from polarity_bench.training.parameters import ParameterWarning, chosen
 from polarity_bench.training.recipes import RECIPES

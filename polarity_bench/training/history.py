@@ -115,7 +115,7 @@ def draw_history(rows: Sequence[Row], folder: Path, title: str) -> None:
     Warns:
         InputWarning: If altair or vl-convert, which draw the figure, is not installed.
     """
-    from polarity_bench.render.figures.files import can_draw
+    from polarity_bench.render.figures.figure_files import can_draw
 
     if len(rows) < 2:
         return
@@ -132,7 +132,7 @@ def draw_history(rows: Sequence[Row], folder: Path, title: str) -> None:
 
 def plot(rows: Sequence[Row], title: str) -> bytes:
     """Return an SVG figure of P, S, retention and joint by epoch."""
-    from polarity_bench.render.figures.files import draw_charts
+    from polarity_bench.render.figures.figure_files import draw_charts
 
     epochs = [row["epoch"] or 0.0 for row in rows]
     curves = [

@@ -19,7 +19,7 @@ from polarity_bench.tasks.senteval.classifiers import (
     single_threaded,
     single_threaded_processes,
 )
-from polarity_bench.tasks.senteval.descent import Schedule, batches, train_linear
+from polarity_bench.tasks.senteval.toolkit_training import Schedule, batches, train_linear
 from polarity_bench.values import FloatArray, IntArray
 
 TORCH = TorchClassifier(batch_size=32, tenacity=1, epoch_size=2, max_epochs=30)

@@ -22,7 +22,9 @@ from polarity_bench.tasks.senteval.classifiers import (
     TorchClassifier,
     single_threaded,
 )
-from polarity_bench.tasks.senteval.folds import (
+from polarity_bench.tasks.senteval.presets import PRESETS
+from polarity_bench.tasks.senteval.protocol_names import SentEvalProtocol
+from polarity_bench.tasks.senteval.transfer_protocols import (
     Samples,
     TransferOutcome,
     dev_split,
@@ -30,8 +32,6 @@ from polarity_bench.tasks.senteval.folds import (
     nested_kfold,
     sorted_positions,
 )
-from polarity_bench.tasks.senteval.presets import PRESETS
-from polarity_bench.tasks.senteval.protocol_names import SentEvalProtocol
 from polarity_bench.values import FloatArray, IntArray
 
 TORCH = TorchClassifier(batch_size=64, tenacity=0, epoch_size=1, max_epochs=6)

@@ -12,7 +12,7 @@ from torch import nn
 from polarity_bench.evaluation.one_task import evaluate
 from polarity_bench.metrics.correlation import correlate
 from polarity_bench.tasks.senteval.classifiers import single_threaded
-from polarity_bench.tasks.senteval.folds import Samples
+from polarity_bench.tasks.senteval.transfer_protocols import Samples
 from polarity_bench.tasks.types.relatedness import relatedness, score_distribution
 from polarity_bench.values import FloatArray
 

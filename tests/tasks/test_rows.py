@@ -15,7 +15,7 @@ from polarity_bench.errors import InputError
 from polarity_bench.tasks.catalogue import load_tasks
 from polarity_bench.tasks.types.base import TaskSpec
 from polarity_bench.tasks.types.relatedness import RelatednessSpec
-from polarity_bench.tasks.types.rows import RowsTask
+from polarity_bench.tasks.types.rows_task import RowsTask
 from polarity_bench.tasks.types.sts import StsSpec
 from polarity_bench.tasks.types.transfer import TransferSpec
 

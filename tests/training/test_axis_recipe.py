@@ -26,7 +26,7 @@ from polarity_bench.encoders.load import (
 from polarity_bench.encoders.reference_encoder import find_base
 from polarity_bench.encoders.steered import at_strength
 from polarity_bench.errors import InputError
-from polarity_bench.training.loops import classifier, descent
+from polarity_bench.training.loops import classifier_training, descent
 from polarity_bench.training.recipes.axis.probe import fisher_weights, logistic, mean_difference
 from polarity_bench.training.recipes.axis.recipe import Axis
 from polarity_bench.training.recipes.scl.pooling import repool
@@ -278,7 +278,7 @@ def test_a_base_that_weighs_tokens_is_shared_with_its_tokens_whole_and_has_no_to
     def refuse(*_: object) -> None:  # its weights are by the tokens' numbers
         raise AssertionError
 
-    monkeypatch.setattr(classifier, "trimmed", refuse)
+    monkeypatch.setattr(classifier_training, "trimmed", refuse)
     done = run(tmp_path / "weighed", tasks, tmp_path / "shared", replace(SHARED, epochs=2))
     assert done.kept == 4
 

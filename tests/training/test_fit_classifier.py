@@ -17,7 +17,7 @@ from torch import Tensor
 
 from polarity_bench.classifiers.tokens import encode, encode_all, tokenize
 from polarity_bench.errors import InputError
-from polarity_bench.training.loops.classifier import (
+from polarity_bench.training.loops.classifier_training import (
     ClassifierModules,
     FittedHead,
     fit_classifier,

@@ -23,7 +23,7 @@ from polarity_bench.errors import InputError
 from polarity_bench.training.job import Job
 from polarity_bench.training.loops.descent import Checkpoints
 from polarity_bench.training.parameters import ParameterWarning
-from polarity_bench.training.recipes.scl.objective import PairObjective
+from polarity_bench.training.recipes.scl.pair_objective import PairObjective
 from polarity_bench.training.recipes.scl.recipe import Scl
 
 TEXTS = [text for text, _ in SOURCES]

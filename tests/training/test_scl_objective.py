@@ -15,7 +15,7 @@ from torch.nn.functional import cross_entropy
 from polarity_bench.data.nli import CONTRADICTION, ENTAILMENT, NEUTRAL, NliPairs
 from polarity_bench.training.recipes.scl.batches import Batch, make_batch
 from polarity_bench.training.recipes.scl.loss import scl_loss
-from polarity_bench.training.recipes.scl.objective import (
+from polarity_bench.training.recipes.scl.pair_objective import (
     PairObjective,
     tokenize_pairs,
 )

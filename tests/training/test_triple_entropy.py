@@ -20,7 +20,7 @@ from polarity_bench.classifiers.classifier import Classifier
 from polarity_bench.classifiers.head import HEAD_FILE, Head
 from polarity_bench.errors import InputError
 from polarity_bench.training.loops import descent
-from polarity_bench.training.loops.classifier import transformer_of
+from polarity_bench.training.loops.classifier_training import transformer_of
 from polarity_bench.training.losses.metric import SoftTriple, SupCon
 from polarity_bench.training.objective import CrossEntropy
 from polarity_bench.training.recipes.setfit.recipe import SetFit

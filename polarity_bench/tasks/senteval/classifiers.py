@@ -291,7 +291,7 @@ class TorchClassifier(ClassifierFamily):
         return [partial(self._predict, model) for models in fitted for model in models]
 
     def _predict(self, model: nn.Module, features: FloatArray) -> IntArray:
-        from polarity_bench.tasks.senteval.descent import outputs
+        from polarity_bench.tasks.senteval.toolkit_training import outputs
 
         logits = outputs(model, self._tensor(features), self.batch_size)
         return np.asarray(logits.argmax(1).cpu())
@@ -306,7 +306,7 @@ class TorchClassifier(ClassifierFamily):
         import torch
         from torch import nn
 
-        from polarity_bench.tasks.senteval.descent import Schedule, train_any, train_linear
+        from polarity_bench.tasks.senteval.toolkit_training import Schedule, train_any, train_linear
 
         draw = np.random.RandomState(self.seed)  # The toolkit seeds this generator globally.
         torch.manual_seed(self.seed)

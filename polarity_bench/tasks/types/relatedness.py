@@ -28,9 +28,9 @@ from polarity_bench.embedding.embedder import EmbeddedTexts
 from polarity_bench.metrics.correlation import correlate, spearman_interval
 from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.tasks.senteval.classifiers import single_threaded
-from polarity_bench.tasks.senteval.folds import Samples, sorted_positions
+from polarity_bench.tasks.senteval.transfer_protocols import Samples, sorted_positions
 from polarity_bench.tasks.types.base import Settings, TaskScores
-from polarity_bench.tasks.types.rows import FilesSpec, PreparedTask, required_files
+from polarity_bench.tasks.types.rows_task import FilesSpec, PreparedTask, required_files
 from polarity_bench.values import BoolArray, FloatArray
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def relatedness(train: Samples, dev: Samples, test: Samples) -> tuple[FloatArray
     from torch import nn
     from torch.nn.functional import mse_loss
 
-    from polarity_bench.tasks.senteval.descent import Schedule, outputs, train_any
+    from polarity_bench.tasks.senteval.toolkit_training import Schedule, outputs, train_any
 
     schedule = Schedule(_BATCH_SIZE, _BLOCK_EPOCHS, _TENACITY, _MAX_EPOCHS)
     parts = (train, dev, test)

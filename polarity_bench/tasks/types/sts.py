@@ -34,7 +34,7 @@ from polarity_bench.metrics.correlation import Correlation, correlate, spearman_
 from polarity_bench.metrics.similarity import cosine, dot
 from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.tasks.types.base import Settings, TaskScores
-from polarity_bench.tasks.types.rows import FilesSpec, Parts, RowsTask
+from polarity_bench.tasks.types.rows_task import FilesSpec, Parts, RowsTask
 from polarity_bench.values import BoolArray, FloatArray
 
 _SUMMARIES = ("all", "mean", "wmean")

@@ -20,16 +20,16 @@ from polarity_bench.errors import InputError
 from polarity_bench.metrics.classification import classification_scores
 from polarity_bench.metrics.statistics import Bootstrap
 from polarity_bench.scores import Score, ScoreKey
-from polarity_bench.tasks.senteval.folds import (
+from polarity_bench.tasks.senteval.presets import Preset
+from polarity_bench.tasks.senteval.transfer_protocols import (
     Samples,
     TransferOutcome,
     dev_split,
     kfold,
     nested_kfold,
 )
-from polarity_bench.tasks.senteval.presets import Preset
 from polarity_bench.tasks.types.base import Settings, TaskScores
-from polarity_bench.tasks.types.rows import FilesSpec, Parts, PreparedTask, required_files
+from polarity_bench.tasks.types.rows_task import FilesSpec, Parts, PreparedTask, required_files
 from polarity_bench.values import BoolArray, digest_of
 
 _TRAIN_TEST = {"train", "test"}

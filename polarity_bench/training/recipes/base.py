@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from polarity_bench.training.data import TrainingData
     from polarity_bench.training.epoch_scores import EpochScorer
     from polarity_bench.training.job import Job
-    from polarity_bench.training.loops.classifier import FittedHead
+    from polarity_bench.training.loops.classifier_training import FittedHead
     from polarity_bench.training.loops.descent import Steps
     from polarity_bench.training.objective import Objective
     from polarity_bench.training.run_folder import RunFolder
@@ -97,7 +97,7 @@ class TrainingContext:
             The results, and the training speed in texts per second.
         """
         from polarity_bench.classifiers.tokens import tokenize
-        from polarity_bench.training.loops.classifier import fit_classifier
+        from polarity_bench.training.loops.classifier_training import fit_classifier
 
         n_steps = objective.n_steps(len(given.texts))
         warn_of_schedule(n_steps, 1.0, objective.rate)

@@ -61,7 +61,7 @@ class TripleEntropy(Recipe["LabelledTexts"], Objective):
 
     def load(self, bench: TrainingContext) -> Inputs[LabelledTexts]:
         """Check the base, and draw the training texts."""
-        from polarity_bench.training.loops.classifier import check_encoder
+        from polarity_bench.training.loops.classifier_training import check_encoder
 
         check_encoder(bench.base.model, self)
         return super().load(bench)
@@ -85,7 +85,7 @@ class TripleEntropy(Recipe["LabelledTexts"], Objective):
     ) -> FitResult:
         """Train the encoder and the head together, resuming from the last checkpoint."""
         from polarity_bench.classifiers.head import HEAD_FILE
-        from polarity_bench.training.loops.classifier import shape_encoder
+        from polarity_bench.training.loops.classifier_training import shape_encoder
 
         model, n_texts = bench.base.model, len(examples.texts)
         shape_encoder(model, self, pooling_added=bench.base.id.pooling_added)

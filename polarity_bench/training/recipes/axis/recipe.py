@@ -135,7 +135,7 @@ class Axis(Recipe["LabelledTexts"]):
         """Check the base, and draw the labelled texts."""
         _check_base(bench.base)
         if self.head != "linear":
-            from polarity_bench.training.loops.classifier import check_encoder
+            from polarity_bench.training.loops.classifier_training import check_encoder
 
             check_encoder(bench.base.model, self._objective())
         if self.head == "tuned":
@@ -235,7 +235,7 @@ class Axis(Recipe["LabelledTexts"]):
         """
         from sentence_transformers import SentenceTransformer
 
-        from polarity_bench.training.loops.classifier import shape_encoder
+        from polarity_bench.training.loops.classifier_training import shape_encoder
         from polarity_bench.training.recipes.axis.shared_encoder import distillation
 
         encoder, objective, also = bench.base.model, self._objective(), None

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from polarity_bench.errors import InputError
-from polarity_bench.training.loops.classifier import check_whole
+from polarity_bench.training.loops.classifier_training import check_whole
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

@@ -227,7 +227,7 @@ class Scl(Recipe[PairBatches]):
         """Train for one epoch, resuming from the last checkpoint."""
         from polarity_bench.classifiers.head import HEAD_FILE
         from polarity_bench.training.loops.descent import DescentPlan, descend
-        from polarity_bench.training.recipes.scl.objective import (
+        from polarity_bench.training.recipes.scl.pair_objective import (
             PairObjective,
             tokenize_pairs,
         )

@@ -26,8 +26,8 @@ from polarity_bench.data.senteval import Row, read_split
 from polarity_bench.data.sources import DataAccess, obtain
 from polarity_bench.embedding.embedder import EmbeddedTexts
 from polarity_bench.scores import Score, ScoreKey
-from polarity_bench.tasks.senteval.folds import Samples, pair_features
 from polarity_bench.tasks.senteval.presets import Preset
+from polarity_bench.tasks.senteval.transfer_protocols import Samples, pair_features
 from polarity_bench.tasks.types.base import Settings, Task, TaskSpec
 from polarity_bench.values import BoolArray, grouped
 

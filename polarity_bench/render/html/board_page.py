@@ -34,7 +34,7 @@ def page_html(board: Board, hint: Hint = lambda _: "") -> str:
         InputError: If a required package is not installed.
     """
     check_installed("a page", "altair", "jinja2", "vl_convert")
-    from polarity_bench.render.figures.files import figures_of
+    from polarity_bench.render.figures.figure_files import figures_of
 
     figures = figures_of(board.drawn)
     specs = [figure.spec for figure in figures]
@@ -94,7 +94,7 @@ def _vega_bundle() -> str:
     """Return the code of Vega, vega-embed and the Vega-Lite version that altair targets."""
     import vl_convert
 
-    from polarity_bench.render.figures.files import vega_lite_version
+    from polarity_bench.render.figures.figure_files import vega_lite_version
 
     return _in_script(str(vl_convert.javascript_bundle(_SNIPPET, vl_version=vega_lite_version())))
 

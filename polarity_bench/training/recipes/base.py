@@ -91,7 +91,7 @@ class TrainingContext:
             given: The training texts, without the base's prompt.
             objective: Losses and settings of the training.
             seed: Seed of the training.
-            **further: Further arguments of `loops.classifier.fit_classifier`.
+            **further: Further arguments of `loops.classifier_training.fit_classifier`.
 
         Returns:
             The results, and the training speed in texts per second.

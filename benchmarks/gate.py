@@ -24,7 +24,6 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 from tabulate import tabulate
@@ -154,7 +153,6 @@ class Bench:
 
     def pair(self, key: ScoreKey, old: Versions, new: Versions) -> Alignment:
         """Return the first pair as the gate sees it."""
-        stored = (Path("old.json"), self.made), (Path("new.json"), self.made)
         fixed = {str(name): row for name, row in self.fixed.items()}
         arrays = tuple(
             {
@@ -164,7 +162,7 @@ class Bench:
             }
             for each in (old, new)
         )
-        return Alignment(stored, key, arrays)
+        return Alignment((self.made, self.made), key, arrays)
 
     def shows(self, old: Versions, new: Versions) -> float:
         """Return the least loss of P that the median pair shows four times in five."""

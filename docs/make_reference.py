@@ -160,7 +160,7 @@ def read_boards() -> list[StoredBoard]:
     for folder in board_folders([], BOARDS):
         texts = [file.read_text(encoding="utf-8") for file in sorted(folder.glob("*.toml"))]
         title = tomllib.loads((folder / FILE).read_text(encoding="utf-8"))["title"]
-        results = [result for _, result in read_results(folder) if result.limit is None]
+        results = [result for result in read_results(folder) if result.limit is None]
         boards.append(StoredBoard(folder, title, "\n".join(texts), results))
     return sorted(boards, key=lambda board: board.folder.name != PRETRAINED)
 

@@ -87,14 +87,14 @@ def numbers_of(score: Score) -> Numbers:
 def of_results(folder: Path) -> Iterator[tuple[Key, Numbers]]:
     """Yield the scores of a board of results: encoders, curves, bounds and published numbers."""
     found, board = find_board(folder), folder.name
-    stored = sorted(found.stored, key=lambda each: str(each[0]))
-    groups_ = lay_in_cells(stored, found.config.measures)
+    results = sorted(found.results, key=lambda result: str(result.path))
+    groups_ = lay_in_cells(results, found.config.measures)
     tasks = {t: cells for g in groups_ if KINDS[g.kind].ranks for t, cells in g.tasks.items()}
     ranked = Group("polarity", "", tasks, found.config.weighting)
     metrics = [RANKED[title] for title in found.config.columns] or list(RANKED.values())
     for group in groups_:
         for task, cells in group.tasks.items():
-            for entry, (_, result) in cells.items():
+            for entry, result in cells.items():
                 whose = (task, result.key.encoder.label, entry.encoder, entry.reference)
                 keys = [group.key(task, MAIN)]
                 if KINDS[group.kind].ranks:  # some scores have no k

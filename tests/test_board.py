@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from standins.board import read_board
+from standins.board import in_places, read_board
 
 from polarity_bench.boards.board import BoardParts, board, find_board
 from polarity_bench.boards.config import BoardFile
@@ -24,7 +24,7 @@ from polarity_bench.errors import InputError
 from polarity_bench.render.csv_text import board_csv
 from polarity_bench.render.latex import board_latex
 from polarity_bench.render.markdown import render
-from polarity_bench.results.result_files import Result, ResultKey, place, write_result
+from polarity_bench.results.result_files import Result, ResultKey, write_result
 from polarity_bench.results.score_names import NOTES
 from polarity_bench.scores import WEIGHTINGS, Score, ScoreKey, Weighting
 from polarity_bench.tasks import catalogue
@@ -105,12 +105,8 @@ def plain(
     return made(encoder, task, kind, protocol, scores, experiment=experiment)
 
 
-def stored(results: Sequence[Result], folder: str = "results") -> list[tuple[Path, Result]]:
-    return [(place(Path(folder), r.key.encoder, r.experiment, r.result_name), r) for r in results]
-
-
 def shown(results: Sequence[Result], weighting: Weighting = "linear") -> str:
-    return squeezed(render(board(BoardParts(stored(results), BoardFile(weighting=weighting)))))
+    return squeezed(render(board(BoardParts(in_places(results), BoardFile(weighting=weighting)))))
 
 
 def squeezed(text: str) -> str:
@@ -255,7 +251,7 @@ def test_a_board_is_a_value_of_unrounded_fractions() -> None:
         polarity(TUNED, "sst2", 0.3, 0.4, 0.1),
         polarity(TUNED, "sst2", 0.3, 0.4, 0.1, reference=MINI),
     ]
-    made = board(BoardParts(stored(results), BoardFile(title="T", introduction="I")))
+    made = board(BoardParts(in_places(results), BoardFile(title="T", introduction="I")))
     p, *_, joint, _ = made.tables[0].columns
     assert (made.title, made.introduction, p.title, joint.title) == ("T", "I", "P", "joint")
     assert p.values == [third, 0.3, 0.3]
@@ -464,7 +460,7 @@ def test_ranks_kept_in_the_order_of_the_first_table_are_still_known(tmp_path: Pa
     standing = Standing(((2, 2), (1, 1), (3, 3)), ((1,), (0,), (2,)), 0.01, 8)
     runs = [[own[n, "a"].key.digest, own[n, "a"].scores[key].mean] for n in by_mean]
     known = {digest_of([[str(key), runs]]): standing}
-    found = replace(BoardParts(stored(results)), standings=Standings(known))
+    found = replace(BoardParts(in_places(results)), standings=Standings(known))
     table = next(table for table in board(found).tables if table.heading == "a")
     heads = dict(table.heads)
     assert heads["encoder"] == ["one", "three", "two"]
@@ -479,7 +475,7 @@ def test_an_encoder_at_a_strength_below_0_has_no_rank() -> None:
         polarity(encoders[at], "sst2", p, 0.9 if at == -1 else 0.4, p / 2, reference=MINI)
         for at, p in by_strength.items()
     ]
-    made = board(BoardParts(stored(results)))
+    made = board(BoardParts(in_places(results)))
     for table in made.tables:
         opposed = next(i for i, name in enumerate(table.heads[0][1]) if "strength -1" in name)
         assert opposed == 3, "its joint is the least"
@@ -499,7 +495,7 @@ def test_without_a_reference_in_common_it_says_why_no_encoder_has_a_rank() -> No
     ]
     note = "No two encoders here share such a reference, so there are no ranks by joint. To rank"
     assert note in shown(results)
-    made = board(BoardParts(stored(results), BoardFile(sort="P")))
+    made = board(BoardParts(in_places(results), BoardFile(sort="P")))
     assert note not in render(made)
     third = polarity(EncoderId("maple", "8"), "sst2", 0.5, 0.3, 0.1, reference=MINI)
     assert note not in shown([*results, third])
@@ -523,7 +519,7 @@ def test_p_and_s_stand_with_their_intervals_in_every_rendering() -> None:
     own = {ScoreKey("polarity", 16): p, ScoreKey("similarity", 16): s}
     results = [polarity(MINI, task, 0.6, 0.4, 0.2) for task in ("sst2", "irony")]
     results = [replace(result, scores=dict(result.scores) | own) for result in results]
-    made = board(BoardParts(stored(results)))
+    made = board(BoardParts(in_places(results)))
     text = squeezed(render(made))
     assert text.count("| 76.30 [74.90, 77.60] | 50.00 [48.00, 51.00] |") == 2
     assert "| 76.30 [75.31, 77.22] | 50.00 [48.59, 50.71] |" in text, "14 / sqrt(2), 13 / sqrt(2)"
@@ -615,8 +611,7 @@ def test_what_has_no_value_per_query_is_not_called_missing() -> None:
         made(e, "cr", "transfer", SKLEARN, {ScoreKey("accuracy"): score, key: score})
         for e, score in ((MINI, Score.single(0.7, 8)), (TUNED, Score.single(0.6, 8)))
     ]
-    stored = [(Path(f"{r.key.encoder.digest}.json"), r) for r in results]
-    found = BoardParts(stored, BoardFile(measures={"transfer": "macro-F1"}))
+    found = BoardParts(in_places(results), BoardFile(measures={"transfer": "macro-F1"}))
     assert (
         "Ranks by macro-F1 are unknown: the results have no values per query of this score."
         in render(board(found))
@@ -707,10 +702,10 @@ def test_lower_cased_texts_are_a_column_of_their_own() -> None:
     assert "| e5_x | itself | - | 70.00 | - |" in text
 
 
-def same_question(first: Result, second: Result) -> tuple[list[tuple[Path, Result]], str]:
-    """Two results with their files, and what an error must name."""
-    both = [*stored([first], "one"), *stored([second], "two")]
-    return both, ".*".join(re.escape(str(path)) for path, _ in both)
+def same_question(first: Result, second: Result) -> tuple[list[Result], str]:
+    """Two results in two folders, and what an error must name."""
+    both = [*in_places([first], "one"), *in_places([second], "two")]
+    return both, ".*".join(re.escape(str(result.path)) for result in both)
 
 
 @pytest.mark.parametrize(
@@ -740,7 +735,7 @@ def test_one_result_in_two_places_is_one() -> None:
         both, _ = same_question(result, replace(result, date=7.0))
         assert len(board(both).tables[0].columns[0].values) == 1
     more = polarity(MINI, "sst2", 0.6, 0.45, 0.2, ks=(4, 16))
-    rows = board(stored([RESULTS[0], more])).tables[0].heads[2]
+    rows = board(in_places([RESULTS[0], more])).tables[0].heads[2]
     assert rows == ("k", ["16", "4"]) or rows == ("k", ["4", "16"])
 
 
@@ -780,7 +775,7 @@ def test_a_new_kind_of_task_has_its_table(monkeypatch: pytest.MonkeyPatch) -> No
     fun = ScoreKey("fun")
     result = replace(result, main_score=fun, scores={fun: Score.single(0.9, 8)})
     with pytest.raises(InputError, match=r"YOYO\.json: unknown kind 'toy'"):
-        board(stored([result]))
+        board(in_places([result]))
     monkeypatch.setitem(catalogue.KINDS, "toy", Toy)
     text = shown([result, *RESULTS])
     assert "| Toys (fun, play, 1 task) |" in text
@@ -916,11 +911,11 @@ def test_what_lacks_its_base_is_shown_only_where_nothing_else_tells_of_the_encod
         polarity(TUNED, "sst2", 0.68, math.nan, math.nan, reference=gone, ks=(4, 16)),
         polarity(TUNED, "irony", 0.6, math.nan, math.nan, reference=gone),
     ]
-    rows = board(stored(lacking)).tables[0].heads
+    rows = board(in_places(lacking)).tables[0].heads
     assert rows[1][1] == ["org/all-mini (not available)"] * 2
     for other in (MINI, None):
         again = polarity(TUNED, "sst2", 0.68, 0.9, 0.3, reference=other)
-        shown = board(stored([*lacking, again])).tables
+        shown = board(in_places([*lacking, again])).tables
         told = {
             table.heading: set(zip(table.heads[1][1], table.heads[2][1], strict=True))
             for table in shown

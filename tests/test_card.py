@@ -69,8 +69,7 @@ CARD = f"---\n{HEADER}---\n\n# Title\n\nText --- with *markup*, {{braces}}.\n\n-
 
 
 def entries(*results: Result, url: str = HOMEPAGE) -> list[dict[str, Any]]:
-    stored = [(Path(f"{i}.json"), result) for i, result in enumerate(results)]
-    return model_index(select_scores(stored, {"a": DataSet("a", "Task A")}), url)
+    return model_index(select_scores(results, {"a": DataSet("a", "Task A")}), url)
 
 
 def results_of(card: str) -> list[dict[str, Any]]:
@@ -134,8 +133,7 @@ def test_the_one_reference_of_a_trained_encoder_is_its_usual_one() -> None:
 
 
 def test_uniform_weights_are_another_score() -> None:
-    stored = [(Path("r.json"), placed(ME, "a", 0.75, 0.4))]
-    first = select_scores(stored, weighting="uniform")[0]
+    first = select_scores([placed(ME, "a", 0.75, 0.4)], weighting="uniform")[0]
     assert str(first.key) == "polarity_uniform_at_16"
     assert first.name == "P at 16, uniform weights, percent"
 
@@ -172,15 +170,15 @@ HOSTILE = "<img src=x onerror=alert(1)>|[x](javascript:1)\n---\n&a: *b #: {"
 
 def test_names_are_text_in_the_header_and_in_a_new_card() -> None:
     encoder = EncoderId(HOSTILE, "weights", prompt=HOSTILE)
-    stored = [(Path("r.json"), placed(encoder, "a", 0.7, 0.4))]
-    made = model_index(select_scores(stored, {"a": DataSet("a", HOSTILE)}), HOMEPAGE)
+    results = [placed(encoder, "a", 0.7, 0.4)]
+    made = model_index(select_scores(results, {"a": DataSet("a", HOSTILE)}), HOMEPAGE)
     card = update_card(hub_card.new_card(HOSTILE, True), HOSTILE, made)
     (entry,) = results_of(card)
     assert entry["dataset"]["name"] == HOSTILE
     assert entry["dataset"]["args"]["prompt"] == HOSTILE
     assert ModelCard(card).data["tags"] == ["sentence-transformers", "sentence-similarity", SOURCE]
     assert "<img" not in ModelCard(card).text
-    held = parse_entries(yaml.safe_load(hub_card.eval_results(select_scores(stored), HOMEPAGE)))
+    held = parse_entries(yaml.safe_load(hub_card.eval_results(select_scores(results), HOMEPAGE)))
     assert HOSTILE in (held[0].notes or "")
 
 
@@ -305,8 +303,7 @@ def test_the_hub_reads_the_newer_file_back() -> None:
         replace(placed(ME, "a", 0.75, 0.4), date=86400.0),
         placed(ME, "a", 0.7, 0.4, ks=(4,)),
     ]
-    stored = [(Path(f"{i}.json"), result) for i, result in enumerate(results)]
-    text = hub_card.eval_results(select_scores(stored), "https://example.org/board")
+    text = hub_card.eval_results(select_scores(results), "https://example.org/board")
     assert hub_card.is_own_file(text)
     found = {each.task_id: each for each in parse_entries(yaml.safe_load(text))}
     assert {name: each.value for name, each in found.items()} == {

@@ -31,6 +31,6 @@ def test_the_front_page_is_what_it_renders_to() -> None:
 @pytest.mark.parametrize("folder", BOARDS, ids=lambda folder: folder.name)
 def test_its_results_were_made_from_the_tasks_as_they_are(folder: Path) -> None:
     tasks = load_tasks()
-    for path, result in read_results(folder):
-        assert result.key.task == tasks[result.task].digest, path
-        assert result.version == tasks[result.task].version, path
+    for result in read_results(folder):
+        assert result.key.task == tasks[result.task].digest, result.path
+        assert result.version == tasks[result.task].version, result.path

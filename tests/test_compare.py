@@ -25,7 +25,7 @@ from polarity_bench.data.sources import DataAccess
 from polarity_bench.errors import InputError, InputWarning
 from polarity_bench.evaluation.one_task import evaluate
 from polarity_bench.metrics.significance import detectable_difference, sign_flip_p
-from polarity_bench.results.result_files import Stored, read_arrays, read_result, write_result
+from polarity_bench.results.result_files import Result, read_arrays, read_result, write_result
 from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.tasks.catalogue import load_task, read_task
 from polarity_bench.tasks.types.base import Settings, Task
@@ -46,39 +46,37 @@ def task(task_dir: Path) -> Task:
 
 def put(
     task: Task, name: str, folder: Path = Path("results"), reference: str | None = "base"
-) -> Stored:
+) -> Result:
     """Evaluate an encoder of words, by a reference of another name, and store its result."""
     other = BagEncoder(reference) if reference else None
-    path = write_result(evaluate(BagEncoder(name), task, reference=other), folder)
-    return path, read_result(path)
+    return read_result(write_result(evaluate(BagEncoder(name), task, reference=other), folder))
 
 
 @pytest.fixture
-def pair(task: Task, tmp_path: Path) -> tuple[Stored, Stored]:
+def pair(task: Task, tmp_path: Path) -> tuple[Result, Result]:
     return put(task, "ash", tmp_path / "results"), put(task, "maple", tmp_path / "results")
 
 
-def digest(stored: Stored) -> str:
-    return stored[1].key.encoder.digest
+def digest(result: Result) -> str:
+    return result.key.encoder.digest
 
 
-def rewritten(stored: Stored, **changed: Any) -> Stored:
+def rewritten(result: Result, **changed: Any) -> Result:
     """Store a result again with another key, its arrays kept."""
-    path, result = stored
     key = replace(result.key, **changed)
-    written = replace(result, key=key, arrays=read_arrays(path))
-    return write_result(written, path.parents[2]), written
+    written = replace(result, key=key, arrays=read_arrays(result.path))
+    return replace(written, path=write_result(written, result.path.parents[2]))
 
 
 # What is aligned
 
 
 @pytest.mark.parametrize("name", [*K, "knn_accuracy", "overlap", "polarity_oracle"])
-def test_scores_are_those_that_are_stored(pair: tuple[Stored, Stored], name: str) -> None:
+def test_scores_are_those_that_are_stored(pair: tuple[Result, Result], name: str) -> None:
     for weighting in ("linear", "uniform"):
-        key = measure_of(pair[0][1], name, weighting)
+        key = measure_of(pair[0], name, weighting)
         aligned = align(pair, key)
-        stored = [result.scores[key].mean for _, result in pair]
+        stored = [result.scores[key].mean for result in pair]
         assert aligned.scores == pytest.approx(stored, abs=1e-6)
         assert aligned.n_queries == aligned.n_units == 10
         if aligned.is_mean:
@@ -86,14 +84,14 @@ def test_scores_are_those_that_are_stored(pair: tuple[Stored, Stored], name: str
 
 
 @pytest.mark.parametrize("name", K)
-def test_both_are_resampled_alike(pair: tuple[Stored, Stored], name: str) -> None:
+def test_both_are_resampled_alike(pair: tuple[Result, Result], name: str) -> None:
     """The first sample by a loop, from the generator's own draw."""
-    key = measure_of(pair[0][1], name)
+    key = measure_of(pair[0], name)
     resampled = align(pair, key).resampled(3, seed=11)
     assert resampled.shape == (2, 3)
     first = np.random.default_rng(11).integers(10, size=(3, 10))[0]
-    for found, (path, result) in zip(resampled, pair, strict=True):
-        arrays = read_arrays(path)
+    for found, result in zip(resampled, pair, strict=True):
+        arrays = read_arrays(result.path)
         means = {
             each: np.array(np.mean([float(arrays[str(each)][i]) for i in first]))
             for each in result.scores
@@ -118,7 +116,7 @@ def test_twins_are_units(tmp_path: Path) -> None:
     of_part = align(two, ScoreKey("polarity", 16, part="negation"))
     assert of_part.n_queries < 610
     assert of_part.scores == pytest.approx(
-        [result.scores[of_part.key].mean for _, result in two], abs=1e-6
+        [result.scores[of_part.key].mean for result in two], abs=1e-6
     )
     assert of_part.resampling is not None
     whole = sign_flip_p(of_part.contributions(), of_part.resampling.units)
@@ -141,26 +139,26 @@ def test_queries_that_are_repeated_make_no_difference_significant(tmp_path: Path
     assert p[1] == pytest.approx(p[0], abs=0.02)  # other flips are drawn
 
 
-def of_kind(spec: Any, workshop: Workshop, folder: Path) -> tuple[Stored, Stored]:
+def of_kind(spec: Any, workshop: Workshop, folder: Path) -> tuple[Result, Result]:
     task = workshop.load(spec, QUICK)
     return put(task, "ash", folder, None), put(task, "maple", folder, None)
 
 
 def test_transfer_is_compared_sample_by_sample(workshop: Workshop, tmp_path: Path) -> None:
     two = of_kind(workshop.trec(), workshop, tmp_path)
-    key = measure_of(two[0][1], None)
+    key = measure_of(two[0], None)
     aligned = align(two, key)
     assert key == ScoreKey("accuracy")
-    exact = [result.scores[ScoreKey("exact_accuracy")].mean for _, result in two]
+    exact = [result.scores[ScoreKey("exact_accuracy")].mean for result in two]
     assert aligned.scores == pytest.approx(exact)
-    one, other = (read_arrays(path)["prediction"] for path, _ in two)
-    gold = read_arrays(two[0][0])["label"]
+    one, other = (read_arrays(result.path)["prediction"] for result in two)
+    gold = read_arrays(two[0].path)["label"]
     n_won, n_lost = (((x == gold) & (y != gold)).sum() for x, y in ((other, one), (one, other)))
     assert n_won + n_lost > 0
     exact_p = stats.binomtest(int(n_won), int(n_won + n_lost)).pvalue
     assert compare(aligned).test.p == pytest.approx(exact_p)
     with pytest.raises(InputError, match="`measure` macro_f1: the values per query of this score"):
-        measure_of(two[0][1], "macro_f1")
+        measure_of(two[0], "macro_f1")
 
 
 @pytest.mark.parametrize("part", ["all", "mean", "wmean", None])
@@ -169,11 +167,11 @@ def test_sts_is_compared_pair_by_pair(
     workshop: Workshop, tmp_path: Path, metric: str, part: str | None
 ) -> None:
     two = of_kind(workshop.sts(), workshop, tmp_path)
-    names = list(two[0][1].counts)
+    names = list(two[0].counts)
     assert len(names) > 1
     key = ScoreKey(metric, part=part or names[-1])
     aligned = align(two, key)
-    assert aligned.scores == pytest.approx([result.scores[key].mean for _, result in two])
+    assert aligned.scores == pytest.approx([result.scores[key].mean for result in two])
     assert aligned.values.mean(axis=1) == pytest.approx(aligned.scores)
     assert aligned.contributions().mean() == pytest.approx(aligned.scores[1] - aligned.scores[0])
     resampled = aligned.resampled(400)
@@ -181,14 +179,14 @@ def test_sts_is_compared_pair_by_pair(
     np.testing.assert_allclose(resampled.mean(axis=1), aligned.scores, atol=0.1)
     assert (aligned.resampling is None) == (part == "all")
     if aligned.resampling is not None:  # subsets are the design, not a draw
-        assert np.bincount(aligned.resampling.strata).tolist() == [*two[0][1].counts.values()]
+        assert np.bincount(aligned.resampling.strata).tolist() == [*two[0].counts.values()]
 
 
 def test_relatedness_is_compared_pair_by_pair(workshop: Workshop, tmp_path: Path) -> None:
     two = of_kind(workshop.sick(relatedness=True), workshop, tmp_path)
-    aligned = align(two, measure_of(two[0][1], None))
+    aligned = align(two, measure_of(two[0], None))
     assert aligned.key == ScoreKey("pearson")
-    assert aligned.scores == pytest.approx([result.main.mean for _, result in two])
+    assert aligned.scores == pytest.approx([result.main.mean for result in two])
     found = compare(aligned)
     assert found.test.interval[0] <= found.test.difference <= found.test.interval[1]
 
@@ -208,28 +206,28 @@ def test_items_are_what_values_are_of(workshop: Workshop, task: Task) -> None:
 # What is no pair
 
 
-def test_results_of_other_questions_are_no_pairs(pair: tuple[Stored, Stored]) -> None:
+def test_results_of_other_questions_are_no_pairs(pair: tuple[Result, Result]) -> None:
     one, two = pair
     of_task, of_data, protocol = (
         rewritten(two, task="0" * 16),
         rewritten(two, data="1" * 16),
-        rewritten(two, protocol={**two[1].key.protocol, "version": 1}),
+        rewritten(two, protocol={**two.key.protocol, "version": 1}),
     )
     for other, what in (
-        (of_task, f"task's digest is '{one[1].key.task}' and '{'0' * 16}'"),
-        (of_data, f"data's digest is '{one[1].key.data}' and '{'1' * 16}'"),
+        (of_task, f"task's digest is '{one.key.task}' and '{'0' * 16}'"),
+        (of_data, f"data's digest is '{one.key.data}' and '{'1' * 16}'"),
         (protocol, "protocol's version is 2 and 1; evaluate one of them again"),
     ):
-        said = re.escape(f"{one[0]} and {other[0]} cannot be paired: the {what}")
+        said = re.escape(f"{one.path} and {other.path} cannot be paired: the {what}")
         with pytest.raises(InputError, match=said):
             align([one, other], ScoreKey("polarity", 4))
         with pytest.raises(InputError, match=said):
             pair_up([one], [other])
 
 
-def test_without_a_common_score_other_data_is_named(pair: tuple[Stored, Stored]) -> None:
-    one, (path, two) = pair
-    other = path, replace(rewritten((path, two), data="1" * 16)[1], scores={})
+def test_without_a_common_score_other_data_is_named(pair: tuple[Result, Result]) -> None:
+    one, two = pair
+    other = replace(rewritten(two, data="1" * 16), path=two.path, scores={})
     with pytest.raises(
         InputError, match="do not share this score at the same k; their data sets differ"
     ):
@@ -250,7 +248,7 @@ def test_what_depends_on_the_reference_needs_a_common_one(task: Task, tmp_path: 
     base = put(task, "base", tmp_path, None)  # which is its own reference
     aligned, remark = pair_up([base], [one, two])
     assert (aligned.key.metric, remark) == ("joint", "")
-    assert [path for path, _ in aligned.stored] == [base[0], one[0]]
+    assert [result.path for result in aligned.results] == [base.path, one.path]
 
 
 def test_one_of_several_results_is_not_guessed(task: Task, tmp_path: Path) -> None:
@@ -259,19 +257,19 @@ def test_one_of_several_results_is_not_guessed(task: Task, tmp_path: Path) -> No
     with pytest.raises(InputError, match="several results match; name two of these files"):
         pair_up(ones, twos)
     assert pair_up(ones, twos, "P")[0].key.metric == "polarity"
-    assert pair_up(ones[:1], twos)[0].stored[1][0] == twos[0][0]
+    assert pair_up(ones[:1], twos)[0].results[1].path == twos[0].path
     own = [put(task, name, tmp_path, None) for name in ("ash", "maple")]
     aligned = pair_up([*ones, own[0]], [*twos, own[1]], "P")[0]
-    assert [path for path, _ in aligned.stored] == [path for path, _ in own]
+    assert [result.path for result in aligned.results] == [result.path for result in own]
 
 
-def test_arrays_must_be_there_and_of_the_result(pair: tuple[Stored, Stored]) -> None:
+def test_arrays_must_be_there_and_of_the_result(pair: tuple[Result, Result]) -> None:
     one, two = pair
-    key, file = ScoreKey("joint", 4), two[0].with_suffix(".queries.safetensors")
+    key, file = ScoreKey("joint", 4), two.path.with_suffix(".queries.safetensors")
     arrays = load_file(file)
     assert align(pair, key)
     save_file(arrays | {"polarity_at_4": np.roll(arrays["polarity_at_4"], 1) * 0.5}, file)
-    said = rf"^{re.escape(str(two[0]))}: the values per query belong to another run: exp"
+    said = rf"^{re.escape(str(two.path))}: the values per query belong to another run: exp"
     with pytest.raises(InputError, match=said):
         align(pair, key)
     save_file({name: each for name, each in arrays.items() if name != "similarity_at_4"}, file)
@@ -282,7 +280,7 @@ def test_arrays_must_be_there_and_of_the_result(pair: tuple[Stored, Stored]) -> 
     with pytest.raises(InputError, match=r"the values per query are missing; run \w+ again"):
         align(pair, key)
     with pytest.raises(
-        InputError, match=rf"^{re.escape(str(one[0]))}: the result has no score joint_at_3"
+        InputError, match=rf"^{re.escape(str(one.path))}: the result has no score joint_at_3"
     ):
         align(pair, ScoreKey("joint", 3))
 
@@ -290,7 +288,7 @@ def test_arrays_must_be_there_and_of_the_result(pair: tuple[Stored, Stored]) -> 
 def test_twins_without_their_units_are_refused(tmp_path: Path) -> None:
     contrast = load_task("contrast", Settings(limit=40))
     two = put(contrast, "ash", tmp_path, None), put(contrast, "maple", tmp_path, None)
-    file = two[0][0].with_suffix(".queries.safetensors")
+    file = two[0].path.with_suffix(".queries.safetensors")
     save_file({n: a for n, a in load_file(file).items() if n != "resampled_units"}, file)
     with pytest.raises(InputError, match="lack 'resampled_units', because an earlier version"):
         align(two, ScoreKey("polarity", 16))
@@ -302,9 +300,9 @@ def test_twins_without_their_units_are_refused(tmp_path: Path) -> None:
 def test_pairs_of_many_are_those_of_two(task: Task, tmp_path: Path) -> None:
     several = [put(task, name, tmp_path) for name in ("ash", "maple", "cedar")]
     for name in ("polarity", "joint"):
-        aligned = align(several, measure_of(several[0][1], name))
+        aligned = align(several, measure_of(several[0], name))
         found = pairwise([aligned])
-        assert found.scores == pytest.approx([r.scores[aligned.key].mean for _, r in several])
+        assert found.scores == pytest.approx([r.scores[aligned.key].mean for r in several])
         for i, j in ((0, 1), (0, 2), (1, 2)):
             two = compare(align([several[i], several[j]], aligned.key))
             assert found.difference[j, i] == pytest.approx(two.test.difference)
@@ -321,12 +319,12 @@ def test_of_few_queries_no_bootstrap_tells_encoders_apart(task_dir: Path, tmp_pa
     assert not found.is_significant
 
 
-def synthetic(rows: Sequence[FloatArray], pair: tuple[Stored, Stored]) -> Alignment:
+def synthetic(rows: Sequence[FloatArray], pair: tuple[Result, Result]) -> Alignment:
     key = ScoreKey("polarity", 4)
     return Alignment(pair, key, tuple({str(key): row} for row in rows))
 
 
-def test_what_changed_most_comes_first(pair: tuple[Stored, Stored]) -> None:
+def test_what_changed_most_comes_first(pair: tuple[Result, Result]) -> None:
     one, two = np.array([0.5, 0.25, 1, 0, 0.5]), np.array([0.5, 0.75, 0, 0.25, 0.5])
     found = compare(synthetic([one, two], pair), n_changed=2)
     assert [(c.query, c.moved, c.values) for c in found.changed] == [
@@ -342,7 +340,7 @@ def test_what_changed_most_comes_first(pair: tuple[Stored, Stored]) -> None:
 
 
 def test_what_moved_joint_is_what_it_would_lack_without_a_query(
-    pair: tuple[Stored, Stored],
+    pair: tuple[Result, Result],
 ) -> None:
     aligned = align(pair, ScoreKey("joint", 4))
     for i in range(10):
@@ -357,27 +355,27 @@ def test_what_moved_joint_is_what_it_would_lack_without_a_query(
 # By name
 
 
-def test_an_encoder_is_found_by_name_digest_file_or_folder(pair: tuple[Stored, Stored]) -> None:
+def test_an_encoder_is_found_by_name_digest_file_or_folder(pair: tuple[Result, Result]) -> None:
     one, two = pair
-    folder = one[0].parents[4]
+    folder = one.path.parents[4]
     assert folder.name == "results"
     whole, short = digest(one), digest(one)[:8]
-    for name in ("ash", whole, short, str(one[0]), str(one[0].parent), str(folder / "ash")):
-        assert [path for path, _ in contenders(folder, name, "mini")] == [one[0]]
-    assert contenders(folder, "maple", "MiniPolarityRetrieval")[0][0] == two[0]
+    for name in ("ash", whole, short, str(one.path), str(one.path.parent), str(folder / "ash")):
+        assert [result.path for result in contenders(folder, name, "mini")] == [one.path]
+    assert contenders(folder, "maple", "MiniPolarityRetrieval")[0].path == two.path
 
 
 def test_a_name_of_several_encoders_is_refused_with_their_digests(
     task: Task, tmp_path: Path
 ) -> None:
     one = put(task, "ash", tmp_path)
-    encoder = replace(one[1].key.encoder, prompt="query: ")
+    encoder = replace(one.key.encoder, prompt="query: ")
     other = rewritten(one, encoder=encoder)
     said = sorted([f"{digest(one)} (ash)", f"{digest(other)} (ash (prompt 'query: '))"])
     for name in ("ash", str(tmp_path / "ash")):
         with pytest.raises(InputError, match=re.escape(f"choose one of {', '.join(said)}")):
             contenders(tmp_path, name, "mini")
-    assert contenders(tmp_path, digest(other), "mini")[0][1].key.encoder.prompt == "query: "
+    assert contenders(tmp_path, digest(other), "mini")[0].key.encoder.prompt == "query: "
 
 
 # The command
@@ -389,12 +387,12 @@ def ran(bench: Bench, task_dir: Path, *arguments: str) -> Done:
 
 @pytest.mark.usefixtures("pair")
 def test_the_command_prints_difference_interval_p_and_queries(
-    bench: Bench, task_dir: Path, pair: tuple[Stored, Stored]
+    bench: Bench, task_dir: Path, pair: tuple[Result, Result]
 ) -> None:
     done = ran(bench, task_dir, "--measure", "P")
     assert (done.code, done.err) == (0, "")
-    one, two = (result.scores[ScoreKey("polarity", 4)].mean for _, result in pair)
-    arrays = [read_arrays(path)["polarity_at_4"].astype(float) for path, _ in pair]
+    one, two = (result.scores[ScoreKey("polarity", 4)].mean for result in pair)
+    arrays = [read_arrays(result.path)["polarity_at_4"].astype(float) for result in pair]
     p = sign_flip_p(arrays[1] - arrays[0])
     n_moving = int((arrays[1] != arrays[0]).sum())
     assert one != two
@@ -421,8 +419,8 @@ def test_fail_if_worse_ends_with_1_for_a_fall_alone(
     """All of ten queries fall: exact p is 1 / 2^10, one-sided."""
     key = ScoreKey("polarity", 4)
     for name, value in (("ash", 1.0), ("maple", 0.5)):
-        path, result = put(task, name)
-        arrays = {**read_arrays(path), str(key): np.full(10, value, np.float32)}
+        result = put(task, name)
+        arrays = {**read_arrays(result.path), str(key): np.full(10, value, np.float32)}
         scores = {**result.scores, key: Score.single(value, 10)}
         write_result(replace(result, arrays=arrays, scores=scores), "results")
     words = ("--measure", "P", "--fail-if-worse")
@@ -449,15 +447,15 @@ def test_fail_if_worse_does_not_compare_p_alone_unasked(
 
 
 def test_that_no_query_differs_is_said_of_equal_answers_alone(
-    bench: Bench, task_dir: Path, pair: tuple[Stored, Stored]
+    bench: Bench, task_dir: Path, pair: tuple[Result, Result]
 ) -> None:
     done = ran(bench, task_dir, "--measure", "P", "--changed", "0")
     assert done.code == 0
     assert "B minus A" in done.out
     assert "differs" not in done.out
-    (first, result), _ = pair
-    same = write_result(replace(result, arrays=read_arrays(first)), Path("same"))
-    alike = bench("compare", str(first), str(same), "-t", "mini", "--task-dir", str(task_dir))
+    first = pair[0]
+    same = write_result(replace(first, arrays=read_arrays(first.path)), Path("same"))
+    alike = bench("compare", str(first.path), str(same), "-t", "mini", "--task-dir", str(task_dir))
     assert "No query differs." in alike.out
 
 

@@ -193,19 +193,18 @@ def test_a_run_without_s_draws_bars() -> None:
 
 def test_the_reference_is_drawn_where_it_was_asked_the_same(tmp_path: Path) -> None:
     result = placed(ONE, "sst2", 0.7, 0.4, reference=BASE)
-    stored = [(Path("one.json"), result)]
-    assert references_of(stored, tmp_path) == ([], [BASE])
+    assert references_of([result], tmp_path) == ([], [BASE])
     write_result(placed(BASE, "sst2", 0.6, 0.5, ks=(4,)), tmp_path)
     write_result(replace(placed(BASE, "cr", 0.6, 0.5)), tmp_path)
-    assert references_of(stored, tmp_path) == ([], [BASE])
+    assert references_of([result], tmp_path) == ([], [BASE])
     path = write_result(placed(BASE, "sst2", 0.6, 0.5, ks=(4, 16)), tmp_path)
-    (found,), lacking = references_of(stored, tmp_path)
-    assert (found[0], lacking) == (path, [])
-    (plane,) = plotted([*stored, found], "linear")
+    (found,), lacking = references_of([result], tmp_path)
+    assert (found.path, lacking) == (path, [])
+    (plane,) = plotted([result, found], "linear")
     assert isinstance(plane, Plane)
     assert [mark.name for mark in plane.marks if mark.role == "base"] == ["base"]
-    itself = [(Path("base.json"), placed(BASE, "sst2", 0.6, 0.5))]
-    assert references_of([*stored, *itself], tmp_path) == ([], [])
+    itself = placed(BASE, "sst2", 0.6, 0.5)
+    assert references_of([result, itself], tmp_path) == ([], [])
 
 
 def small_run(

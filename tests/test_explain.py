@@ -26,7 +26,7 @@ from polarity_bench.evaluation.one_task import evaluate
 from polarity_bench.explain.explanation import Explanation, as_json, explain, find_stored
 from polarity_bench.explain.explorer_page import page
 from polarity_bench.render.html import templates
-from polarity_bench.results.result_files import Stored, read_arrays, read_result, write_result
+from polarity_bench.results.result_files import Result, read_arrays, read_result, write_result
 from polarity_bench.scores import WEIGHTINGS, Weighting
 from polarity_bench.tasks.catalogue import read_task
 from polarity_bench.tasks.types.base import Settings
@@ -49,14 +49,13 @@ def task(task_dir: Path) -> PolarityTask:
     return load(task_dir)
 
 
-def put(task: PolarityTask, encoder: HashEncoder | str, folder: Path) -> Stored:
+def put(task: PolarityTask, encoder: HashEncoder | str, folder: Path) -> Result:
     encoder = BagEncoder(encoder) if isinstance(encoder, str) else encoder
-    path = write_result(evaluate(encoder, task), folder)
-    return path, read_result(path)
+    return read_result(write_result(evaluate(encoder, task), folder))
 
 
 @pytest.fixture
-def pair(task: PolarityTask, tmp_path: Path) -> tuple[Stored, Stored]:
+def pair(task: PolarityTask, tmp_path: Path) -> tuple[Result, Result]:
     return put(task, "ash", tmp_path / "results"), put(task, "maple", tmp_path / "results")
 
 
@@ -76,7 +75,7 @@ def test_answers_are_what_a_slow_loop_makes_of_the_samples(
     task = load(task_dir, ks=(2, 4))
     stored = put(task, "ash", tmp_path), put(task, "maple", tmp_path)
     found = explain(task, *stored, k, weighting)
-    samples = [list(task.retrieved(read_arrays(path))) for path, _ in stored]
+    samples = [list(task.retrieved(read_arrays(result.path))) for result in stored]
     weights = [(k - i if weighting == "linear" else 1) for i in range(k)]
     became: Counter[tuple[bool, bool]] = Counter()
     changed = {row["query"]: row for row in as_json(found, len(found.answers))["changed"]}
@@ -111,7 +110,7 @@ def test_answers_are_what_a_slow_loop_makes_of_the_samples(
 
 
 def test_the_other_way_round_fixed_is_broken(
-    task: PolarityTask, pair: tuple[Stored, Stored]
+    task: PolarityTask, pair: tuple[Result, Result]
 ) -> None:
     one, other = explain(task, *pair, 4), explain(task, *pair[::-1], 4)
     assert one.counts["fixed by B"] + one.counts["broken by B"] > 0
@@ -124,13 +123,13 @@ def test_the_other_way_round_fixed_is_broken(
 
 
 def test_one_encoder_and_other_data_are_refused(
-    task: PolarityTask, pair: tuple[Stored, Stored], task_dir: Path
+    task: PolarityTask, pair: tuple[Result, Result], task_dir: Path
 ) -> None:
     one, other = pair
     with pytest.raises(InputError, match="`model` and `against` are the same encoder, ash"):
         explain(task, one, one, 4)
     write_task(task_dir)
-    with pytest.raises(InputError, match=re.escape(f"{one[0]}: the result was computed")):
+    with pytest.raises(InputError, match=re.escape(f"{one.path}: the result was computed")):
         explain(load(task_dir), one, other, 4)
 
 
@@ -138,10 +137,9 @@ def test_one_encoder_and_other_data_are_refused(
 
 
 def test_a_result_is_found_by_digest_or_file_and_by_no_name(
-    task: PolarityTask, pair: tuple[Stored, Stored], tmp_path: Path, task_dir: Path
+    task: PolarityTask, pair: tuple[Result, Result], tmp_path: Path, task_dir: Path
 ) -> None:
-    folder, (path, result) = tmp_path / "results", pair[0]
-    digest = result.key.encoder.digest
+    folder, path, digest = tmp_path / "results", pair[0].path, pair[0].key.encoder.digest
     for name in (digest, digest[:8], str(path)):
         assert find_stored(folder, name, task, 4) == pair[0]
     assert find_stored(folder, "ash", task, 4) is None
@@ -215,7 +213,7 @@ def test_a_name_is_never_answered_by_a_result_of_other_settings(
 ) -> None:
     other = BagEncoder("maple")  # of other vectors, so that another answer is seen
     other.id = replace(other.id, name="ash", max_tokens=4, dtype="float16")
-    path, _ = put(task, other, Path("made"))
+    path = put(task, other, Path("made")).path
     plain = BagEncoder("ash").id.digest
     digest = other.id.digest
     for _ in range(2):  # made, then read
@@ -368,7 +366,7 @@ def test_the_same_results_make_the_same_bytes(
 
 
 def test_the_page_holds_every_query_and_every_source_once(
-    task: PolarityTask, pair: tuple[Stored, Stored]
+    task: PolarityTask, pair: tuple[Result, Result]
 ) -> None:
     found = explain(task, *pair, 4)
     data = data_of(page(found).decode())
@@ -388,15 +386,15 @@ def test_the_page_holds_every_query_and_every_source_once(
 
 def hostile(found: Explanation) -> Explanation:
     """The same of encoders whose names are markup."""
-    stored = tuple(
-        (path, replace(r, key=replace(r.key, encoder=EncoderId(f"{MARKUP}{i}", f"{i}"))))
-        for i, (path, r) in enumerate(found.p.aligned.stored)
+    results = tuple(
+        replace(r, key=replace(r.key, encoder=EncoderId(f"{MARKUP}{i}", f"{i}")))
+        for i, r in enumerate(found.p.aligned.results)
     )
-    p = replace(found.p, aligned=replace(found.p.aligned, stored=stored))
+    p = replace(found.p, aligned=replace(found.p.aligned, results=results))
     return replace(found, p=p)
 
 
-def test_markup_is_text(task: PolarityTask, pair: tuple[Stored, Stored]) -> None:
+def test_markup_is_text(task: PolarityTask, pair: tuple[Result, Result]) -> None:
     text = page(hostile(explain(task, *pair, 4))).decode()
     assert "<img" not in text
     assert "<!--" not in text
@@ -410,7 +408,7 @@ def test_markup_is_text(task: PolarityTask, pair: tuple[Stored, Stored]) -> None
     assert re.findall(r"[<>&\u2028\u2029]", line) == ["<", ">", "<", ">"]
 
 
-def test_only_what_is_written_here_runs(task: PolarityTask, pair: tuple[Stored, Stored]) -> None:
+def test_only_what_is_written_here_runs(task: PolarityTask, pair: tuple[Result, Result]) -> None:
     text = page(explain(task, *pair, 4)).decode()
     (policy,) = re.findall(r'Content-Security-Policy" content="(.*?)"', text)
     assert "default-src &#39;none&#39;" in policy

@@ -33,7 +33,7 @@ WIDE, PHONE = {"width": 1280, "height": 900}, {"width": 375, "height": 812}
 def explained(task: Any, one: Encoder, other: Encoder, folder: Path) -> Explanation:
     assert isinstance(task, PolarityTask)
     paths = [write_result(evaluate(encoder, task), folder) for encoder in (one, other)]
-    a, b = ((path, read_result(path)) for path in paths)
+    a, b = map(read_result, paths)
     return explain(task, a, b, task.ks[-1])
 
 

@@ -23,7 +23,7 @@ from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders.base import ABSENT, AbsentEncoder, Encoder
 from polarity_bench.evaluation.one_task import evaluate
 from polarity_bench.metrics.significance import detectable_difference, sign_flip_p
-from polarity_bench.results.result_files import Stored, read_result, read_results, write_result
+from polarity_bench.results.result_files import Result, read_result, read_results, write_result
 from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.tasks.catalogue import load_suites, read_task
 from polarity_bench.tasks.types.base import Settings, Task
@@ -44,15 +44,14 @@ def put(
     folder: Path | str,
     polarity: FloatArray | None = None,
     reference: Encoder | str | None = None,
-) -> Stored:
+) -> Result:
     """Store a result of an encoder, with other values of P where they are given."""
     result = evaluate(encoder, task, reference=reference)
     if polarity is not None:
         arrays = {**result.arrays, str(P): polarity.astype(np.float32)}
         scores = {**result.scores, P: Score.single(float(polarity.mean()), len(polarity))}
         result = replace(result, arrays=arrays, scores=scores)
-    path = write_result(result, folder)
-    return path, replace(read_result(path))
+    return read_result(write_result(result, folder))
 
 
 @pytest.fixture
@@ -61,11 +60,11 @@ def task(task_dir: Path) -> Task:
 
 
 @pytest.fixture
-def stored(task: Task, tmp_path: Path) -> Stored:
+def stored(task: Task, tmp_path: Path) -> Result:
     return put(task, BagEncoder("ash"), tmp_path / "results")
 
 
-def synthetic(old: FloatArray, new: FloatArray, stored: Stored) -> Alignment:
+def synthetic(old: FloatArray, new: FloatArray, stored: Result) -> Alignment:
     return Alignment((stored, stored), P, ({str(P): old}, {str(P): new}))
 
 
@@ -76,7 +75,7 @@ def fall_of(pair: Alignment) -> Comparison:
 # The test
 
 
-def test_a_fall_is_tested_for_and_a_gain_is_none(stored: Stored) -> None:
+def test_a_fall_is_tested_for_and_a_gain_is_none(stored: Result) -> None:
     generator = np.random.default_rng(0)
     old = generator.random(40)
     new = old - 0.1 + 0.3 * generator.standard_normal(40)
@@ -109,7 +108,7 @@ def test_joint_falls_where_few_samples_do_not(task: Task, tmp_path: Path) -> Non
         assert found.test.interval == pytest.approx(tuple(np.percentile(second - first, [5, 95])))
 
 
-def test_false_alarms_are_seldom_and_what_can_be_seen_is_seen(stored: Stored) -> None:
+def test_false_alarms_are_seldom_and_what_can_be_seen_is_seen(stored: Result) -> None:
     """200 pairs of equal versions, and of ones that are worse by what the gate says it shows."""
     generator = np.random.default_rng(1)
     hard = generator.random(40)
@@ -129,7 +128,7 @@ def test_tasks_are_corrected_for_each_other(task_dir: Path, tmp_path: Path) -> N
     """Five of eight queries fall: p is 1 / 32, enough for one task and not for two."""
     better = np.array([1.0] * 5 + [0.5] * 3)
     worse = better - 0.25 * (better == 1)
-    stored: dict[str, list[Stored]] = {"old": [], "new": []}
+    stored: dict[str, list[Result]] = {"old": [], "new": []}
     tasks = []
     for name in ("mini", "other", "third"):
         write_task(task_dir, name)
@@ -153,7 +152,7 @@ def test_tasks_are_corrected_for_each_other(task_dir: Path, tmp_path: Path) -> N
     assert (lacking.failed, lacking.fallen, lacking.is_open) == (("third",), [], False)
 
 
-def test_what_is_no_longer_defined_has_fallen(stored: Stored) -> None:
+def test_what_is_no_longer_defined_has_fallen(stored: Result) -> None:
     found = fall_of(synthetic(np.full(8, 0.5), np.full(8, np.nan), stored))
     assert np.isnan(found.test.p)
     assert found.falls
@@ -192,9 +191,9 @@ def test_a_fall_ends_with_1_after_all_is_stored_and_said(
     write_task(task_dir, "other")
     done = ran(bench, task_dir, "--fail-under", "baseline", "--p-alone", tasks="mini,other")
     assert done.code == 1
-    made = {result.task: path for path, result in read_results(Path("results"))}
+    made = {result.task: result for result in read_results(Path("results"))}
     assert set(made) == {"mini", "other"}
-    new = read_result(made["mini"]).scores[P].mean
+    new = made["mini"].scores[P].mean
     head, _, text = done.out.partition("## Gate: random ")
     assert "| mini" in head
     assert text.partition(" against ")[2].startswith(
@@ -207,12 +206,12 @@ def test_a_fall_ends_with_1_after_all_is_stored_and_said(
     assert cells[-1] == "falls"
     assert "gate: the baseline has no results of these tasks: other\n" in done.err
     assert "\n**gate: fell below baseline: mini; S not compared: mini**\n" in done.out
-    digests = [read_result(path).key.encoder.digest for path in made.values()]
+    digests = [result.key.encoder.digest for result in made.values()]
     assert digests[0] in text, "two encoders may have one name"
 
 
 def test_json_is_one_value_with_the_gate(bench: Bench, task_dir: Path, task: Task) -> None:
-    path, _ = put(task, BagEncoder("ash"), "baseline", np.ones(8))
+    path = put(task, BagEncoder("ash"), "baseline", np.ones(8)).path
     done = ran(bench, task_dir, "--fail-under", path, "--p-alone", "--json")
     found = gate_of(done)
     assert (done.code, found["passed"], found["baseline"]) == (1, False, str(path))
@@ -265,7 +264,7 @@ def test_what_joint_is_made_of_stands_beside_it(bench: Bench, task_dir: Path, ta
 def test_a_baseline_in_the_output_folder_is_read_before_it_is_replaced(
     bench: Bench, task_dir: Path, task: Task
 ) -> None:
-    path, _ = put(task, "random", "results", np.ones(8))
+    path = put(task, "random", "results", np.ones(8)).path
     done = ran(bench, task_dir, "--fail-under", "random", "--overwrite", "--json")
     assert read_result(path).scores[P].mean < 1
     (held,) = gate_of(done)["comparisons"]
@@ -348,12 +347,14 @@ def test_bad_input_is_refused_before_anything_is_made(
 def test_another_version_of_task_or_data_is_refused(
     bench: Bench, task_dir: Path, task: Task
 ) -> None:
-    path, result = put(task, BagEncoder("ash"), "baseline", reference=BagEncoder("base"))
+    result = put(task, BagEncoder("ash"), "baseline", reference=BagEncoder("base"))
     again = "; make the baseline again with `polarity-bench run` and --model ash, --tasks mini, "
     again += "--output baseline, --reference base"
     write_task(task_dir, head="version = 2")
     said = refused(bench, task_dir, "--fail-under", "baseline")
-    assert said.startswith(f"{path}: cannot be compared with this run: the task's digest is '")
+    assert said.startswith(
+        f"{result.path}: cannot be compared with this run: the task's digest is '"
+    )
     assert said.endswith(f"in the run (versions 1 and 2){again}")
     write_task(task_dir, queries=[*QUERIES, ("One more warm walk.", "1")])
     said = refused(bench, task_dir, "--fail-under", "baseline")
@@ -362,7 +363,7 @@ def test_another_version_of_task_or_data_is_refused(
 
 
 def test_values_per_query_must_be_there(bench: Bench, task_dir: Path, task: Task) -> None:
-    path, _ = put(task, BagEncoder("ash"), "baseline")
+    path = put(task, BagEncoder("ash"), "baseline").path
     file = path.with_suffix(".queries.safetensors")
     save_file({n: a for n, a in load_file(file).items() if n != str(P)}, file)
     said = refused(bench, task_dir, "--fail-under", path.parent, "--p-alone")
@@ -379,7 +380,7 @@ def test_values_per_query_must_be_there(bench: Bench, task_dir: Path, task: Task
 def test_a_reference_that_the_run_has_lost_is_refused(
     bench: Bench, task_dir: Path, task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    base = put(task, "constant", "base")[1].key.encoder
+    base = put(task, "constant", "base").key.encoder
     put(task, BagEncoder("ash"), "tuned", reference="constant")
     put(task, BagEncoder("ash"), "alone")
     gone = AbsentEncoder(replace(base, weights=ABSENT + base.weights), "it is gone")
@@ -397,7 +398,7 @@ def test_a_gate_without_a_common_reference_lets_no_forgetting_through(
     bench: Bench, task_dir: Path, task: Task
 ) -> None:
     """An encoder that is its own reference keeps all of S: P alone would let forgetting pass."""
-    ash, random = (put(task, BagEncoder("ash"), "baseline")[1], evaluate("random", task))
+    ash, random = put(task, BagEncoder("ash"), "baseline"), evaluate("random", task)
     for words in ([], ["--reference", "tfidf"]):
         done = ran(bench, task_dir, "--fail-under", "baseline", *words)
         assert (done.code, done.out) == (2, "gate: S not compared\n")

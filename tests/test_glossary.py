@@ -18,7 +18,7 @@ UNSEEN = "on the copy with unseen sources, or over the rows that are not trainin
 
 
 def test_every_column_and_score_of_the_committed_results_is_explained() -> None:
-    results = [result for _, result in read_results(ROOT / "leaderboards" / "polarity")]
+    results = list(read_results(ROOT / "leaderboards" / "polarity"))
     for weighting in ("linear", "uniform"):
         for table in tables(results, weighting, ["all"]):
             for column in table.columns:
@@ -28,7 +28,7 @@ def test_every_column_and_score_of_the_committed_results_is_explained() -> None:
 
 
 def test_every_key_of_a_result_is_explained() -> None:
-    for _, result in read_results(ROOT / "leaderboards" / "polarity"):
+    for result in read_results(ROOT / "leaderboards" / "polarity"):
         for name in result.flat:
             assert explain(name, GROUPS)
 

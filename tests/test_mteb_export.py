@@ -85,7 +85,7 @@ def test_mteb_loads_every_number_as_it_is_stored(mteb: Any, real: Path, tmp_path
     theirs = loaded(mteb, tmp_path / "out")
     ours = {
         (r.key.encoder.digest, r.result_name, r.experiment): r
-        for _, r in read_results(real)
+        for r in read_results(real)
         if r.limit is None
     }
     assert len(paths) == len(theirs) == len(ours) == 6
@@ -108,10 +108,8 @@ def test_mteb_makes_its_own_table(mteb: Any, real: Path, tmp_path: Path) -> None
     export_mteb(real, tmp_path / "out")
     cache = mteb.ResultCache(tmp_path / "out")
     table = cache.load_results(tasks=[mteb.get_task(TASK)]).to_dataframe().set_index("task_name")
-    expected = {
-        r.key.encoder.digest: r.main.mean for _, r in read_results(real) if not r.experiment
-    }
-    names = mteb_names(r.key.encoder for _, r in read_results(real))
+    expected = {r.key.encoder.digest: r.main.mean for r in read_results(real) if not r.experiment}
+    names = mteb_names(r.key.encoder for r in read_results(real))
     twins = [digest for digest, name in names.items() if name.startswith("org/one-")]
     assert len(twins) == 3
     shown = {names[d]: table.loc[TASK, names[d]] for d in expected if names[d] in table.columns}
@@ -179,15 +177,12 @@ def test_each_task_is_named_by_its_own_reference(mteb: Any, tmp_path: Path) -> N
 
 def test_of_two_references_none_is_the_usual_one() -> None:
     bases = [EncoderId("base", "b"), EncoderId("base", "c")]
-    stored = [
-        (Path(f"{i}.json"), placed(ME, "a", 0.7, 0.4, reference=base))
-        for i, base in enumerate(bases)
-    ]
-    assert [settings for _, settings in by_settings(stored)] == [
+    results = [placed(ME, "a", 0.7, 0.4, reference=base) for base in bases]
+    assert [settings for _, settings in by_settings(results)] == [
         f"reference_{base.digest}" for base in bases
     ]
-    own = (Path("own.json"), placed(ME, "a", 0.7, 0.4))
-    assert [settings == "" for _, settings in by_settings([*stored[:1], own])] == [False, True]
+    results[1] = placed(ME, "a", 0.7, 0.4)
+    assert [settings == "" for _, settings in by_settings(results)] == [False, True]
 
 
 def test_again_gives_the_same_bytes_and_leaves_the_rest(mteb: Any, tmp_path: Path) -> None:

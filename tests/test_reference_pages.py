@@ -52,8 +52,7 @@ def test_every_subject_has_a_page(pages: dict[str, str]) -> None:
     wanted |= {f"losses/metric-{name}.md" for name in METRIC_LOSSES}
     wanted |= {f"protocols/{name}.md" for name in (*SENTEVAL_PROTOCOLS, *PROTOCOLS)}
     used = {
-        result.key.protocol["name"]
-        for _, result in read_results(ROOT / "leaderboards" / "polarity")
+        result.key.protocol["name"] for result in read_results(ROOT / "leaderboards" / "polarity")
     }
     assert {"polarity-retrieval", "senteval-relatedness", "sts-cosine"} <= used
     wanted |= {f"protocols/{name}.md" for name in used}
@@ -99,7 +98,7 @@ def test_every_command_parses(pages: dict[str, str]) -> None:
 def test_a_stored_score_is_on_the_page_of_its_task(pages: dict[str, str]) -> None:
     (score,) = [
         result.scores[ScoreKey("polarity", 16)]
-        for _, result in read_results(ROOT / "leaderboards" / "polarity")
+        for result in read_results(ROOT / "leaderboards" / "polarity")
         if result.task == "sst2" and result.key.encoder.name == MINILM
     ]
     low, high = score.ci95

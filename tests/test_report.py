@@ -25,8 +25,7 @@ BOARD = Path(__file__).parent.parent / "leaderboards" / "polarity"
 
 @pytest.fixture(scope="module")
 def results() -> list[Result]:
-    found = [result for _, result in read_results(BOARD)]
-    return [result for result in found if result.key.encoder.name.endswith("all-MiniLM-L6-v2")]
+    return [r for r in read_results(BOARD) if r.key.encoder.name.endswith("all-MiniLM-L6-v2")]
 
 
 def titles(table: Table) -> list[str]:

@@ -74,7 +74,7 @@ def test_what_is_written_is_read(task_dir: Path, tmp_path: Path) -> None:
     assert same(read_result(path), result)
     assert same(read_result(str(path)), result)
     assert write_result(result, str(tmp_path)) == path
-    assert [found for found, _ in read_results(tmp_path)] == [path]
+    assert [found.path for found in read_results(tmp_path)] == [path]
 
 
 def test_what_was_seen_in_training_is_written_beside_the_scores(
@@ -85,8 +85,9 @@ def test_what_was_seen_in_training_is_written_beside_the_scores(
     assert (read_result(path).seen, read_result(path).unseen_of) == (None, "other")
     assert json.loads(path.with_suffix(".provenance.json").read_text())["seen"] is None
     scores = path.read_bytes()
-    counted = replace(result, seen={"sources": {"exactly": 3}, "queries": {"exactly": 0}})
-    result_files.write_seen(path, counted)
+    seen = {"sources": {"exactly": 3}, "queries": {"exactly": 0}}
+    counted = replace(result, seen=seen, path=path)
+    result_files.write_seen(counted)
     assert same(read_result(path), counted)
     assert path.read_bytes() == scores
     assert counted.key.digest == result.key.digest
@@ -132,11 +133,11 @@ def test_nan_is_null_on_disk(task_dir: Path, tmp_path: Path) -> None:
 def test_every_committed_result_is_read_number_by_number() -> None:
     found = list(read_results(Path(__file__).parent.parent / "leaderboards"))
     assert len(found) > 200
-    for path, result in found:
-        (row,) = json.loads(stored_bytes(path))["scores"]["test"]
+    for result in found:
+        (row,) = json.loads(stored_bytes(result.path))["scores"]["test"]
         main = row.pop("main_score")
         flat = {name: None if math.isnan(v) else v for name, v in result.flat.items()}
-        assert flat | {"hf_subset": "default", "languages": ["eng-Latn"]} == row, path
+        assert flat | {"hf_subset": "default", "languages": ["eng-Latn"]} == row, result.path
         assert result.main.mean == main
         assert result.limit is None
 
@@ -328,7 +329,7 @@ def test_an_edited_provenance_is_refused(task_dir: Path, tmp_path: Path, edit: s
     with pytest.raises(InputError, match="the provenance of this result was edited; run the eval"):
         read_result(path)
     with pytest.raises(InputError, match="the provenance of this result was edited"):
-        result_files.write_seen(path, made(task_dir))
+        result_files.write_seen(replace(made(task_dir), path=path))
 
 
 @pytest.mark.parametrize(

@@ -87,8 +87,8 @@ def test_tfidf_has_a_vocabulary_for_each_task(workshop: Workshop, tmp_path: Path
     encoder = polarity_bench.load_encoder("tfidf")
     specs = [workshop.sst_binary(), workshop.sts()]
     report = whole(run(workshop, specs, tmp_path / "out", encoder=encoder))
-    (_, alone), *_ = run(workshop, specs[:1], tmp_path / "alone", encoder=encoder).results
-    assert dict(alone.flat) == dict(report.results[0][1].flat)
+    alone, *_ = run(workshop, specs[:1], tmp_path / "alone", encoder=encoder).results
+    assert dict(alone.flat) == dict(report.results[0].flat)
 
 
 def test_every_kind_runs_together(workshop: Workshop, tmp_path: Path) -> None:
@@ -101,9 +101,9 @@ def test_every_kind_runs_together(workshop: Workshop, tmp_path: Path) -> None:
         workshop.sts(),
     ]
     report = whole(run(workshop, specs, tmp_path / "out"))
-    kinds = [result.kind for _, result in report.results]
+    kinds = [result.kind for result in report.results]
     assert kinds == ["polarity", "transfer", "transfer", "relatedness", "sts"]
-    assert len({result.key.digest for _, result in report.results}) == len(specs)
+    assert len({result.key.digest for result in report.results}) == len(specs)
 
 
 # Stored and reused
@@ -116,19 +116,19 @@ def test_results_come_back_from_disk_and_are_reused(workshop: Workshop, tmp_path
         workshop.stsb(relatedness=False),
     ]
     first = whole(run(workshop, specs, tmp_path / "out"))
-    assert [result.task for _, result in first.results] == [spec.name for spec in specs]
-    for path, result in first.results:
-        back = read_result(path)
+    assert [result.task for result in first.results] == [spec.name for spec in specs]
+    for result in first.results:
+        back = read_result(result.path)
         assert dict(back.flat) == dict(result.flat)
         assert (back.key.digest, back.kind, back.main_score) == (
             result.key.digest,
             result.kind,
             result.main_score,
         )
-        stored = load_file(path.with_suffix(".queries.safetensors"))
+        stored = load_file(result.path.with_suffix(".queries.safetensors"))
         for name, values in result.arrays.items():
             np.testing.assert_array_equal(stored[name], values)
-        row = json.loads(path.read_text())["scores"]["test"][0]
+        row = json.loads(result.path.read_text())["scores"]["test"][0]
         assert row["main_score"] == result.main.mean
     before = without_times(tmp_path / "out")
     encoder = BagEncoder()
@@ -151,18 +151,18 @@ def test_protocols_do_not_overwrite_each_other(workshop: Workshop, tmp_path: Pat
     paths, scores = set(), {}
     for name, preset in presets.items():
         report = whole(run(workshop, specs, tmp_path / "out", Settings(of_types=(preset,))))
-        path, result = report.results[0]
-        paths.add(path)
+        result = report.results[0]
+        paths.add(result.path)
         scores[name] = dict(result.flat)
-        assert ("experiments" in path.parts) == (name != "default")
+        assert ("experiments" in result.path.parts) == (name != "default")
         reused = {"default": 0, "sklearn": 1, "k = 3": 1, "papers": 0, "literature": 1}[name]
         assert len(report.reused) == reused  # relatedness has no folds, but lower-cased texts
     assert len(paths) == len(presets)
     for name, preset in presets.items():
         report = whole(run(workshop, specs, tmp_path / "out", Settings(of_types=(preset,))))
         assert len(report.reused) == 2
-        assert dict(report.results[0][1].flat) == scores[name]
-    kinds = [result.kind for _, result in read_results(tmp_path / "out")]
+        assert dict(report.results[0].flat) == scores[name]
+    kinds = [result.kind for result in read_results(tmp_path / "out")]
     assert sorted(kinds) == ["relatedness"] * 2 + ["transfer"] * 5
 
 
@@ -170,14 +170,14 @@ def test_a_result_of_the_former_default_is_reused(workshop: Workshop, tmp_path: 
     """Before `senteval-exact`, results of `senteval-sklearn` lay where the default's lie now."""
     specs = [workshop.labelled_lines()]
     sklearn = Settings(of_types=(PRESETS["sklearn"],))
-    path, result = whole(run(workshop, specs, tmp_path / "out", sklearn)).results[0]
-    folder = path.parent.parent.parent
-    for file in path.parent.iterdir():
+    result = whole(run(workshop, specs, tmp_path / "out", sklearn)).results[0]
+    folder = result.path.parent.parent.parent
+    for file in result.path.parent.iterdir():
         file.rename(folder / file.name)
     report = whole(run(workshop, specs, tmp_path / "out", sklearn))
     assert report.reused == [specs[0].name]
-    assert report.results[0][0] == folder / path.name
-    assert dict(report.results[0][1].flat) == dict(result.flat)
+    assert report.results[0].path == folder / result.path.name
+    assert dict(report.results[0].flat) == dict(result.flat)
 
 
 @pytest.mark.parametrize("change", ["task", "data", "encoder", "reference", "damaged"])
@@ -191,7 +191,7 @@ def test_a_result_of_something_else_is_made_again(
         task = read_task(file).load(DataAccess(offline=True), Settings())
         return whole(run_suite(EvaluationPlan(encoder, reference), [task], tmp_path / "out"))
 
-    (path, before), *_ = made().results
+    before, *_ = made().results
     assert made().reused == ["mini"]
     if change == "task":
         file.write_text(file.read_text().replace('title = "Task mini"', 'title = "M"\nversion = 2'))
@@ -203,10 +203,10 @@ def test_a_result_of_something_else_is_made_again(
     elif change == "reference":
         reference.id = replace(reference.id, weights="others")
     else:
-        path.with_suffix(".provenance.json").write_text("{")
+        before.path.with_suffix(".provenance.json").write_text("{")
     report = made()
     assert report.reused == []
-    (_, after), *_ = report.results
+    after, *_ = report.results
     assert (after.key == before.key) == (change == "damaged")
     assert made().reused == ["mini"]
 
@@ -219,11 +219,11 @@ def test_a_result_with_damaged_values_per_query_is_made_again(
     """Or a comparison would refuse it, say "run it again", and running it would change nothing."""
     task = read_task(task_dir / "mini.toml").load(DataAccess(offline=True), Settings())
     contest = EvaluationPlan(HashEncoder())
-    ((path, _),) = whole(run_suite(contest, [task], tmp_path / "out")).results
-    values = path.with_suffix(".queries.safetensors")
+    (result,) = whole(run_suite(contest, [task], tmp_path / "out")).results
+    values = result.path.with_suffix(".queries.safetensors")
     right = values.read_bytes()
     if not has_checksum:  # as up to format 4
-        provenance = path.with_suffix(".provenance.json")
+        provenance = result.path.with_suffix(".provenance.json")
         stored = json.loads(provenance.read_text()) | {"format": 4}
         del stored["sha256"], stored["queries_sha256"]
         provenance.write_text(json.dumps(stored))
@@ -247,8 +247,8 @@ def test_damaged_values_per_query_leave_a_board_without_ranks(
 ) -> None:
     task = read_task(task_dir / "mini.toml").load(DataAccess(offline=True), Settings())
     for name in ("ash", "maple"):
-        ((path, _),) = whole(run_suite(EvaluationPlan(HashEncoder(name)), [task], tmp_path)).results
-    values = path.with_suffix(".queries.safetensors")
+        (result,) = whole(run_suite(EvaluationPlan(HashEncoder(name)), [task], tmp_path)).results
+    values = result.path.with_suffix(".queries.safetensors")
     if damage == "values":
         arrays = {name: array.copy() for name, array in load_file(values).items()}
         arrays["polarity_at_4"] *= 0.9
@@ -258,7 +258,7 @@ def test_damaged_values_per_query_leave_a_board_without_ranks(
     found = find_board(tmp_path)
     assert "Ranks by P are unknown: the values per query are missing." in render(board(found))
     (remark, *_) = found.standings.unknown
-    assert str(values if damage == "pointer" else path) in remark
+    assert str(values if damage == "pointer" else result.path) in remark
     assert "run " in remark or "evaluate " in remark
 
 
@@ -294,7 +294,7 @@ def test_relatedness_scores_the_same_in_another_process(
 
     monkeypatch.setattr(RelatednessTask, "score", not_here)
     report = whole(run(workshop, specs, tmp_path / "2", TWO))
-    assert [result.task for _, result in report.results] == [spec.name for spec in specs]
+    assert [result.task for result in report.results] == [spec.name for spec in specs]
     assert without_times(tmp_path / "1") == without_times(tmp_path / "2")
 
 
@@ -305,8 +305,8 @@ def test_a_task_scored_in_another_process_records_the_training_too(
     training = {"recipe": {"name": "axis"}, "seed": 0, "base": "org/base"}
     monkeypatch.setattr(many_tasks, "training_record", lambda _: (command, training))
     report = whole(run(workshop, mixed(workshop), tmp_path / "out", TWO))
-    assert all(result.training == training for _, result in report.results)
-    assert all(result.environment[TRAINED_BY] == command for _, result in report.results)
+    assert all(result.training == training for result in report.results)
+    assert all(result.environment[TRAINED_BY] == command for result in report.results)
 
 
 @dataclass(frozen=True)
@@ -348,14 +348,14 @@ def test_a_task_that_fails_in_another_process_leaves_the_others(
         name: f"cannot be scored with {n} texts"
         for name, n in list(zip(names, n_texts, strict=True))[::2]
     }
-    assert [result.task for _, result in report.results] == names[1::2]
+    assert [result.task for result in report.results] == names[1::2]
     assert report.exit_code == 1
 
 
 def test_what_a_process_left_undone_is_made_here(workshop: Workshop, tmp_path: Path) -> None:
     specs = [spec for spec in mixed(workshop) if spec.kind != "transfer"]  # uses these processes
     report = whole(run_elsewhere(workshop, specs, tmp_path / "out", deadly=True))
-    assert [result.task for _, result in report.results] == [spec.name for spec in specs]
+    assert [result.task for result in report.results] == [spec.name for spec in specs]
 
 
 def test_a_loaded_task_pickles(workshop: Workshop) -> None:
@@ -458,7 +458,7 @@ def test_an_encoder_that_fails_one_task_leaves_the_others(
     settings = replace(QUICK, workers=workers)
     report = run(workshop, specs, tmp_path / "out", settings, encoder=encoder)
     assert list(report.failures) == ["little-sst2"]
-    assert [result.task for _, result in report.results] == ["little-trec", specs[2].name]
+    assert [result.task for result in report.results] == ["little-trec", specs[2].name]
     assert report.exit_code == 1
 
 
@@ -496,7 +496,7 @@ def test_why_all_tasks_could_not_be_encoded_together_is_told(
             return super().count_tokens(texts)
 
     report = run(workshop, specs, tmp_path / "out", encoder=Small())
-    assert [result.task for _, result in report.results] == [spec.name for spec in specs]
+    assert [result.task for result in report.results] == [spec.name for spec in specs]
     assert report.failures == {}
     (warning,) = report.warnings
     assert "could not be encoded together (MemoryError: too many texts)" in warning

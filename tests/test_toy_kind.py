@@ -89,7 +89,7 @@ def test_a_toy_kind_runs_from_the_command_line_to_a_board(tasks: Path, tmp_path:
             shown = json.loads(bench(*run, "--tasks", "toy", "--json"))
             assert shown["results"][0]["scores"]["put_right"] == pytest.approx(wanted)
             assert shown["results"][0]["reused"]
-    stored = [result for _, result in read_results(out) if result.kind == "toy"]
+    stored = [result for result in read_results(out) if result.kind == "toy"]
     (result,) = (result for result in stored if result.key.encoder.name == "random")
     assert result.main_score == ScoreKey("put_right")
     assert result.main.mean == pytest.approx(wanted)

@@ -23,7 +23,7 @@ from polarity_bench.results.packed_results import (
     stored_bytes,
 )
 from polarity_bench.results.result_files import (
-    Stored,
+    Result,
     files_of,
     place,
     read_result,
@@ -37,7 +37,7 @@ from polarity_bench.values import count
 RESULTS = "results"
 
 
-def find_results(sources: Sequence[Path]) -> list[Stored]:
+def find_results(sources: Sequence[Path]) -> list[Result]:
     """Return the complete results in files and folders.
 
     Results that were evaluated with a `limit` are skipped.
@@ -48,16 +48,16 @@ def find_results(sources: Sequence[Path]) -> list[Stored]:
     Raises:
         InputError: If a source does not exist or has no complete results.
     """
-    results: list[Stored] = []
+    results: list[Result] = []
     for source in sources:
         if source.is_dir():
             stored = list(read_results(source))
         elif is_stored(source):
             is_whole = is_stored(source.with_suffix(PROVENANCE))
-            stored = [(source, read_result(source))] if is_whole else []
+            stored = [read_result(source)] if is_whole else []
         else:
             raise InputError(f"{source}: no such file or folder")
-        complete = [each for each in stored if each[1].limit is None]
+        complete = [result for result in stored if result.limit is None]
         if not complete:
             cut = "; all were cut by a `limit`, so evaluate without it" if stored else ""
             raise InputError(f"{source}: contains no complete results{cut}")
@@ -69,7 +69,7 @@ def find_results(sources: Sequence[Path]) -> list[Stored]:
     return results
 
 
-def find_curves(sources: Sequence[Path], found: Sequence[Stored]) -> list[Curve]:
+def find_curves(sources: Sequence[Path], found: Sequence[Result]) -> list[Curve]:
     """Return the curves in folders, except curves with missing results.
 
     Args:
@@ -79,11 +79,10 @@ def find_curves(sources: Sequence[Path], found: Sequence[Stored]) -> list[Curve]
     Warns:
         InputWarning: If a curve is skipped because its results are missing or were recomputed.
     """
-    results = [result for _, result in found]
-    return [curve for each in sources if each.is_dir() for curve in read_curves(each, results)]
+    return [curve for each in sources if each.is_dir() for curve in read_curves(each, found)]
 
 
-def add(found: Sequence[Stored], folder: Path, curves: Sequence[Curve] = ()) -> list[Path]:
+def add(found: Sequence[Result], folder: Path, curves: Sequence[Curve] = ()) -> list[Path]:
     """Copy results, their additional files and their curves into a board's folder.
 
     A result replaces the board's result of the same encoder, task and settings. If any two results
@@ -99,20 +98,19 @@ def add(found: Sequence[Stored], folder: Path, curves: Sequence[Curve] = ()) -> 
     """
     refuse_cross_validations(folder)
     places = {
-        place(folder / RESULTS, r.key.encoder, r.experiment, r.result_name): (path, r)
-        for path, r in found
+        place(folder / RESULTS, r.key.encoder, r.experiment, r.result_name): r.path for r in found
     }
     if is_sweep := (folder / PLAN).is_file():
         _check_planned(found, folder)
-        kept = [each for each in read_results(folder / RESULTS) if each[0] not in places]
+        kept = [each for each in read_results(folder / RESULTS) if each.path not in places]
         check_versions([*kept, *found])
     else:
         is_board = (folder / FILE).is_file() and bool(result_paths(folder))
         parts = find_board(folder) if is_board else None
-        kept = [each for each in parts.stored if each[0] not in places] if parts else []
+        kept = [each for each in parts.results if each.path not in places] if parts else []
         complete = [*kept, *found]
-        board(replace(parts, stored=complete, folder=None) if parts else complete)
-    for target, (path, _) in places.items():
+        board(replace(parts, results=complete, folder=None) if parts else complete)
+    for target, path in places.items():
         if target == path:
             continue
         # The provenance is deleted first: without it, the remaining files are not read as a result.
@@ -142,14 +140,14 @@ def refuse_cross_validations(folder: Path) -> None:
         )
 
 
-def _check_planned(found: Sequence[Stored], folder: Path) -> None:
+def _check_planned(found: Sequence[Result], folder: Path) -> None:
     """Raise InputError if the plan of the sweep does not contain the encoder of a result."""
     planned = {item.encoder for item in read_plan(folder).items}
-    for path, result in found:
+    for result in found:
         if (name := result.key.encoder.name) not in planned:
             raise InputError(
-                f"{path}: the sweep plan {folder / PLAN} does not contain the encoder {name!r}; "
-                "add only results of this sweep"
+                f"{result.path}: the sweep plan {folder / PLAN} does not contain the encoder "
+                f"{name!r}; add only results of this sweep"
             )
 
 

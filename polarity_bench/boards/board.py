@@ -32,7 +32,7 @@ from polarity_bench.results.curve import Curve
 from polarity_bench.results.curve_files import read_curves
 from polarity_bench.results.published import FILE as PUBLISHED
 from polarity_bench.results.published import PublishedNumber, match_published, read_published
-from polarity_bench.results.result_files import Result, Stored, names_of, read_results
+from polarity_bench.results.result_files import Result, names_of, read_results
 from polarity_bench.scores import ScoreKey, Weighting
 
 FILE = "board.toml"
@@ -43,7 +43,7 @@ class BoardParts:
     """Data from which a board of results is built.
 
     Attributes:
-        stored: The results and their files.
+        results: The results.
         config: The content of `board.toml`.
         curves: Curves over several of the results. Curves with missing results are not shown.
         published: Published numbers, shown beside the results.
@@ -51,7 +51,7 @@ class BoardParts:
         folder: Folder of the board. If None, the details of rows do not name their result files.
     """
 
-    stored: Sequence[Stored]
+    results: Sequence[Result]
     config: BoardFile = field(default_factory=BoardFile)
     curves: Sequence[Curve] = ()
     published: Sequence[PublishedNumber] = ()
@@ -88,16 +88,15 @@ def find_board(
     config = board_file(file, BoardFile)
     overridden = {"weighting": weighting or config.weighting, "title": title or config.title}
     config = config.model_copy(update=overridden)
-    stored = list(read_results(folder))
-    complete = [each for each in stored if each[1].limit is None]
+    results = list(read_results(folder))
+    complete = [result for result in results if result.limit is None]
     if not complete:
-        remedy = "without a `limit`" if stored else "first"
+        remedy = "without a `limit`" if results else "first"
         raise InputError(
             f"{folder}: contains no complete results; run `polarity-bench run` {remedy}"
         )
-    chosen: Sequence[Stored] = complete
     where = "`tasks`" if tasks else f"{file}: `tasks`"
-    chosen = select_named(chosen, where, tasks or config.tasks, lambda result: [result.task])
+    chosen = select_named(complete, where, tasks or config.tasks, lambda result: [result.task])
     where = "`models`" if models else f"{file}: `encoders`"
     chosen = select_named(
         chosen, where, models or config.encoders, lambda result: names_of(result.key.encoder)
@@ -105,17 +104,17 @@ def find_board(
     chosen = select_protocols(chosen, f"{file}: `protocols`", config.protocols, complete)
     twins: dict[str, set[str]] = {}
     of_tasks: dict[str, set[ScoreKey]] = {}
-    for _, result in complete:
+    for result in complete:
         of_tasks.setdefault(result.task, set()).update(result.scores)
         for name in names_of(result.key.encoder):
             twins.setdefault(name, set()).add(result.key.encoder.digest)
     _check_methods(file, config, twins)
-    shown = {result.task for _, result in chosen}
+    shown = {result.task for result in chosen}
     printed = match_published(read_published(folder / PUBLISHED), of_tasks, twins)
     return BoardParts(
         chosen,
         config,
-        list(read_curves(folder, [result for _, result in stored])),
+        list(read_curves(folder, results)),
         [each for each in printed if each.task in shown],
         read_standings(folder / STATISTICS),
         folder,
@@ -137,7 +136,7 @@ def _check_methods(file: Path, config: BoardFile, names: Collection[str]) -> Non
             listed[name] = method.name
 
 
-def board(parts: BoardParts | Iterable[Stored]) -> Board:
+def board(parts: BoardParts | Iterable[Result]) -> Board:
     """Build a board of results. Results that were evaluated with a `limit` are left out.
 
     Args:
@@ -152,14 +151,13 @@ def board(parts: BoardParts | Iterable[Stored]) -> Board:
         parts = BoardParts(list(parts))
     config = parts.config
     title = config.title or "Polarity leaderboard"
-    complete = sorted((s for s in parts.stored if s[1].limit is None), key=lambda s: str(s[0]))
-    if not complete:
+    results = sorted((r for r in parts.results if r.limit is None), key=lambda r: str(r.path))
+    if not results:
         return Board(title, config.introduction, (), ())
-    groups = lay_in_cells(complete, config.measures)
+    groups = lay_in_cells(results, config.measures)
     plain = [group for group in groups if not group.ranks]
     tasks = {t: cells for group in groups if group.ranks for t, cells in group.tasks.items()}
     ranked = Group("polarity", "", tasks, config.weighting)
-    results = [result for _, result in complete]
     names = _names(results)
     _check_shown(parts.published, plain)
     curves = [curve for curve in parts.curves if _shows_whole(curve, ranked)]

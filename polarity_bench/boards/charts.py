@@ -84,7 +84,7 @@ def phenomena(group: Group, names: Mapping[str, str]) -> Iterator[BarChart]:
         A bar chart for each main k; nothing if there are no results of the task.
     """
     by_k: dict[int, dict[str, Mapping[ScoreKey, Score]]] = {}
-    for entry, (_, result) in sorted(group.tasks.get(_PHENOMENA, {}).items()):
+    for entry, result in sorted(group.tasks.get(_PHENOMENA, {}).items()):
         if entry.k == result.main_score.k:
             by_k.setdefault(entry.k, {})[entry.encoder] = result.scores
     for k, scores in sorted(by_k.items()):
@@ -133,7 +133,7 @@ def trained(group: Group) -> frozenset[Entry]:
     return frozenset(
         entry
         for cells in group.tasks.values()
-        for entry, (_, result) in cells.items()
+        for entry, result in cells.items()
         if entry.reference and _is_by_base(result)
     )
 

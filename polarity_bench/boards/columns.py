@@ -29,7 +29,7 @@ from polarity_bench.render.table import Column, Table
 from polarity_bench.results.comparability import MAIN, Entry, Group
 from polarity_bench.results.curve import Curve
 from polarity_bench.results.published import PublishedNumber
-from polarity_bench.results.result_files import Stored
+from polarity_bench.results.result_files import Result
 from polarity_bench.results.score_names import RANKED
 from polarity_bench.scores import Score
 from polarity_bench.tasks.types.polarity.scoring import REFERRING
@@ -245,7 +245,7 @@ class Sections:
         It is None if the training data of a seed is unknown.
         """
         cells = self.ranked.tasks[task]
-        shares = [seen_share(cells[one.entry][1]) for one in row.members or [row]]
+        shares = [seen_share(cells[one.entry]) for one in row.members or [row]]
         known = [share for share in shares if share is not None]
         return fmean(known) if len(known) == len(shares) else None
 
@@ -257,14 +257,14 @@ class Sections:
         """
         tasks = tasks_with_seen_rows(group.results)
         cells = [
-            (task, row, stored[1])
+            (task, row, result)
             for task in tasks
             for row in ordered(
                 self._by_encoder(),
                 partial(BoardRow.score, task=group.place(task), metric=MAIN),
                 self.names,
             )
-            if (stored := group.stored(task, row.entry))
+            if (result := group.result(task, row.entry))
         ]
         if not cells:
             return []
@@ -342,7 +342,7 @@ class Sections:
             return [column]
         return [column, Column(f"{title} std over seeds", deviations)]
 
-    def _mark(self, printed: PublishedNumber | None, results: Mapping[Entry, Stored]) -> str:
+    def _mark(self, printed: PublishedNumber | None, results: Mapping[Entry, Result]) -> str:
         """Return the mark of a published number: its weighting and the difference from its twin.
 
         The weighting is shown only if it differs from the board's weighting.

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, StringConstraints
 
 from polarity_bench.errors import InputError, check_known, nearest, reworded
 from polarity_bench.files import read_toml
-from polarity_bench.results.result_files import Result, Stored
+from polarity_bench.results.result_files import Result
 from polarity_bench.results.score_names import RANKED
 from polarity_bench.scores import Weighting
 from polarity_bench.tasks.catalogue import KINDS
@@ -18,15 +18,15 @@ from polarity_bench.validation import Strict, one_of, validated
 
 
 def select_named(
-    stored: Sequence[Stored],
+    results: Sequence[Result],
     where: str,
     wanted: Sequence[str],
     names: Callable[[Result], Sequence[str]],
-) -> list[Stored]:
+) -> list[Result]:
     """Return the results that have one of the wanted names.
 
     Args:
-        stored: The results to choose from.
+        results: The results to choose from.
         where: The field with the wanted names, and its file, for messages.
         wanted: The names; if empty, all results are returned.
         names: Function that returns the names of a result.
@@ -34,24 +34,24 @@ def select_named(
     Raises:
         InputError: If a wanted name has no result, or there are no results.
     """
-    known = {name for _, result in stored for name in names(result)}
+    known = {name for result in results for name in names(result)}
     for name in wanted:
         check_known(name, known, f"{where} {name}: no results with this name")
-    kept = [each for each in stored if not wanted or set(wanted).intersection(names(each[1]))]
+    kept = [each for each in results if not wanted or set(wanted).intersection(names(each))]
     if not kept:
         raise InputError(f"{where} {', '.join(wanted)}: no results match; select fewer names")
     return kept
 
 
 def select_protocols(
-    stored: Sequence[Stored], where: str, wanted: Sequence[str], complete: Sequence[Stored]
-) -> list[Stored]:
+    results: Sequence[Result], where: str, wanted: Sequence[str], complete: Sequence[Result]
+) -> list[Result]:
     """Return the results with one of the wanted protocols.
 
     Task types without such results keep all of their results.
 
     Args:
-        stored: The results to choose from.
+        results: The results to choose from.
         where: The field with the wanted names, and its file, for messages.
         wanted: Names of protocols or presets; if empty, all results are returned.
         complete: All complete results of the board.
@@ -60,11 +60,11 @@ def select_protocols(
         InputError: If the board has no results with one of the protocols.
     """
     if not wanted:
-        return list(stored)
-    kinds = {result.kind for _, result in select_named(complete, where, wanted, protocols_of)}
+        return list(results)
+    kinds = {result.kind for result in select_named(complete, where, wanted, protocols_of)}
     return [
-        (path, result)
-        for path, result in stored
+        result
+        for result in results
         if result.kind not in kinds or set(wanted).intersection(protocols_of(result))
     ]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from polarity_bench.boards.rows import BoardRow
 from polarity_bench.render.table import Detail
 from polarity_bench.results.comparability import Group
-from polarity_bench.results.result_files import PROGRAMS, TRAINED_BY, Result, Stored, made_by
+from polarity_bench.results.result_files import PROGRAMS, TRAINED_BY, Result, made_by
 
 _OUTPUT = frozenset({"--output", "-o"})
 
@@ -31,13 +31,12 @@ def row_details(
             facts = {"note": first.note} if first.note else {}
             details[row.detail] = Detail(facts, source=first.source)
         else:
-            cells = (group.stored(task, row.entry) for group in groups for task in group.tasks)
+            cells = (group.result(task, row.entry) for group in groups for task in group.tasks)
             details[row.detail] = _measured([cell for cell in cells if cell], folder)
     return dict(sorted(details.items()))
 
 
-def _measured(stored: Sequence[Stored], folder: Path | None) -> Detail:
-    results = [result for _, result in stored]
+def _measured(results: Sequence[Result], folder: Path | None) -> Detail:
     latest = max(results, key=lambda result: result.date)
     encoder = latest.key.encoder
     reference = next((r.key.reference for r in results if r.key.reference), None)
@@ -55,7 +54,7 @@ def _measured(stored: Sequence[Stored], folder: Path | None) -> Detail:
     recorded = [command for command in map(_recorded, results) if command]
     if 0 < len(recorded) < len(results):
         facts["command known for"] = f"{len(recorded)} of {len(results)} results"
-    files = [] if folder is None else [path.relative_to(folder).as_posix() for path, _ in stored]
+    files = [r.path.relative_to(folder).as_posix() for r in results] if folder else []
     return Detail(facts, "\n".join(dict.fromkeys([*trained_by, *recorded])), sorted(files))
 
 

@@ -14,7 +14,7 @@ from polarity_bench.compare.power import least_unpaired, standard_error
 from polarity_bench.render.format import percent
 from polarity_bench.render.markdown import escape
 from polarity_bench.results.comparability import Entry, Group
-from polarity_bench.results.result_files import Stored
+from polarity_bench.results.result_files import Result
 from polarity_bench.scores import ScoreKey
 from polarity_bench.values import count
 
@@ -47,11 +47,11 @@ class Ranking:
     standings: Standings
 
     @cached_property
-    def results(self) -> dict[str, list[Stored]]:
+    def results(self) -> dict[str, list[Result]]:
         """Results of the encoders on each task, in the order of the rows."""
         entries = [row.entry for row in self.rows]
         return {
-            task: [stored for entry in entries if (stored := self.group.stored(task, entry))]
+            task: [result for entry in entries if (result := self.group.result(task, entry))]
             for task in self.tasks
         }
 
@@ -89,8 +89,8 @@ class Ranking:
         Undefined differences are left out.
         """
         errors = {
-            task: [standard_error(result, self.keys[task]) for _, result in stored]
-            for task, stored in self.results.items()
+            task: [standard_error(result, self.keys[task]) for result in results]
+            for task, results in self.results.items()
         }
         if self.group.ranks:
             of_each = zip(*errors.values(), strict=True)
@@ -118,8 +118,8 @@ def rank_note(ranking: Ranking) -> str:
         return f"{ranks}. {_ties(ranking.standing, names)} {detectable}"
     is_stored = all(
         is_comparable(ranking.keys[task], result)
-        for task, stored in ranking.results.items()
-        for _, result in stored
+        for task, results in ranking.results.items()
+        for result in results
     )
     note = f"{ranks} are unknown: {_NOT_HERE if is_stored else _NO_VALUES}."
     smallest_unpaired = ranking.smallest_unpaired

@@ -17,7 +17,7 @@ from polarity_bench.render.format import percent
 from polarity_bench.results.comparability import MAIN, Entry, Group, mean_of
 from polarity_bench.results.curve import Curve
 from polarity_bench.results.published import PublishedNumber, footnote, footnote_numbers
-from polarity_bench.results.result_files import Stored
+from polarity_bench.results.result_files import Result
 from polarity_bench.scores import Score, ScoreKey, Weighting
 from polarity_bench.tasks.types.polarity.scoring import CLIPPED, REFERRING, unclipped
 from polarity_bench.values import grouped, shortest
@@ -140,8 +140,8 @@ def encoder_rows(ranked: Group, plain: Sequence[Group], names: Mapping[str, str]
     for entry in [*ranked.entries, *others]:
         cells = ((group, task) for group in [ranked, *plain] for task in group.tasks)
         scores = {group.place(task): at for group, task in cells if (at := group.at(task, entry))}
-        retrieved = filter(None, (ranked.stored(task, entry) for task in ranked.tasks))
-        opposes = any((result.key.encoder.strength or 0) < 0 for _, result in retrieved)
+        retrieved = filter(None, (ranked.result(task, entry) for task in ranked.tasks))
+        opposes = any((result.key.encoder.strength or 0) < 0 for result in retrieved)
         detail = "-".join(filter(None, [entry.encoder, entry.reference, str(entry.k or "")]))
         rows.append(BoardRow(names[entry.encoder], entry, scores, opposes=opposes, detail=detail))
     return rows
@@ -248,7 +248,7 @@ def _places(number: PublishedNumber, groups: Sequence[Group]) -> Iterator[tuple[
                 yield group.place(number.task), metric
 
 
-def difference_to_twin(printed: PublishedNumber | None, results: Mapping[Entry, Stored]) -> str:
+def difference_to_twin(printed: PublishedNumber | None, results: Mapping[Entry, Result]) -> str:
     """Return the twin's score minus the published number, as text; '' without such a score.
 
     Raises:
@@ -258,7 +258,7 @@ def difference_to_twin(printed: PublishedNumber | None, results: Mapping[Entry, 
         return ""
     by_reference = {
         entry.reference: score.mean
-        for entry, (_, result) in results.items()
+        for entry, result in results.items()
         if entry.encoder == printed.twin and (score := result.scores.get(printed.key))
     }
     if len(by_reference) > 1 and printed.key.metric in REFERRING:

@@ -15,18 +15,18 @@ from polarity_bench.files import folder_name
 from polarity_bench.render.chart import BarChart, Drawn, Plane
 from polarity_bench.results.comparability import difference
 from polarity_bench.results.curve import Curve
-from polarity_bench.results.result_files import Result, Stored, read_results
+from polarity_bench.results.result_files import Result, read_results
 from polarity_bench.scores import Score, ScoreKey, Weighting
 from polarity_bench.tasks.catalogue import KINDS
 
 
 def plotted(
-    stored: Sequence[Stored], weighting: Weighting, curves: Sequence[Curve] = ()
+    results: Sequence[Result], weighting: Weighting, curves: Sequence[Curve] = ()
 ) -> list[Drawn]:
     """Return the charts of one run, including results that were cut by a limit.
 
     Args:
-        stored: Results of the run and of reference encoders, with their files.
+        results: Results of the run and of reference encoders.
         weighting: Weighting of the ranks.
         curves: Curves over these results.
 
@@ -34,16 +34,16 @@ def plotted(
         A plane for each task with S, at its main k, and a bar chart of the other tasks for each
         task type.
     """
-    unlimited = [(path, replace(result, limit=None)) for path, result in stored]
-    main = {result.task: result.main_score.k for _, result in unlimited}
-    limits = {result.task: result.limit for _, result in stored if result.limit}
+    unlimited = [replace(result, limit=None) for result in results]
+    main = {result.task: result.main_score.k for result in results}
+    limits = {result.task: result.limit for result in results if result.limit}
     complete = [replace(curve, limit=None) for curve in curves]
-    ranked = [each for each in unlimited if KINDS[each[1].kind].ranks]
+    ranked = [result for result in unlimited if KINDS[result.kind].ranks]
     ranked_board = board(BoardParts(ranked, BoardFile(weighting=weighting), complete))
     planes = [plane for plane in ranked_board.planes if plane.k == main[plane.task]]
     drawn: list[Drawn] = [_with_limit(plane, limits.get(plane.task)) for plane in planes]
     drawn_tasks = {plane.task for plane in planes}
-    others = [result for _, result in unlimited if result.task not in drawn_tasks]
+    others = [result for result in unlimited if result.task not in drawn_tasks]
     return [*drawn, *_bars(others, weighting)]
 
 
@@ -70,25 +70,25 @@ def _bars(results: Sequence[Result], weighting: Weighting) -> Iterator[BarChart]
             yield BarChart(KINDS[kind].heading, measure, tasks, series)
 
 
-def references_of(stored: Sequence[Stored], output: Path) -> tuple[list[Stored], list[EncoderId]]:
+def references_of(results: Sequence[Result], output: Path) -> tuple[list[Result], list[EncoderId]]:
     """Find comparable results of the run's reference encoders.
 
     Args:
-        stored: Results of the run, with their files.
+        results: Results of the run.
         output: Folder in which to look for results.
 
     Returns:
         The results of reference encoders, and the reference encoders whose results are missing.
     """
-    known = {(result.key.encoder.digest, result.task) for _, result in stored}
-    references: list[Stored] = []
+    known = {(result.key.encoder.digest, result.task) for result in results}
+    references: list[Result] = []
     lacking: dict[str, EncoderId] = {}
-    for _, result in stored:
+    for result in results:
         reference = result.key.reference
         if reference is None or reference.is_absent or (reference.digest, result.task) in known:
             continue
         folder = output / folder_name(reference.name) / reference.digest
-        same = [each for each in read_results(folder) if _is_alike(each[1], result)]
+        same = [each for each in read_results(folder) if _is_alike(each, result)]
         if same:
             references.append(same[0])
             known.add((reference.digest, result.task))

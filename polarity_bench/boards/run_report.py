@@ -19,7 +19,7 @@ from polarity_bench.boards.unseen_columns import (
 from polarity_bench.render.table import Board, Column, Table
 from polarity_bench.results.comparability import pairs_of
 from polarity_bench.results.curve import Curve
-from polarity_bench.results.result_files import Result, Stored, read_arrays
+from polarity_bench.results.result_files import Result, read_arrays
 from polarity_bench.results.score_names import RANKED, titles
 from polarity_bench.scores import WEIGHTINGS, Score, ScoreKey, Weighting
 from polarity_bench.tasks.catalogue import KINDS
@@ -155,14 +155,14 @@ def curve_table(curve: Curve, weighting: Weighting = "linear") -> Table:
     return Table("", heads, columns)
 
 
-def folds_csv(stored: Iterable[Stored]) -> str:
+def folds_csv(results: Iterable[Result]) -> str:
     """Return the fold scores of transfer tasks as CSV, in fractions."""
     lines = io.StringIO()
     writer = csv.writer(lines, lineterminator="\n")
     writer.writerow(["encoder", "encoder_digest", "task", "protocol", "fold", "accuracy", "reg"])
-    for path, result in stored:
+    for result in results:
         if result.kind == "transfer":
-            arrays, key = read_arrays(path), result.key
+            arrays, key = read_arrays(result.path), result.key
             head = [key.encoder.label, key.encoder.digest, result.task, key.protocol_label]
             scores = zip(arrays["fold_accuracy"], arrays["fold_regularization"], strict=True)
             writer.writerows([*head, fold, *map(float, pair)] for fold, pair in enumerate(scores))

@@ -21,7 +21,7 @@ from polarity_bench.errors import InputError, reworded
 if TYPE_CHECKING:
     from polarity_bench.encoders.base import EncoderId
     from polarity_bench.integrations.hub_card import CardScore
-    from polarity_bench.results.result_files import Stored
+    from polarity_bench.results.result_files import Result
 
 _CARD = "README.md"
 _FILE = Path(".eval_results", "polarity-bench.yaml")
@@ -74,7 +74,7 @@ def card(
     data_sets = {task: DataSet.of(spec) for task, spec in load_tasks(task_dir).items()}
     with reworded(f"`results` {results}: {name}: "):
         found = hub_card.select_scores(own, data_sets, weighting)
-    if n_cut := sum(result.limit is not None for _, result in own):
+    if n_cut := sum(result.limit is not None for result in own):
         remark(f"left out: {n_cut} of {len(own)} results, because they have a `limit`")
     entries = hub_card.model_index(found, url)
     tasks = {each.result.task for each in found}
@@ -109,7 +109,7 @@ def _read(path: Path) -> str | None:
         raise InputError(f"{path}: not UTF-8: {error}; the file was not changed") from error
 
 
-def _results_of(encoder: EncoderId, folder: Path) -> Sequence[Stored]:
+def _results_of(encoder: EncoderId, folder: Path) -> Sequence[Result]:
     """Return the stored results of an encoder.
 
     Raises:
@@ -120,11 +120,11 @@ def _results_of(encoder: EncoderId, folder: Path) -> Sequence[Stored]:
 
     if not folder.is_dir():
         raise InputError(f"`results` {folder}: no such folder; run `polarity-bench run` first")
-    stored = list(read_results(folder))
-    own = [each for each in stored if each[1].key.encoder.digest == encoder.digest]
+    results = list(read_results(folder))
+    own = [result for result in results if result.key.encoder.digest == encoder.digest]
     if own:
         return own
-    others = {result.key.encoder.digest: result.key.encoder for _, result in stored}
+    others = {result.key.encoder.digest: result.key.encoder for result in results}
     alike = [each for each in others.values() if each.weights == encoder.weights]
     named = [each for each in others.values() if each.name == encoder.name]
     why = f"the folder has results of {len(others)} other encoders"

@@ -17,7 +17,6 @@ from polarity_bench.errors import InputError, MissingDataError, check_at_least
 if TYPE_CHECKING:
     from polarity_bench.compare.paired_comparison import ChangedQuery, Comparison
     from polarity_bench.results.result_files import Result
-    from polarity_bench.scores import Score
 
 Items = Sequence[Mapping[str, str]]
 
@@ -65,7 +64,7 @@ def compare(
     if instead:
         remark(instead)
     found = compare_two(aligned, n_changed, alternative="less" if fail_if_worse else "two-sided")
-    result = aligned.stored[0][1]
+    result = aligned.results[0]
     if result.limit is not None:
         remark(f"{result.task}: the results cover only {result.limit} queries or rows")
     items = _items(result, data) if found.changed else ()
@@ -100,14 +99,14 @@ def _text(found: Comparison, items: Items, width: int | None) -> str:
     from polarity_bench.render.markdown import decimal, escape, percent, probability, table
 
     aligned, test = found.aligned, found.test
-    key, result = aligned.key, aligned.stored[0][1]
-    stored = [(r.key.encoder, _score(found, i)) for i, (_, r) in enumerate(aligned.stored)]
+    key, result = aligned.key, aligned.results[0]
+    sides = [(result.key.encoder, result.scores[key]) for result in aligned.results]
     heads = [
         ("", ["A", "B"]),
-        ("encoder", [encoder.label for encoder, _ in stored]),
-        ("digest", [encoder.digest for encoder, _ in stored]),
-        (str(key), [percent(score.mean) for _, score in stored]),
-        ("95 %", [interval_text(score.ci95) for _, score in stored]),
+        ("encoder", [encoder.label for encoder, _ in sides]),
+        ("digest", [encoder.digest for encoder, _ in sides]),
+        (str(key), [percent(score.mean) for _, score in sides]),
+        ("95 %", [interval_text(score.ci95) for _, score in sides]),
     ]
     low, high = (percent(end, sign="+") for end in test.interval)
     units = aligned.n_units
@@ -158,10 +157,6 @@ def _changed_columns(
     ]
 
 
-def _score(found: Comparison, i: int) -> Score:
-    return found.aligned.stored[i][1].scores[found.aligned.key]
-
-
 def interval_text(ends: tuple[float, float], sign: Literal["", "+"] = "") -> str:
     """Return an interval of fractions as text in percent, such as `3.1 to 5.2`."""
     from polarity_bench.render.markdown import MISSING, percent
@@ -181,10 +176,10 @@ def comparison_json(found: Comparison, names: tuple[str, str]) -> dict[str, Any]
         name: {
             "encoder": result.key.encoder.name,
             "encoder_digest": result.key.encoder.digest,
-            "file": str(path),
-            "score": _score(found, i).mean,
+            "file": str(result.path),
+            "score": result.scores[aligned.key].mean,
         }
-        for i, (name, (path, result)) in enumerate(zip(names, aligned.stored, strict=True))
+        for name, result in zip(names, aligned.results, strict=True)
     }
     return {
         "task": found.task,

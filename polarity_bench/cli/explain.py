@@ -30,7 +30,7 @@ from polarity_bench.errors import InputError, check_at_least, check_installed
 if TYPE_CHECKING:
     from polarity_bench.encoders.load import EncoderOptions
     from polarity_bench.explain.explanation import Answer, Explanation
-    from polarity_bench.results.result_files import Stored
+    from polarity_bench.results.result_files import Result
     from polarity_bench.tasks.types.polarity.task import PolarityTask
 
 
@@ -131,7 +131,7 @@ def _results(
     options: EncoderOptions,
     folder: Path,
     embedding: EmbeddingFlags,
-) -> list[Stored]:
+) -> list[Result]:
     """Return the result of each encoder, either stored or newly computed.
 
     Raises:
@@ -160,7 +160,7 @@ def _results(
                 prefix = "`against_" if i else "`"
                 raise InputError(re.sub("`(?=(prompt|strength)`)", prefix, str(error))) from error
             plans[i] = EvaluationPlan(encoder, reference, bar=progress_bar)
-    names = [each[1].key.encoder if each else plans[i].encoder.id for i, each in enumerate(stored)]
+    names = [each.key.encoder if each else plans[i].encoder.id for i, each in enumerate(stored)]
     if names[0].digest == names[1].digest:
         raise InputError(same_encoder(*names))
     found = []
@@ -173,7 +173,7 @@ def _results(
                 raise InputError(f"{names[i].label}: {message}")
             (each,), reused = report.results, bool(report.reused)
         if reused:
-            remark(f"{names[i].label}: from {each[0]}")
+            remark(f"{names[i].label}: from {each.path}")
         found.append(each)
     return found
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from polarity_bench.compare.alignment import Alignment
     from polarity_bench.encoders.base import Encoder
     from polarity_bench.evaluation.many_encoders import EncoderReport
-    from polarity_bench.results.result_files import Stored
+    from polarity_bench.results.result_files import Result
     from polarity_bench.tasks.types.base import Task
 
 
@@ -30,13 +30,13 @@ class RunGate:
 
     Attributes:
         named: Name of the baseline, as the user typed it.
-        stored: Results of the baseline on the tasks of the run.
+        results: Results of the baseline on the tasks of the run.
         p_alone: Whether only P is compared.
         found: Baseline result of each task, keyed by task; empty until `expect` is called.
     """
 
     named: str
-    stored: Sequence[Stored]
+    results: Sequence[Result]
     p_alone: bool
     found: Mapping[str, Alignment] = field(default_factory=dict)
 
@@ -56,7 +56,7 @@ class RunGate:
         other = other_reference(encoder, reference)
         ids = encoder.id, other.id if other else None
         try:
-            self.found = gate.baselines(self.stored, tasks, *ids, weighting, p_alone=self.p_alone)
+            self.found = gate.baselines(self.results, tasks, *ids, weighting, p_alone=self.p_alone)
         except gate.NoCommonReferenceError:
             if not out.as_json:
                 print("gate: S not compared")  # CI job summaries contain only stdout
@@ -68,14 +68,14 @@ class RunGate:
             )
         if lacking := [task.spec.name for task in tasks if task.spec.name not in self.found]:
             remark(f"gate: the baseline has no results of these tasks: {', '.join(lacking)}")
-        baseline = self.stored[0][1].key.encoder
+        baseline = self.results[0].key.encoder
         if baseline.digest == encoder.id.digest:
             remark(f"gate: {encoder.id.label} is the baseline itself")
 
     def judge(self, reports: Sequence[EncoderReport]) -> gate.Gate:
         """Compare the results of the run with the baseline. A skipped task fails the gate."""
-        results = [stored for report in reports for stored in report.results]
-        skipped = {result.task for _, result in self.stored} - set(self.found)
+        results = [result for report in reports for result in report.results]
+        skipped = {result.task for result in self.results} - set(self.found)
         return gate.judge(self.found, results, self.named, skipped)
 
 
@@ -86,7 +86,7 @@ def gate_text(judged: gate.Gate, width: int | None) -> str:
         return f"\n{escape(judged.verdict)}\n"
     pairs = [each.aligned for each in compared]
     scores = [pair.scores for pair in pairs]
-    ids = [result.key.encoder for _, result in pairs[0].stored]
+    ids = [result.key.encoder for result in pairs[0].results]
     level = 100 * compared[0].interval_level
     columns = [
         ("task", [each.task for each in compared]),
@@ -117,7 +117,7 @@ def gate_text(judged: gate.Gate, width: int | None) -> str:
             "and retention are also shown, for the baseline and for the new encoder."
         )
     old, new = (escape(f"{encoder.label} {encoder.digest}") for encoder in ids)
-    files = dict.fromkeys(str(pair.stored[0][0].parent) for pair in pairs)
+    files = dict.fromkeys(str(pair.results[0].path.parent) for pair in pairs)
     parts = [
         f"\n## Gate: {new} against {old}",
         f"**{escape(judged.verdict)}**",
@@ -150,7 +150,7 @@ def _parts(pair: Alignment) -> dict[str, tuple[float, float]]:
     """Return P and retention of the baseline and of the new result; {} if joint is not compared."""
     if pair.key.metric != "joint":
         return {}
-    old, new = (result.scores for _, result in pair.stored)
+    old, new = (result.scores for result in pair.results)
     keys = {metric: replace(pair.key, metric=metric) for metric in ("polarity", "retention")}
     return {metric: (old[key].mean, new[key].mean) for metric, key in keys.items()}
 

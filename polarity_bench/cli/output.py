@@ -212,7 +212,7 @@ def print_report(
     from polarity_bench.boards.run_report import tables
     from polarity_bench.render.markdown import section
 
-    results = [result for _, result in report.results]
+    results = report.results
     if results and not output.as_json:
         reference = next((r.key.reference for r in results if r.key.reference), None)
         name = reference.label if reference else "itself"
@@ -310,8 +310,8 @@ def reports_as_json(
         for strength, suite in report.by_strength.items():
             at = "" if strength is None else f" (strength {shortest(strength)})"
             results += (
-                as_json(result) | {"file": path, "reused": result.task in suite.reused}
-                for path, result in suite.results
+                as_json(result) | {"file": result.path, "reused": result.task in suite.reused}
+                for result in suite.results
             )
             failures += (
                 {"encoder": report.model + at, "task": task, "error": fields_to_flags(message)}

@@ -148,8 +148,8 @@ class GateFlags:
                 "`fail_under` compares one encoder with a baseline; give only one `model`, and at "
                 "most one `strength`"
             )
-        stored = find_baseline(self.fail_under, output, [spec.name for spec in tasks])
-        return RunGate(self.fail_under, stored, self.p_alone)
+        results = find_baseline(self.fail_under, output, [spec.name for spec in tasks])
+        return RunGate(self.fail_under, results, self.p_alone)
 
 
 @dataclass(frozen=True)
@@ -186,9 +186,9 @@ class FileFlags:
         from polarity_bench.results.result_files import SAMPLES
 
         by_name = {task.spec.name: task for task in tasks}
-        for path, result in report.results if self.log_samples else ():
-            if text := samples_jsonl(by_name[result.task], path):
-                file = path.with_suffix(SAMPLES)
+        for result in report.results if self.log_samples else ():
+            if text := samples_jsonl(by_name[result.task], result.path):
+                file = result.path.with_suffix(SAMPLES)
                 write_atomically(file, text.encode())
                 remark(f"retrieved texts of {result.task}: {file}")
 
@@ -213,7 +213,7 @@ class FileFlags:
         from polarity_bench.render.figures.figure_files import draw_charts
         from polarity_bench.results.curve_files import read_curve
 
-        own = [stored for report in reports for stored in report.results]
+        own = [result for report in reports for result in report.results]
         if self.folds_out is not None:
             write_atomically(self.folds_out, folds_csv(own).encode())
         if self.plot is None:
@@ -366,9 +366,9 @@ def _count_seen(
 
     if not report.results:
         return
-    stored = [suite.results for suite in report.suites]
+    results = [suite.results for suite in report.suites]
     try:
-        count_seen(report.model, stored, request.tasks, request.output, access, task_dir)
+        count_seen(report.model, results, request.tasks, request.output, access, task_dir)
     except InputError as error:
         remark(f"warning: texts seen in training are not counted: {error}")
 

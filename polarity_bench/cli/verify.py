@@ -69,7 +69,7 @@ def verify(
             report = run_suite(contest, list(_with_data(specs, access, settings)), output)
             for task, message in report.failures.items():
                 remark(f"error: {task} failed: {message}")
-            rows = compare(publication, encoder.id, [result for _, result in report.results])
+            rows = compare(publication, encoder.id, report.results)
             checks += [row for row in rows if row.task in names]
     if not checks:
         published = {f"{row.encoder} on {row.task}" for each in chosen for row in each.rows}

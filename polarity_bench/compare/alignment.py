@@ -41,7 +41,7 @@ from polarity_bench.metrics.statistics import (
     ratio,
 )
 from polarity_bench.results.comparability import difference
-from polarity_bench.results.result_files import Result, Stored, read_arrays
+from polarity_bench.results.result_files import Result, read_arrays
 from polarity_bench.scores import ScoreKey
 from polarity_bench.tasks.types.polarity.scoring import DERIVED, REFERRING, component_keys, derived
 from polarity_bench.values import FloatArray, IntArray
@@ -61,11 +61,11 @@ def needs_reference(result: Result, key: ScoreKey) -> bool:
     return key.metric in REFERRING and result.kind == "polarity"
 
 
-def align(stored: Sequence[Stored], key: ScoreKey) -> Alignment:
+def align(results: Sequence[Result], key: ScoreKey) -> Alignment:
     """Check that results can be paired, and read the values that make up a score.
 
     Args:
-        stored: The results and their files.
+        results: The results.
         key: The score.
 
     Raises:
@@ -73,25 +73,25 @@ def align(stored: Sequence[Stored], key: ScoreKey) -> Alignment:
         InputError: If two results cannot be paired, a result lacks the score, or the score is
             undefined because the reference encoder is not available. The message names the files.
     """
-    for other in stored[1:]:
-        if mismatch := first_difference(stored[0][1], other[1], key):
+    for other in results[1:]:
+        if mismatch := first_difference(results[0], other, key):
             what, one, two = mismatch
             advice = "evaluate one of them again"
             if what == "reference":
                 advice = "evaluate both with the same `reference`, or compare P, which ignores it"
             raise InputError(
-                f"{stored[0][0]} and {other[0]} cannot be paired: the {what} is {one!r} and "
+                f"{results[0].path} and {other.path} cannot be paired: the {what} is {one!r} and "
                 f"{two!r}; {advice}"
             )
-    arrays = [_arrays(each, key) for each in stored]
-    aligned = Alignment(tuple(stored), key, tuple(arrays))
-    for i, (path, result) in enumerate(stored):
+    arrays = [_arrays(result, key) for result in results]
+    aligned = Alignment(tuple(results), key, tuple(arrays))
+    for i, result in enumerate(results):
         for part, value in aligned.recomputed(i).items():
             score = result.scores[part].mean
             if not math.isclose(value, score, abs_tol=_TOLERANCE) and not math.isnan(value + score):
                 raise MissingValuesError(
-                    f"{path}: the values per query belong to another run: expected {score:.6g} for "
-                    f"{part}, got {value:.6g}; evaluate {result.task} again"
+                    f"{result.path}: the values per query belong to another run: expected "
+                    f"{score:.6g} for {part}, got {value:.6g}; evaluate {result.task} again"
                 )
     return aligned
 
@@ -111,24 +111,23 @@ def first_difference(one: Result, other: Result, key: ScoreKey) -> tuple[str, An
     return None
 
 
-def _arrays(each: Stored, key: ScoreKey) -> Arrays:
+def _arrays(result: Result, key: ScoreKey) -> Arrays:
     """Read the arrays that make up a score, and those with the units and strata of resampling."""
-    path, result = each
     if key not in result.scores:
-        raise InputError(f"{path}: the result has no score {key}; choose another score")
+        raise InputError(f"{result.path}: the result has no score {key}; choose another score")
     if result.lacks_reference and needs_reference(result, key):
         raise InputError(
-            f"{path}: {key} is undefined, because the reference was not available; set a "
+            f"{result.path}: {key} is undefined, because the reference was not available; set a "
             "`reference` and evaluate again"
         )
     names = _array_names(result, key)
     if "intervals" in result.key.protocol:
         names += [_UNITS, _STRATA]
-    arrays = read_arrays(path, names)
+    arrays = read_arrays(result.path, names)
     if missing := [name for name in names if name not in arrays]:
         raise MissingValuesError(
-            f"{path}: the values per query lack {missing[0]!r}, because an earlier version wrote "
-            f"them; evaluate {result.task} again"
+            f"{result.path}: the values per query lack {missing[0]!r}, because an earlier version "
+            f"wrote them; evaluate {result.task} again"
         )
     return {name: arrays[name] for name in names}
 
@@ -149,13 +148,13 @@ class Alignment:
     """Results with the same queries, and the values per query that make up one score.
 
     Attributes:
-        stored: The results and their files.
+        results: The results.
         key: The score.
         arrays: The stored arrays of each result, by name.
         clipped: Whether joint and front are clipped at 0. Means over tasks need unclipped values.
     """
 
-    stored: tuple[Stored, ...]
+    results: tuple[Result, ...]
     key: ScoreKey
     arrays: tuple[Arrays, ...]
     clipped: bool = True
@@ -287,7 +286,7 @@ class Alignment:
         """Values per query for display, by title, each (n, q)."""
         key = self.key
         if self.is_correlation:
-            return {PREDICTED[self.stored[0][1].kind]: np.stack(self._columns)}
+            return {PREDICTED[self.results[0].kind]: np.stack(self._columns)}
         if key.metric not in DERIVED:
             return {_TITLES.get(key.metric, key.metric): self.values}
         keys = {m: str(ScoreKey(m, key.k, key.weighting)) for m in ("polarity", "similarity")}
@@ -314,7 +313,7 @@ class Alignment:
 
     @property
     def _columns(self) -> list[FloatArray]:
-        name = PREDICTED[self.stored[0][1].kind]
+        name = PREDICTED[self.results[0].kind]
         return [np.asarray(each[name], np.float64) for each in self.arrays]
 
     @property
@@ -324,7 +323,7 @@ class Alignment:
     @property
     def _sizes(self) -> dict[str, int]:
         """Number of pairs in each subset of an STS task, in the order of the pairs."""
-        result = self.stored[0][1]
+        result = self.results[0]
         return dict(result.counts) if result.kind == "sts" else {}
 
     def _weighed_subsets(self) -> Iterator[tuple[slice, float]]:

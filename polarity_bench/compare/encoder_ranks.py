@@ -30,7 +30,7 @@ from polarity_bench.metrics.pairwise import (
     tie_groups,
 )
 from polarity_bench.metrics.statistics import LEAST_DRAWN, N_SAMPLES, SEED
-from polarity_bench.results.result_files import Stored
+from polarity_bench.results.result_files import Result
 from polarity_bench.scores import ScoreKey
 from polarity_bench.tasks.types.polarity.scoring import CLIPPED
 from polarity_bench.validation import validated
@@ -81,7 +81,7 @@ class Standings:
         self._recalled = False
         self.unknown: list[str] = []
 
-    def of(self, tasks: Sequence[Sequence[Stored]], keys: Sequence[ScoreKey]) -> Standing | None:
+    def of(self, tasks: Sequence[Sequence[Result]], keys: Sequence[ScoreKey]) -> Standing | None:
         """Rank encoders by the mean of their scores over tasks.
 
         Args:
@@ -111,7 +111,7 @@ class Standings:
         self._requested[digest] = standing
         return standing
 
-    def keeps(self, tasks: Sequence[Sequence[Stored]], keys: Sequence[ScoreKey]) -> bool:
+    def keeps(self, tasks: Sequence[Sequence[Result]], keys: Sequence[ScoreKey]) -> bool:
         """Return whether the file contains the standing of these results, in this order."""
         return _are_defined(tasks, keys) and _digest(tasks, keys) in self._known
 
@@ -121,10 +121,10 @@ class Standings:
         before = self._known if self._recalled or self.unknown else {}
         return {**before, **self._requested}
 
-    def _aligned(self, stored: Sequence[Stored], key: ScoreKey) -> Alignment:
-        place = tuple(path for path, _ in stored), key
+    def _aligned(self, results: Sequence[Result], key: ScoreKey) -> Alignment:
+        place = tuple(result.path for result in results), key
         if place not in self._read:
-            self._read[place] = align(stored, key)
+            self._read[place] = align(results, key)
         return self._read[place]
 
 
@@ -137,24 +137,24 @@ def _check_size(standing: Standing, n: int) -> None:
         )
 
 
-def _are_defined(tasks: Sequence[Sequence[Stored]], keys: Sequence[ScoreKey]) -> bool:
+def _are_defined(tasks: Sequence[Sequence[Result]], keys: Sequence[ScoreKey]) -> bool:
     """Return whether each result has a defined score of a kind with values per query."""
     return all(
         key in result.scores
         and math.isfinite(result.scores[key].mean)
         and is_comparable(key, result)
         for of, key in zip(tasks, keys, strict=True)
-        for _, result in of
+        for result in of
     )
 
 
-def _digest(tasks: Sequence[Sequence[Stored]], keys: Sequence[ScoreKey]) -> str:
+def _digest(tasks: Sequence[Sequence[Result]], keys: Sequence[ScoreKey]) -> str:
     """Return a digest of the keys and scores of all results.
 
     The digest does not depend on the order of the tasks.
     """
     content: list[Any] = sorted(
-        [str(key), [[result.key.digest, result.scores[key].mean] for _, result in of]]
+        [str(key), [[result.key.digest, result.scores[key].mean] for result in of]]
         for of, key in zip(tasks, keys, strict=True)
     )
     if len(tasks) > 1 and any(key.metric in CLIPPED for key in keys):

@@ -29,7 +29,7 @@ from polarity_bench.errors import InputError, reworded
 from polarity_bench.evaluation.one_task import result_key
 from polarity_bench.metrics.significance import holm
 from polarity_bench.metrics.statistics import LEAST_DRAWN
-from polarity_bench.results.result_files import Result, Stored
+from polarity_bench.results.result_files import Result
 from polarity_bench.scores import ScoreKey, Weighting
 from polarity_bench.tasks.types.base import Task
 
@@ -80,7 +80,7 @@ class Gate:
         return f"gate: {'; '.join(lines)}"
 
 
-def find_baseline(named: str, output: Path, tasks: Collection[str]) -> list[Stored]:
+def find_baseline(named: str, output: Path, tasks: Collection[str]) -> list[Result]:
     """Return the results of a baseline on these tasks.
 
     Args:
@@ -94,10 +94,10 @@ def find_baseline(named: str, output: Path, tasks: Collection[str]) -> list[Stor
             these tasks.
     """
     with reworded("`fail_under` "):
-        stored = results_of(output, named)
-    of_tasks = [each for each in stored if each[1].task in tasks]
+        results = results_of(output, named)
+    of_tasks = [result for result in results if result.task in tasks]
     if not of_tasks:
-        known = ", ".join(sorted({result.task for _, result in stored}))
+        known = ", ".join(sorted({result.task for result in results}))
         raise InputError(
             f"`fail_under` {named}: no task in common: the run has {', '.join(tasks)}, and the "
             f"baseline has {known}; run one of the baseline's tasks"
@@ -106,7 +106,7 @@ def find_baseline(named: str, output: Path, tasks: Collection[str]) -> list[Stor
 
 
 def baselines(
-    stored: Sequence[Stored],
+    results: Sequence[Result],
     tasks: Sequence[Task],
     encoder: EncoderId,
     reference: EncoderId | None = None,
@@ -121,7 +121,7 @@ def baselines(
     need the same reference, unless only P is compared.
 
     Args:
-        stored: Results of the baseline.
+        results: Results of the baseline.
         tasks: Tasks of the run.
         encoder: Encoder of the run.
         reference: Reference encoder of the run; None if the encoder is its own reference.
@@ -138,9 +138,9 @@ def baselines(
     """
     by_task = {}
     for task in tasks:
-        of_task = [each for each in stored if each[1].task == task.spec.name]
+        of_task = [result for result in results if result.task == task.spec.name]
         if of_task:
-            expected = _expected(of_task[0][1], task, encoder, reference)
+            expected = _expected(of_task[0], task, encoder, reference)
             main = task.main_score
             key = main if main.k is None else replace(main, weighting=weighting)
             with reworded("`fail_under` "):
@@ -150,7 +150,7 @@ def baselines(
 
 def check_decidable(aligned: Alignment) -> None:
     """Raise InputError if a test can never detect a lower score than that of the first result."""
-    path = aligned.stored[0][0]
+    path = aligned.results[0].path
     if aligned.n_units < LEAST_DRAWN:
         raise InputError(
             f"{path}: too few queries for a test, got {aligned.n_units}; use at least {LEAST_DRAWN}"
@@ -164,7 +164,7 @@ def check_decidable(aligned: Alignment) -> None:
 
 def judge(
     found: Mapping[str, Alignment],
-    results: Sequence[Stored],
+    results: Sequence[Result],
     named: str = "the baseline",
     skipped: Collection[str] = (),
 ) -> Gate:
@@ -182,12 +182,13 @@ def judge(
     References:
         Holm (1979), see `significance.holm`.
     """
-    new_results = {result.task: (path, result) for path, result in results}
+    new_results = {result.task: result for result in results}
     pairs = []
     for task, old in found.items():
         if task in new_results:  # The baseline's values were read before the run.
             new = align([new_results[task]], old.key)
-            pairs.append(Alignment((*old.stored, *new.stored), old.key, (*old.arrays, *new.arrays)))
+            both = (*old.results, *new.results)
+            pairs.append(Alignment(both, old.key, (*old.arrays, *new.arrays)))
     compared = [compare(pair, 0, alternative="less", n_tests=len(pairs)) for pair in pairs]
     p = np.array([each.test.p for each in compared])
     corrected = p.copy()
@@ -206,7 +207,7 @@ def judge(
 
 def _lacks_s(aligned: Alignment) -> bool:
     """Return whether only P is compared, although the task's main score depends on S."""
-    result = aligned.stored[0][1]
+    result = aligned.results[0]
     return needs_reference(result, result.main_score) and not needs_reference(result, aligned.key)
 
 
@@ -222,7 +223,7 @@ def _expected(
     return replace(stored, kind=spec.kind, version=spec.version, key=key, limit=task.limit)
 
 
-def _baseline(of_task: Sequence[Stored], run: Result, key: ScoreKey, p_alone: bool) -> Alignment:
+def _baseline(of_task: Sequence[Result], run: Result, key: ScoreKey, p_alone: bool) -> Alignment:
     """Choose a baseline result that is comparable with the run, and read its values per query.
 
     Raises:
@@ -230,45 +231,40 @@ def _baseline(of_task: Sequence[Stored], run: Result, key: ScoreKey, p_alone: bo
         NoCommonReferenceError: If results are comparable except for the reference encoder.
     """
     plain = replace(key, metric="polarity") if needs_reference(run, key) else key
-    ranked = sorted(of_task, key=lambda each: bool(each[1].experiment))
+    ranked = sorted(of_task, key=lambda result: bool(result.experiment))
     reasons = [_why_not(each, run, plain) for each in ranked]
     alike = [each for each, reason in zip(ranked, reasons, strict=True) if reason is None]
     if not alike:
-        raise InputError(f"{ranked[0][0]}: cannot be compared with this run: {reasons[0]}")
+        raise InputError(f"{ranked[0].path}: cannot be compared with this run: {reasons[0]}")
     key = plain if p_alone else key
     is_lost = needs_reference(run, key) and run.lacks_reference
-    measured = [
-        each for each in alike if not is_lost and first_difference(each[1], run, key) is None
-    ]
+    measured = [r for r in alike if not is_lost and first_difference(r, run, key) is None]
     if not measured:
         raise NoCommonReferenceError(_no_common_reference(alike[0], run))
-    path, result = measured[0]
-    with reworded(after=f"; {_how_to_make(path, result, run)}"):
-        measure_of(result, str(key))  # This raises an error if there are no values per query.
-        aligned = align([(path, result)], key)
+    with reworded(after=f"; {_how_to_make(measured[0], run)}"):
+        measure_of(measured[0], str(key))  # This raises an error if there are no values per query.
+        aligned = align(measured[:1], key)
     check_decidable(aligned)
     return aligned
 
 
-def _no_common_reference(stored: Stored, run: Result) -> str:
+def _no_common_reference(result: Result, run: Result) -> str:
     """Return an error message that names both reference encoders and a remedy."""
-    path, result = stored
     references = [each.key.reference_encoder for each in (result, run)]
     is_lost = run.lacks_reference or (result.key.reference and not run.key.reference)
     one, other = (f"{each.label} ({each.digest})" for each in references)
     here = "which is not available in this run" if is_lost else f"this run with {other}"
     return (
-        f"{path}: the baseline measures S with {one}, {here}; use the same `reference` for both, "
-        "or compare only P with `p_alone`, which does not detect a loss of meaning"
+        f"{result.path}: the baseline measures S with {one}, {here}; use the same `reference` for "
+        "both, or compare only P with `p_alone`, which does not detect a loss of meaning"
     )
 
 
-def _why_not(stored: Stored, run: Result, key: ScoreKey) -> str | None:
+def _why_not(result: Result, run: Result, key: ScoreKey) -> str | None:
     """Return the reason why a baseline result cannot be paired with the run's result, and a remedy.
 
     The reason is None if the results can be paired.
     """
-    path, result = stored
     if result.limit != run.limit:
         one, other = (
             "complete" if n is None else f"cut to {n} queries" for n in (result.limit, run.limit)
@@ -278,16 +274,17 @@ def _why_not(stored: Stored, run: Result, key: ScoreKey) -> str | None:
         what, first, second = mismatch
         version = f" (versions {result.version} and {run.version})" if "task" in what else ""
         difference = f"the {what} is {first!r} in the baseline and {second!r} in the run{version}"
-        return f"{difference}; {_how_to_make(path, result, run)}"
+        return f"{difference}; {_how_to_make(result, run)}"
     if key not in result.scores:
         return f"the baseline has no {key}" + ("; use the same `ks` for both" if key.k else "")
     return None
 
 
-def _how_to_make(path: Path, result: Result, run: Result) -> str:
+def _how_to_make(result: Result, run: Result) -> str:
     """Return advice with the command that makes a comparable baseline result."""
     depth = 4 if result.experiment else 2  # `result_files.place` defines the depth of folders.
-    folder = path.parents[depth] if len(path.parents) > depth else path.parent
+    parents = result.path.parents
+    folder = parents[depth] if len(parents) > depth else result.path.parent
     options = {"model": result.key.encoder.name, "tasks": run.task, "output": str(folder)}
     if result.key.reference:
         options["reference"] = result.key.reference.name

@@ -30,13 +30,13 @@ from polarity_bench.metrics.significance import (
 )
 from polarity_bench.metrics.statistics import SEED, Bootstrap, interval
 from polarity_bench.results.packed_results import PROVENANCE, is_stored
-from polarity_bench.results.result_files import Stored, names_of, read_result, read_results
+from polarity_bench.results.result_files import Result, names_of, read_result, read_results
 from polarity_bench.scores import ScoreKey, Weighting
 
 N_SAMPLES = 10_000
 """Number of bootstrap samples for one difference. The smallest possible p is 2 / 10,001."""
 
-Pair = tuple[Stored, Stored]
+Pair = tuple[Result, Result]
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Comparison:
     @property
     def task(self) -> str:
         """Name of the task."""
-        return self.aligned.stored[0][1].task
+        return self.aligned.results[0].task
 
     @property
     def is_significant(self) -> bool:
@@ -201,7 +201,7 @@ def compare_encoders(
     return compare(aligned, n_changed)
 
 
-def contenders(folder: Path, name: str, task: str) -> list[Stored]:
+def contenders(folder: Path, name: str, task: str) -> list[Result]:
     """Return the results of an encoder on a task.
 
     Args:
@@ -214,15 +214,15 @@ def contenders(folder: Path, name: str, task: str) -> list[Stored]:
         InputError: If the name is unknown, it is ambiguous, or the encoder has no result for the
             task. The message suggests similar names or lists the digests.
     """
-    stored = results_of(folder, name)
-    of_task = [each for each in stored if task in {each[1].task, each[1].result_name}]
+    results = results_of(folder, name)
+    of_task = [result for result in results if task in {result.task, result.result_name}]
     if not of_task:
-        known = {result.task for _, result in stored}
+        known = {result.task for result in results}
         raise InputError(f"`task` {task}: no results of {name} for this task{nearest(task, known)}")
     return of_task
 
 
-def results_of(folder: Path, name: str) -> list[Stored]:
+def results_of(folder: Path, name: str) -> list[Result]:
     """Return the results of an encoder on all tasks (see `contenders`)."""
     path = Path(name)
     if path.suffix == ".json" and is_stored(path):
@@ -230,37 +230,37 @@ def results_of(folder: Path, name: str) -> list[Stored]:
             raise InputError(
                 f"{path}: not a complete result: its .provenance.json is missing; evaluate again"
             )
-        return [(path, read_result(path))]
+        return [read_result(path)]
     of_folder = list(read_results(path)) if path.is_dir() else []
-    stored = of_folder or _named(folder, name)
-    encoders = {result.key.encoder.digest: result.key.encoder for _, result in stored}
+    results = of_folder or _named(folder, name)
+    encoders = {result.key.encoder.digest: result.key.encoder for result in results}
     if len(encoders) > 1:
         known = ", ".join(f"{digest} ({each.label})" for digest, each in sorted(encoders.items()))
         known += ", or the folder of one" if of_folder else ""
         raise InputError(f"{name}: matches {len(encoders)} encoders; choose one of {known}")
-    return stored
+    return results
 
 
-def _named(folder: Path, name: str) -> list[Stored]:
+def _named(folder: Path, name: str) -> list[Result]:
     if not folder.is_dir():
         raise InputError(
             f"{name}: neither a result file nor a folder with results, and the results folder "
             f"{folder} does not exist; run `polarity-bench run` first"
         )
-    stored = list(read_results(folder))
-    if not stored:
+    results = list(read_results(folder))
+    if not results:
         raise InputError(f"{folder}: contains no results; run `polarity-bench run` first")
-    names = [{*names_of(r.key.encoder), r.key.encoder.digest} for _, r in stored]
-    matching = [each for each, known in zip(stored, names, strict=True) if name in known]
+    encoders = [(result, result.key.encoder) for result in results]
+    matching = [r for r, encoder in encoders if name in {*names_of(encoder), encoder.digest}]
     if not matching:
-        known = {result.key.encoder.name for _, result in stored}
+        known = {encoder.name for _, encoder in encoders}
         raise InputError(f"{name}: {folder} has no results of this encoder{nearest(name, known)}")
     return matching
 
 
 def pair_up(
-    ones: Sequence[Stored],
-    others: Sequence[Stored],
+    ones: Sequence[Result],
+    others: Sequence[Result],
     measure: str | None = None,
     weighting: Weighting = "linear",
 ) -> tuple[Alignment, str]:
@@ -283,26 +283,27 @@ def pair_up(
         InputError: If no results can be paired, several pairs are possible, or values per query
             cannot be read (see `align`).
     """
-    pairs = [(one, other) for one in ones for other in others if one[0] != other[0]]
+    pairs = [(one, other) for one in ones for other in others if one.path != other.path]
     if not pairs:
-        raise InputError(f"{ones[0][0]}: both names refer to this result; name two encoders")
+        raise InputError(f"{ones[0].path}: both names refer to this result; name two encoders")
     pairs.sort(key=_n_experiments)
     candidates = [(pair, key) for pair in pairs if (key := _common(pair, measure, weighting))]
     if not candidates:
-        measure_of(pairs[0][0][1], measure, weighting)  # This raises an error for a wrong name.
-        (one, _), (other, _) = pairs[0]
-        data = {result.key.data for of in (ones, others) for _, result in of}
+        one, other = pairs[0]
+        measure_of(one, measure, weighting)  # This raises an error for a wrong name.
+        data = {result.key.data for result in (*ones, *others)}
         why = "; their data sets differ" if len(data) > 1 else ""
         raise InputError(
-            f"{one} and {other} do not share this score at the same k{why}; evaluate both with the "
-            "same settings"
+            f"{one.path} and {other.path} do not share this score at the same k{why}; evaluate "
+            "both with the same settings"
         )
-    fitting = [(pair, key) for pair, key in candidates if _can_pair(pair, key)]
+    fitting = [(pair, key) for pair, key in candidates if first_difference(*pair, key) is None]
     if fitting:
         least = _n_experiments(fitting[0][0])
         _refuse_several([each for each in fitting if _n_experiments(each[0]) == least])
         return align(*fitting[0]), ""
-    alike = [each for each in candidates if _can_pair(each[0], ScoreKey("polarity", each[1].k))]
+    p = ScoreKey("polarity")
+    alike = [(pair, key) for pair, key in candidates if first_difference(*pair, p) is None]
     if alike and measure is None:
         pair, key = alike[0]
         return align(pair, ScoreKey("polarity", key.k, key.weighting)), (
@@ -315,22 +316,17 @@ def pair_up(
 
 def _n_experiments(pair: Pair) -> int:
     """Return the number of results in a pair with settings other than the task's defaults."""
-    return sum(bool(result.experiment) for _, result in pair)
+    return sum(bool(result.experiment) for result in pair)
 
 
 def _common(pair: Pair, measure: str | None, weighting: Weighting) -> ScoreKey | None:
     """Return the key of the score to compare; None if one of the results lacks it."""
-    one, other = (result for _, result in pair)
+    one, other = pair
     try:
         key = measure_of(one, measure, weighting)
     except InputError:
         return None
     return key if key in other.scores else None
-
-
-def _can_pair(pair: Pair, key: ScoreKey) -> bool:
-    (_, one), (_, other) = pair
-    return first_difference(one, other, key) is None
 
 
 def _refuse_several(equal: Sequence[tuple[Pair, ScoreKey]]) -> None:
@@ -340,12 +336,12 @@ def _refuse_several(equal: Sequence[tuple[Pair, ScoreKey]]) -> None:
     """
 
     def question(pair: Pair, key: ScoreKey) -> tuple[ScoreKey, str, str]:
-        result = pair[0][1]
+        result = pair[0]
         reference = result.key.reference_encoder.digest if needs_reference(result, key) else ""
         return key, result.key.data, reference
 
     first, *others = equal
     for pair, key in others:
         if question(pair, key) != question(*first):
-            files = ", ".join(str(path) for path, _ in (first[0][0], *pair))
+            files = ", ".join(str(result.path) for result in (first[0][0], *pair))
             raise InputError(f"several results match; name two of these files: {files}")

@@ -17,7 +17,7 @@ from polarity_bench.encoders.steered import at_strength
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation.many_tasks import EvaluationPlan, SuiteReport, run_suite
 from polarity_bench.progress import Bar
-from polarity_bench.results.result_files import Stored
+from polarity_bench.results.result_files import Result
 from polarity_bench.tasks.types.base import Task
 
 Remark = Callable[[str], object]
@@ -85,9 +85,9 @@ class EncoderReport:
         return list(self.by_strength.values())
 
     @property
-    def results(self) -> list[Stored]:
-        """Results of all strengths, with their files."""
-        return [stored for suite in self.suites for stored in suite.results]
+    def results(self) -> list[Result]:
+        """Results of all strengths."""
+        return [result for suite in self.suites for result in suite.results]
 
 
 def evaluate_models(request: EvaluationRequest) -> Iterator[EncoderReport]:

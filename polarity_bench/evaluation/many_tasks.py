@@ -33,7 +33,6 @@ from polarity_bench.results.packed_results import is_stored
 from polarity_bench.results.result_files import (
     TRAINED_BY,
     Result,
-    Stored,
     has_values_per_query,
     place,
     read_result,
@@ -86,7 +85,7 @@ class SuiteReport:
     """Results and failures of one encoder on several tasks.
 
     Attributes:
-        results: Results with their files, in the order of the tasks.
+        results: Results, in the order of the tasks.
         reused: Names of the tasks with reused results.
         failures: Error message of each failed task, by task name.
         unexpected: Whether any failure was not an `InputError`.
@@ -94,7 +93,7 @@ class SuiteReport:
         warnings: Problems that did not cause a failure.
     """
 
-    results: list[Stored] = field(default_factory=list)
+    results: list[Result] = field(default_factory=list)
     reused: list[str] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)
     unexpected: bool = False
@@ -110,8 +109,8 @@ class SuiteReport:
 
     def add(self, attempt: _Attempt) -> None:
         """Add the result or the failure of a task to the report."""
-        if attempt.stored is not None:
-            self.results.append(attempt.stored)
+        if attempt.result is not None:
+            self.results.append(attempt.result)
         else:
             self.failures[attempt.task] = attempt.failure
             self.unexpected |= attempt.unexpected
@@ -144,12 +143,12 @@ def run_suite(
     if pending:
         _evaluate(plan, pending, output, report)
     order = [task.spec.name for task in tasks]
-    report.results.sort(key=lambda item: order.index(item[1].task))
+    report.results.sort(key=lambda result: order.index(result.task))
     return report
 
 
-def _stored(task: Task, plan: EvaluationPlan, output: Path) -> Stored | None:
-    """Return the stored result of this evaluation and its file, or None if it is not current."""
+def _stored(task: Task, plan: EvaluationPlan, output: Path) -> Result | None:
+    """Return the stored result of this evaluation, or None if it is not current."""
     encoder, reference = plan.encoder.id, plan.reference_for(task)
     reference_id = reference.id if reference else None
     key = result_key(task, encoder, reference_id)
@@ -162,8 +161,8 @@ def _stored(task: Task, plan: EvaluationPlan, output: Path) -> Stored | None:
             result = read_result(path)
         except InputError:
             continue  # The file is incomplete or from another version, so replace it.
-        if result.key.digest == key.digest and has_values_per_query(path, result):
-            return path, result
+        if result.key.digest == key.digest and has_values_per_query(result):
+            return result
     return None
 
 
@@ -252,10 +251,10 @@ def _score(
 
 @dataclass(frozen=True)
 class _Attempt:
-    """Outcome of a task: its result and file, or its error message."""
+    """Outcome of a task: its result, or its error message."""
 
     task: str
-    stored: Stored | None = None
+    result: Result | None = None
     failure: str = ""
     unexpected: bool = False
 
@@ -264,7 +263,7 @@ def _attempt(task: str, make: Callable[[], Result], output: Path) -> _Attempt:
     """Compute and write a result; catch all errors, because other tasks must continue."""
     try:
         result = make()
-        return _Attempt(task, (write_result(result, output), result))
+        return _Attempt(task, replace(result, path=write_result(result, output)))
     except InputError as error:
         return _Attempt(task, failure=str(error))
     except Exception as error:  # noqa: BLE001

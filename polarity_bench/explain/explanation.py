@@ -22,7 +22,7 @@ from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError
 from polarity_bench.results.comparability import FREE
 from polarity_bench.results.packed_results import is_stored
-from polarity_bench.results.result_files import Result, Stored, read_arrays
+from polarity_bench.results.result_files import Result, read_arrays
 from polarity_bench.scores import ScoreKey, Weighting
 from polarity_bench.tasks.types.polarity.task import PolarityTask
 
@@ -107,7 +107,7 @@ class Explanation:
     @property
     def encoders(self) -> tuple[EncoderId, EncoderId]:
         """First and second encoder of the comparison."""
-        (_, one), (_, other) = self.p.aligned.stored
+        one, other = self.p.aligned.results
         return one.key.encoder, other.key.encoder
 
     @property
@@ -126,14 +126,14 @@ class Explanation:
 
 
 def explain(
-    task: PolarityTask, one: Stored, other: Stored, k: int, weighting: Weighting = "linear"
+    task: PolarityTask, one: Result, other: Result, k: int, weighting: Weighting = "linear"
 ) -> Explanation:
     """Compare the results of two encoders on a task query by query.
 
     Args:
         task: Task with its data.
-        one: Result of the first encoder, with its file.
-        other: Result of the second encoder, with its file.
+        one: Result of the first encoder.
+        other: Result of the second encoder.
         k: Number of nearest sources; both results need scores at this k.
         weighting: Weighting of the ranks, in P and in the vote.
 
@@ -141,14 +141,14 @@ def explain(
         InputError: If both results have the same encoder, if a result was computed with another
             version of the task or its data, or if the results cannot be paired (see `align`).
     """
-    names = [result.key.encoder for _, result in (one, other)]
+    names = one.key.encoder, other.key.encoder
     if names[0].digest == names[1].digest:
         raise InputError(same_encoder(*names))
-    for path, result in (one, other):
+    for result in (one, other):
         if (result.key.task, result.key.data) != (task.spec.digest, task.digest):
             raise InputError(
-                f"{path}: the result was computed with another version of {task.spec.name} or its "
-                f"data; run {task.spec.name} again"
+                f"{result.path}: the result was computed with another version of {task.spec.name} "
+                f"or its data; run {task.spec.name} again"
             )
     of_p, of_vote = (
         align([one, other], ScoreKey(metric, k, weighting))
@@ -157,7 +157,7 @@ def explain(
     rows = zip(
         of_p.values.T.tolist(),
         of_vote.values.T.astype(bool).tolist(),
-        zip(*(_nearest(path, k) for path, _ in (one, other)), strict=True),
+        zip(_nearest(one, k), _nearest(other, k), strict=True),
         strict=True,
     )
     answers = [
@@ -180,7 +180,7 @@ def find_stored(
     *,
     prompt: str | None = None,
     strength: float | None = None,
-) -> Stored | None:
+) -> Result | None:
     """Return a stored result of a task by the encoder's digest or by file; None if there is none.
 
     The encoder's name does not select a result, because its weights and settings are only known
@@ -203,14 +203,14 @@ def find_stored(
     try:
         found = contenders(folder, name, task.spec.name)
         fitting = [
-            each
-            for each in sorted(found, key=lambda each: len(each[1].experiment))
-            if _is_current(each[1], task, k)
-            and (is_file or each[1].key.encoder.digest.startswith(name))
-            and prompt in {None, each[1].key.encoder.prompt}
-            and strength in {None, each[1].key.encoder.strength}
+            result
+            for result in sorted(found, key=lambda result: len(result.experiment))
+            if _is_current(result, task, k)
+            and (is_file or result.key.encoder.digest.startswith(name))
+            and prompt in {None, result.key.encoder.prompt}
+            and strength in {None, result.key.encoder.strength}
         ]
-        if fitting and read_arrays(fitting[0][0]):
+        if fitting and read_arrays(fitting[0].path):
             return fitting[0]
     except InputError:
         if is_file:
@@ -232,10 +232,10 @@ def _is_current(result: Result, task: PolarityTask, k: int) -> bool:
     return same and ours == theirs and k in result.ks
 
 
-def _nearest(path: Path, k: int) -> list[list[Neighbour]]:
-    """Return the k nearest sources of each query, from the file of a result."""
+def _nearest(result: Result, k: int) -> list[list[Neighbour]]:
+    """Return the k nearest sources of each query of a stored result."""
     names = ("retrieved_index", "retrieved_similarity")
-    arrays = read_arrays(path, names)
+    arrays = read_arrays(result.path, names)
     index, similarity = (arrays[name][:, :k].tolist() for name in names)
     return [list(map(Neighbour, *row)) for row in zip(index, similarity, strict=True)]
 
@@ -249,16 +249,15 @@ def as_json(explained: Explanation, n_changed: int) -> dict[str, Any]:
         explained: Comparison of two encoders.
         n_changed: Maximum number of queries to include, those with the largest changes of P.
     """
-    stored = explained.p.aligned.stored
     sides = {
         name: {
             "encoder": result.key.encoder.name,
             "encoder_digest": result.key.encoder.digest,
-            "file": str(path),
+            "file": str(result.path),
             "P": explained.p.aligned.scores[i],
             "right": explained.vote.aligned.scores[i],
         }
-        for i, (name, (path, result)) in enumerate(zip("ab", stored, strict=True))
+        for i, (name, result) in enumerate(zip("ab", explained.p.aligned.results, strict=True))
     }
     return {
         "unit": "fraction",

@@ -29,7 +29,7 @@ from yaml.representer import SafeRepresenter
 from polarity_bench.errors import InputError
 from polarity_bench.render.markdown import escape
 from polarity_bench.results.default_settings import by_settings
-from polarity_bench.results.result_files import Result, Stored
+from polarity_bench.results.result_files import Result
 from polarity_bench.scores import ScoreKey, Weighting
 from polarity_bench.tasks.catalogue import KINDS
 from polarity_bench.training.history import SCORE_TITLES
@@ -96,7 +96,7 @@ class CardScore:
 
 
 def select_scores(
-    stored: Sequence[Stored],
+    results: Sequence[Result],
     data_sets: Mapping[str, DataSet] | None = None,
     weighting: Weighting = "linear",
 ) -> list[CardScore]:
@@ -106,7 +106,7 @@ def select_scores(
     score. Results with a limit and undefined scores are skipped.
 
     Args:
-        stored: Results of the encoder.
+        results: Results of the encoder.
         data_sets: Data set of each task, keyed by task name. By default, the name of the task is
             used as the name of the data set.
         weighting: Weighting of the ranks.
@@ -114,21 +114,21 @@ def select_scores(
     Raises:
         InputError: If no result is without a limit, or a task type is unknown.
     """
-    settled = by_settings(stored)
+    settled = by_settings(results)
     if not settled:
         raise InputError(
             "all results have a `limit` and cannot be published; evaluate the tasks without a "
             "`limit`"
         )
     kinds = list(KINDS)
-    for (path, result), _ in settled:
+    for result, _ in settled:
         if result.kind not in kinds:
-            raise InputError(f"{path}: unknown kind {result.kind!r}")
-    settled.sort(key=lambda each: (kinds.index(each[0][1].kind), each[0][1].task, each[1]))
+            raise InputError(f"{result.path}: unknown kind {result.kind!r}")
+    settled.sort(key=lambda each: (kinds.index(each[0].kind), each[0].task, each[1]))
     known = data_sets or {}
     return [
         CardScore(result, settings, key, known.get(result.task, DataSet(result.task, result.task)))
-        for (_, result), settings in settled
+        for result, settings in settled
         for key in shown_keys(result, weighting)
     ]
 

@@ -58,7 +58,7 @@ def export_mteb(folder: Path, output: Path) -> list[Path]:
             f"the results folder {folder} does not exist; run `polarity-bench run` first"
         )
     results = list(read_results(folder))
-    stored = [each for each in by_settings(results) if not math.isnan(each[0][1].main.mean)]
+    stored = [each for each in by_settings(results) if not math.isnan(each[0].main.mean)]
     if not stored:
         raise InputError(
             f"{folder}: no results that mteb can read; the folder is empty, or each result has a "
@@ -68,13 +68,13 @@ def export_mteb(folder: Path, output: Path) -> list[Path]:
         count = "1 result" if n_out == 1 else f"{n_out} results"
         remark = f"{folder}: skipped {count} with a `limit` or an undefined main score"
         warnings.warn(remark, InputWarning, stacklevel=2)
-    names = mteb_names(result.key.encoder for (_, result), _ in stored)
+    names = mteb_names(result.key.encoder for result, _ in stored)
     marks = defaultdict(set)
-    for (_, result), settings in stored:
+    for result, settings in stored:
         if result.key.reference is not None and not settings:
             marks[result.key.encoder.digest].add(_mark_of(result.key.reference))
     planned: dict[Path, tuple[Path, Any]] = {}
-    for (path, result), settings in stored:
+    for result, settings in stored:
         encoder = result.key.encoder
         if settings:
             mark = folder_name(settings)
@@ -89,10 +89,10 @@ def export_mteb(folder: Path, output: Path) -> list[Path]:
         target = place / f"{result.result_name}.json"
         if target in planned:
             raise InputError(
-                f"{planned[target][0]} and {path} are results of the same encoder on the same "
-                "task; remove one of them"
+                f"{planned[target][0]} and {result.path} are results of the same encoder on the "
+                "same task; remove one of them"
             )
-        planned[target] = path, meta
+        planned[target] = result.path, meta
     for target, (path, meta) in planned.items():
         check_writable(target.parent)
         write_atomically(target, stored_bytes(path))

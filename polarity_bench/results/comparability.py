@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from polarity_bench.errors import InputError, check_known
-from polarity_bench.results.result_files import Result, Stored
+from polarity_bench.results.result_files import Result
 from polarity_bench.results.score_names import RANKED
 from polarity_bench.scores import Score, ScoreKey, Weighting
 from polarity_bench.tasks.catalogue import KINDS
@@ -47,14 +47,14 @@ class Group:
     Attributes:
         kind: Task type.
         protocol: Name of the protocol in tables.
-        tasks: Stored result of each entry, by task.
+        tasks: Result of each entry, by task.
         weighting: Weighting of the ranks.
         measure: Title of the score to show; '' for the main score.
     """
 
     kind: str
     protocol: str
-    tasks: Mapping[str, Mapping[Entry, Stored]]
+    tasks: Mapping[str, Mapping[Entry, Result]]
     weighting: Weighting = "linear"
     measure: str = ""
 
@@ -85,7 +85,7 @@ class Group:
     @property
     def results(self) -> list[Result]:
         """Results of all tasks; a result with several k occurs once for each k."""
-        return [result for cells in self.tasks.values() for _, result in cells.values()]
+        return [result for cells in self.tasks.values() for result in cells.values()]
 
     @cached_property
     def pairs(self) -> list[tuple[str, str]]:
@@ -143,7 +143,7 @@ class Group:
         """Return the key of a task in the scores of a row; keys are unique within a board."""
         return task if self.ranks else f"{task} ({self.protocol})"
 
-    def stored(self, task: str, entry: Entry) -> Stored | None:
+    def result(self, task: str, entry: Entry) -> Result | None:
         """Return an entry's result for a task, or None if there is none.
 
         On tasks without retrieval, the entry's reference encoder and k are ignored.
@@ -156,10 +156,10 @@ class Group:
         On retrieval tasks, these are the scores at the entry's k and the group's weighting. On
         other tasks, only the displayed score is returned, under the key `MAIN`.
         """
-        stored = self.stored(task, entry)
-        if stored is None:
+        result = self.result(task, entry)
+        if result is None:
             return {}
-        scores = stored[1].scores
+        scores = result.scores
         if not self.ranks:
             return {MAIN: scores[key]} if (key := self.key(task, MAIN)) in scores else {}
         shown = {(None, "linear", None), (entry.k, self.weighting, None)}
@@ -176,17 +176,17 @@ class Group:
         """
         if self.ranks:
             return ScoreKey(metric, k, self.weighting)
-        _, result = next(iter(self.tasks[task].values()))
+        result = next(iter(self.tasks[task].values()))
         return dict(KINDS[self.kind].columns).get(self.measure, result.main_score)
 
 
-def lay_in_cells(stored: Sequence[Stored], measures: Mapping[str, str]) -> list[Group]:
+def lay_in_cells(results: Sequence[Result], measures: Mapping[str, str]) -> list[Group]:
     """Group results and assign each result to its cells.
 
     Groups are sorted by task type and protocol, and the tasks of a group by name.
 
     Args:
-        stored: Results with their files.
+        results: Results of any tasks and encoders.
         measures: Title of the score to show instead of the main score, by task type.
 
     Raises:
@@ -194,21 +194,21 @@ def lay_in_cells(stored: Sequence[Stored], measures: Mapping[str, str]) -> list[
             versions of the task, its data or its protocol, or if two different results belong to
             the same cell.
     """
-    groups: dict[tuple[str, str], dict[str, dict[Entry, Stored]]] = {}
-    measured = [result for _, result in stored if not result.lacks_reference]
+    groups: dict[tuple[str, str], dict[str, dict[Entry, Result]]] = {}
+    measured = [result for result in results if not result.lacks_reference]
     known = {(r.task, r.key.encoder.digest, k) for r in measured for k in r.ks}
-    for path, result in stored:
-        check_known(result.kind, KINDS, f"{path}: unknown kind {result.kind!r}")
+    for result in results:
+        check_known(result.kind, KINDS, f"{result.path}: unknown kind {result.kind!r}")
         tasks = groups.setdefault((result.kind, result.key.protocol_label), {})
         cells = tasks.setdefault(result.task, {})
         for first in list(cells.values())[:1]:
-            _check_alike(first, (path, result))
+            _check_alike(first, result)
         for entry in _entries(result):
             if result.lacks_reference and (result.task, entry.encoder, entry.k) in known:
                 continue
-            first_stored = cells.setdefault(entry, (path, result))
-            if first_stored[1] is not result:
-                _check_one(first_stored, (path, result), entry)
+            first = cells.setdefault(entry, result)
+            if first is not result:
+                _check_one(first, result, entry)
     kinds = list(KINDS)
     ordered = sorted(groups.items(), key=lambda item: (kinds.index(item[0][0]), item[0][1]))
     return [
@@ -225,12 +225,12 @@ def _entries(result: Result) -> list[Entry]:
     return [Entry(key.encoder.digest, reference, k) for k in result.ks]
 
 
-def _check_alike(one: Stored, other: Stored) -> None:
+def _check_alike(one: Result, other: Result) -> None:
     """Raise InputError if two results were computed with different tasks, data or protocols."""
-    if found := difference(one[1], other[1]):
+    if found := difference(one, other):
         what, first, second = found
         raise InputError(
-            f"{one[1].task}: the results {one[0]} and {other[0]} were computed with different "
+            f"{one.task}: the results {one.path} and {other.path} were computed with different "
             f"versions of the task, its data or its protocol: the {what} is {first!r} and "
             f"{second!r}; run one of them again, or keep them in two folders"
         )
@@ -256,18 +256,18 @@ def difference(one: Result, other: Result) -> tuple[str, Any, Any] | None:
     return None
 
 
-def _check_one(one: Stored, other: Stored, entry: Entry) -> None:
+def _check_one(one: Result, other: Result, entry: Entry) -> None:
     """Raise InputError if two results for the same cell differ by more than a small tolerance.
 
     Repeated evaluations may differ slightly. Embeddings differ by about 1e-7 if their batches
     differed, which can change the ranks of sources that almost tie.
     """
-    (first, numbers), (second, others) = (_answer(result, entry) for _, result in (one, other))
+    (first, numbers), (second, others) = (_answer(result, entry) for result in (one, other))
     same_question = first == second and numbers.keys() == others.keys()
     ours, theirs = list(numbers.values()), [others[key] for key in numbers if same_question]
     if not same_question or not np.allclose(ours, theirs, rtol=0, atol=1e-4, equal_nan=True):
         raise InputError(
-            f"{one[1].task}: the results {one[0]} and {other[0]} are for the same encoder and the "
+            f"{one.task}: the results {one.path} and {other.path} are for the same encoder and the "
             "same table cell, but their settings or scores differ; delete one of them"
         )
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -16,7 +15,7 @@ import numpy as np
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError
 from polarity_bench.metrics.statistics import Bootstrap, Resampling
-from polarity_bench.results.result_files import Result, Stored, read_arrays, scores_digest
+from polarity_bench.results.result_files import Result, read_arrays, scores_digest
 from polarity_bench.scores import WEIGHTINGS, Score, ScoreKey, Weighting
 from polarity_bench.tasks.types.polarity.scoring import front_of, place_of
 from polarity_bench.values import FloatArray, digest_of
@@ -88,32 +87,33 @@ class Curve:
         return sorted({key.k for key in self.fronts if key.k is not None})
 
 
-def make_curve(name: str, dial: Dial, stored: Mapping[float, Stored]) -> Curve:
+def make_curve(name: str, dial: Dial, by_setting: Mapping[float, Result]) -> Curve:
     """Compute the curve through results of one task and one reference encoder.
 
     Args:
         name: Name of the encoder with the dial.
         dial: Varied parameter.
-        stored: Polarity result and its file at each setting of the dial, at least one.
+        by_setting: Polarity result at each setting of the dial, at least one.
 
     Raises:
         InputError: If the results differ in task, data, reference encoder or protocol, if their
             reference encoder was not available, or if their oracle scores or values per query are
             missing.
     """
-    order = sorted(stored)
-    first_path, first = stored[order[0]]
-    for path, result in stored.values():
-        _check(path, result)
+    order = sorted(by_setting)
+    results = [by_setting[at] for at in order]
+    first = results[0]
+    for result in by_setting.values():
+        _check(result)
         if _question(result) != _question(first):
             raise InputError(
-                f"the results {first_path} and {path} cannot form a curve, because they differ in "
-                "task, data, reference encoder or protocol; run them again with the same settings"
+                f"the results {first.path} and {result.path} cannot form a curve, because they "
+                "differ in task, data, reference encoder or protocol; run them again with the same "
+                "settings"
             )
     ranks = [(k, weighting) for k in first.ks for weighting in WEIGHTINGS]
     keys = [*_CHANCE, *(ScoreKey(metric, *rank) for metric in _OF_THE_PLANE for rank in ranks)]
-    results = [stored[at][1] for at in order]
-    arrays = [read_arrays(stored[at][0]) for at in order]
+    arrays = [read_arrays(result.path) for result in results]
     drawn = None
     if "resampled_units" in arrays[0]:
         drawn = Resampling(arrays[0]["resampled_units"], arrays[0]["resampled_strata"])
@@ -171,7 +171,8 @@ def _front(
     return front_of(places, place_of(parts[0], k, weighting, "_oracle"))
 
 
-def _check(path: Path, result: Result) -> None:
+def _check(result: Result) -> None:
+    path = result.path
     if result.kind != "polarity":
         raise InputError(f"{path}: a curve needs results of a polarity task, got {result.task!r}")
     if not any(key.metric == "polarity_oracle" for key in result.scores):

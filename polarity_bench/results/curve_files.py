@@ -28,7 +28,7 @@ from polarity_bench.files import (
     write_atomically,
 )
 from polarity_bench.results.curve import Curve, Dial, Point, front_of_results, make_curve, point_of
-from polarity_bench.results.result_files import Result, Stored, scores_digest, with_checksum
+from polarity_bench.results.result_files import Result, scores_digest, with_checksum
 from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.values import shortest
 
@@ -39,14 +39,14 @@ _FIELDS_OF_A_POINT = ("encoder", "run", "scores_sha256")
 
 
 def write_curves(
-    name: str, dial: Dial, stored: Mapping[float, Sequence[Stored]], output: Path
+    name: str, dial: Dial, results: Mapping[float, Sequence[Result]], output: Path
 ) -> list[Path]:
     """Compute and write the curve of every polarity task with at least two results.
 
     Args:
         name: Name of the encoder with the dial.
         dial: Varied parameter.
-        stored: Results of a suite with their files, at each setting of the dial.
+        results: Results of a suite at each setting of the dial.
         output: Folder of the results.
 
     Returns:
@@ -56,11 +56,11 @@ def write_curves(
         InputError: If the results of a task cannot form a curve (see `make_curve`), or if the
             folder is not writable.
     """
-    by_task: dict[str, dict[float, Stored]] = {}
-    for at, results in stored.items():
-        for path, result in results:
+    by_task: dict[str, dict[float, Result]] = {}
+    for at, of_suite in results.items():
+        for result in of_suite:
             if result.kind == "polarity":
-                by_task.setdefault(result.task, {})[at] = (path, result)
+                by_task.setdefault(result.task, {})[at] = result
     curves = [make_curve(name, dial, points) for points in by_task.values() if len(points) > 1]
     return [write_curve(curve, output) for curve in curves]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from polarity_bench.results.result_files import Result, Stored
+from polarity_bench.results.result_files import Result
 from polarity_bench.values import grouped
 
 _REFERENCE = "reference_"
 
 
-def by_settings(stored: Sequence[Stored]) -> list[tuple[Stored, str]]:
+def by_settings(results: Sequence[Result]) -> list[tuple[Result, str]]:
     """Return each result with its settings that differ from the defaults of its task.
 
     Defaults are the settings of the task file and the default reference encoder, which is the
@@ -19,17 +19,16 @@ def by_settings(stored: Sequence[Stored]) -> list[tuple[Stored, str]]:
     encoder, the reference counts as the base.
 
     Args:
-        stored: Results of any encoders and tasks. Results with a limit are skipped.
+        results: Results of any encoders and tasks. Results with a limit are skipped.
 
     Returns:
         Pairs of a result and its settings; the settings are '' if all are defaults.
     """
-    whole = [each for each in stored if each[1].limit is None]
-    of_one = grouped((result for _, result in whole), _key)
-    usual = {whose: _usual_experiment(results) for whose, results in of_one.items()}
+    whole = [result for result in results if result.limit is None]
+    usual = {whose: _usual_experiment(of) for whose, of in grouped(whole, _key).items()}
     return [
-        (each, "" if each[1].experiment == usual[_key(each[1])] else each[1].experiment)
-        for each in whole
+        (result, "" if result.experiment == usual[_key(result)] else result.experiment)
+        for result in whole
     ]
 
 

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polarity_bench.results.published import PublishedNumber
-from polarity_bench.results.result_files import Stored, read_results
+from polarity_bench.results.result_files import Result, read_results
 from polarity_bench.scores import Score, ScoreKey
 
 if TYPE_CHECKING:
@@ -59,8 +59,8 @@ def read_records(folder: str | Path) -> DataFrame:
     Raises:
         InputError: If a result is damaged.
     """
-    stored = (each for each in read_results(Path(folder)) if each[1].limit is None)
-    return to_frame(record for path, result in stored for record in result_records((path, result)))
+    whole = (result for result in read_results(Path(folder)) if result.limit is None)
+    return to_frame(record for result in whole for record in result_records(result))
 
 
 def to_frame(records: Iterable[Mapping[str, Any]]) -> DataFrame:
@@ -83,16 +83,15 @@ def to_frame(records: Iterable[Mapping[str, Any]]) -> DataFrame:
 
 
 def result_records(
-    stored: Stored, keys: Sequence[ScoreKey] | None = None, **made: Any
+    result: Result, keys: Sequence[ScoreKey] | None = None, **made: Any
 ) -> list[dict[str, Any]]:
     """Return a record for each score of a result.
 
     Args:
-        stored: Result with its file.
+        result: The result.
         keys: Keys of the scores to return, if the result has them; None for all scores.
         made: Additional columns, such as `recipe`, `seed` and `settings.NAME`.
     """
-    path, result = stored
     key, training = result.key, result.training or {}
     recipe = dict(training.get("recipe", {}))
     common = {
@@ -105,7 +104,7 @@ def result_records(
         "reference": key.reference.digest if key.reference else "",
         "strength": key.encoder.strength,
         "role": "measured",
-        "file": str(path),
+        "file": str(result.path),
         "run": key.digest,
         "recipe": recipe.pop("name", None),
         "seed": training.get("seed"),

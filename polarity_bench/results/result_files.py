@@ -166,6 +166,7 @@ class Result:
         environment: Versions, device and platform, and the commands that computed the scores.
         date: Time of the evaluation, in seconds since 1970 (UTC).
         arrays: Values per query and retrieved sources, by name.
+        path: Path of the stored result; `Path()` if the result is not stored.
     """
 
     task: str
@@ -187,6 +188,7 @@ class Result:
     environment: Mapping[str, str] = field(default_factory=dict)
     date: float = 0.0
     arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict, repr=False, compare=False)
+    path: Path = field(default=Path(), repr=False, compare=False)
 
     @property
     def main(self) -> Score:
@@ -228,10 +230,6 @@ class Result:
             flat[str(key)] = score.mean
             flat |= {name: float(value) for name, value in named.items() if not math.isnan(value)}
         return flat
-
-
-Stored = tuple[Path, Result]
-"""Path of a result, and the result."""
 
 
 def _unflatten(flat: Mapping[str, float], n: Mapping[str, int | None]) -> dict[ScoreKey, Score]:
@@ -384,6 +382,7 @@ def read_result(path: str | Path) -> Result:
             key=key,
             scores=_unflatten(flat, provenance.n),
             date=stored["date"],
+            path=path,
             **provenance.task.model_dump(include={"kind", "version", "unseen_of"}),
             **provenance.model_dump(include=_SHARED),
         )
@@ -411,35 +410,31 @@ def _shared(encoder: EncoderId) -> EncoderId:
     return encoder
 
 
-def write_seen(path: Path, result: Result) -> None:
-    """Write a result's `seen` and `unseen` to its provenance file.
-
-    Args:
-        path: Path of the stored result.
-        result: Result with the new values.
+def write_seen(result: Result) -> None:
+    """Write the `seen` and `unseen` of a stored result to its provenance file.
 
     Raises:
         InputError: If the provenance is missing, damaged or not writable.
     """
-    made = read_stored(path.with_suffix(PROVENANCE))
+    provenance = result.path.with_suffix(PROVENANCE)
+    made = read_stored(provenance)
     if not isinstance(made, dict) or not _is_as_written(made):
-        raise _unusable(path, _EDITED)
+        raise _unusable(result.path, _EDITED)
     content = made | {"seen": result.seen, "unseen": result.unseen}
     if made["format"] >= FORMAT:
         content = with_checksum(content)
-    write_atomically(path.with_suffix(PROVENANCE), json_bytes(content))
+    write_atomically(provenance, json_bytes(content))
 
 
-def read_results(folder: Path) -> Iterator[tuple[Path, Result]]:
-    """Yield every result below a folder with its path, sorted by path.
+def read_results(folder: Path) -> Iterator[Result]:
+    """Yield every result below a folder, sorted by path.
 
     Packed results and results behind symbolic links are included.
 
     Raises:
         InputError: If a result is damaged.
     """
-    for path in result_paths(folder):
-        yield path, read_result(path)
+    yield from map(read_result, result_paths(folder))
 
 
 def read_arrays(path: Path, names: Collection[str] | None = None) -> dict[str, NDArray[Any]]:
@@ -468,18 +463,19 @@ def read_arrays(path: Path, names: Collection[str] | None = None) -> dict[str, N
         ) from error
 
 
-def has_values_per_query(path: Path, result: Result) -> bool:
-    """Return whether the values per query of a result exist and belong to the result.
+def has_values_per_query(result: Result) -> bool:
+    """Return whether the values per query of a stored result exist and belong to the result.
 
     The function compares the checksum of the values. Results in formats before 5 have no checksum;
     for them, it compares the means of the values with the scores.
     """
     try:
-        checksum: str | None = read_stored(path.with_suffix(PROVENANCE)).get("queries_sha256")
+        provenance = read_stored(result.path.with_suffix(PROVENANCE))
+        checksum: str | None = provenance.get("queries_sha256")
         if checksum is not None:
-            content = path.with_suffix(_QUERIES).read_bytes()
+            content = result.path.with_suffix(_QUERIES).read_bytes()
             return checksum == hashlib.sha256(content).hexdigest()
-        arrays = read_arrays(path)
+        arrays = read_arrays(result.path)
     except (InputError, OSError):
         return False
     named = {str(key): score.mean for key, score in result.scores.items()}

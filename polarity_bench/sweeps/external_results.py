@@ -11,7 +11,7 @@ from polarity_bench.errors import InputError
 from polarity_bench.evaluation.one_task import result_key
 from polarity_bench.files import folder_name
 from polarity_bench.results.packed_results import paths_by_encoder
-from polarity_bench.results.result_files import Result, Stored, read_result
+from polarity_bench.results.result_files import Result, read_result
 from polarity_bench.sweeps.items import Item, Setup, Training
 from polarity_bench.sweeps.state_files import ItemOutcome
 from polarity_bench.tasks.catalogue import choose_tasks, load_tasks
@@ -58,9 +58,9 @@ def find_external_results(
         if (names := tuple(item.tasks)) not in tasks:
             specs = choose_tasks(load_tasks(setup.task_dir), names=list(names))
             tasks[names] = [spec.load(setup.access(), Settings()) for spec in specs]
-        stored, why = _read(item, tasks[names], encoders[item.base.digest], paths)
-        if stored:
-            done[item.digest] = ItemOutcome.of_results(item.name, stored, setup.output)
+        complete, why = _read(item, tasks[names], encoders[item.base.digest], paths)
+        if complete:
+            done[item.digest] = ItemOutcome.of_results(item.name, complete, setup.output)
         elif why:
             others[item.digest] = why
     return ExternalResults(done, others)
@@ -68,13 +68,13 @@ def find_external_results(
 
 def _read(
     item: Training, tasks: Sequence[Task], base: EncoderId, paths: Sequence[Path]
-) -> tuple[Sequence[Stored], str]:
+) -> tuple[Sequence[Result], str]:
     """Return a training run's results on all tasks, or the reason why its results do not count.
 
     Returns:
         The results, empty if they do not count, and the reason; '' if there are no results.
     """
-    by_encoder: dict[str, dict[str, Stored]] = {}
+    by_encoder: dict[str, dict[str, Result]] = {}
     why = ""
     for task in tasks:
         name = f"{task.spec.result_name}.json"
@@ -87,8 +87,7 @@ def _read(
             if differs := _difference(result, task, item, base):
                 why = why or differs
             else:
-                results = by_encoder.setdefault(result.key.encoder.digest, {})
-                results[task.spec.name] = (path, result)
+                by_encoder.setdefault(result.key.encoder.digest, {})[task.spec.name] = result
     for results in by_encoder.values():
         if len(results) == len(tasks):
             return [*results.values()], ""

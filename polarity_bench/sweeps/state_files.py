@@ -22,7 +22,7 @@ import os
 import platform
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -38,7 +38,7 @@ from polarity_bench.files import (
     write_atomically,
 )
 from polarity_bench.results.packed_results import PROVENANCE, is_stored
-from polarity_bench.results.result_files import Stored
+from polarity_bench.results.result_files import Result
 from polarity_bench.validation import validated
 
 GREATEST_ATTEMPTS = 3
@@ -70,18 +70,17 @@ class ItemOutcome:
     __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     @classmethod
-    def of_results(cls, name: str, results: Iterable[Stored], folder: Path) -> ItemOutcome:
+    def of_results(cls, name: str, results: Sequence[Result], folder: Path) -> ItemOutcome:
         """Return the outcome of a done item.
 
         Args:
             name: Name of the item.
-            results: Results of the item, with their paths.
+            results: Results of the item.
             folder: Folder of the sweep.
         """
-        stored = list(results)
-        means = {result.task: result.main.mean for _, result in stored}
+        means = {result.task: result.main.mean for result in results}
         scores = {task: mean for task, mean in means.items() if not math.isnan(mean)}
-        files = files_of((path for path, _ in stored), folder)
+        files = files_of((result.path for result in results), folder)
         return cls("done", name, scores=scores, files=files)
 
 

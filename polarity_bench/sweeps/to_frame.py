@@ -34,7 +34,7 @@ from polarity_bench.results.comparability import lay_in_cells
 from polarity_bench.results.packed_results import paths_by_encoder
 from polarity_bench.results.published import FILE as PUBLISHED
 from polarity_bench.results.published import PublishedNumber, footnote_numbers, read_published
-from polarity_bench.results.result_files import Result, Stored, made_by, read_result
+from polarity_bench.results.result_files import Result, made_by, read_result
 from polarity_bench.scores import ScoreKey, Weighting
 from polarity_bench.sweeps.plan import PlanItem, SweepPlan, with_defaults
 from polarity_bench.sweeps.state_files import SweepState
@@ -53,7 +53,7 @@ _REFERENCE = "reference"
 _OLD_SIZES = "published-sizes.csv"
 _FURTHER = {"twins": frozenset[int](), "footnote": 0, "paper": "", "date": math.nan, "made_by": {}}
 
-_Results = Mapping[tuple[str, str], Sequence[Stored]]
+_Results = Mapping[tuple[str, str], Sequence[Result]]
 """Results, by the names of the encoder and the task."""
 
 
@@ -66,7 +66,7 @@ class _Item(NamedTuple):
         task: Name of the task.
         given: Names of the settings in the grid.
         settings: All settings.
-        stored: The result with its path; None if there is no result.
+        result: The result; None if there is none.
         state: `done`, `failed` or `left`.
         base: Digest of the evaluation of the base; None if unknown.
     """
@@ -76,7 +76,7 @@ class _Item(NamedTuple):
     task: str
     given: tuple[str, ...]
     settings: Mapping[str, Any]
-    stored: Stored | None
+    result: Result | None
     state: str
     base: str | None
 
@@ -88,7 +88,7 @@ class _Item(NamedTuple):
     @property
     def measured_with(self) -> str:
         """Digest of the reference encoder of the result; '' if there is no result."""
-        key = self.stored[1].key if self.stored else None
+        key = self.result.key if self.result else None
         return (key.reference or key.encoder).digest if key else ""
 
     def is_trained_from(self, base: _Item) -> bool:
@@ -123,7 +123,7 @@ def read_frame(
     results = _read_results(folder / "results", names, {item.task for item in planned})
     if not results:
         raise InputError(f"{folder}: no results yet; see `sweep status {folder}`")
-    check_versions(stored for several in results.values() for stored in several)
+    check_versions(result for several in results.values() for result in several)
     trainings = [_training(item, results, SweepState(folder)) for item in planned]
     _check_references(trainings, evaluations)
     columns = dict.fromkeys(item.column for item in trainings)
@@ -141,7 +141,7 @@ def _read_results(folder: Path, encoders: Iterable[str], tasks: set[str]) -> _Re
     """Read the results with the tasks' default settings, for some encoders and tasks."""
     task_of: dict[str, str] = {}  # tasks, by the stem of their result files
     first = next(iter(tasks))
-    results: dict[tuple[str, str], list[Stored]] = {}
+    results: dict[tuple[str, str], list[Result]] = {}
     paths = paths_by_encoder(folder)
     for name in encoders:
         for path in sorted(paths.get(folder_name(name), ()), key=lambda path: (path.stem, path)):
@@ -151,7 +151,7 @@ def _read_results(folder: Path, encoders: Iterable[str], tasks: set[str]) -> _Re
             task_of[path.stem] = result.task
             is_asked = result.task in tasks and result.key.encoder.name == name
             if is_asked and _is_usual(result):
-                results.setdefault((name, result.task), []).append((path, result))
+                results.setdefault((name, result.task), []).append(result)
     return results
 
 
@@ -160,7 +160,7 @@ def _is_usual(result: Result) -> bool:
     return result.limit is None and result.experiment.partition("_")[0] in _USUAL
 
 
-def check_versions(results: Iterable[Stored]) -> None:
+def check_versions(results: Iterable[Result]) -> None:
     """Check that all results with the tasks' default settings have the same version.
 
     Boards make the same check. To save time, only one result of each version is compared.
@@ -168,23 +168,21 @@ def check_versions(results: Iterable[Stored]) -> None:
     Raises:
         InputError: If two results have different versions of a task, its data or its protocol.
     """
-    versions: dict[tuple[str, ...], Stored] = {}
-    for path, result in results:
-        if not _is_usual(result):
-            continue
+    versions: dict[tuple[str, ...], Result] = {}
+    for result in filter(_is_usual, results):
         key = result.key
-        versions.setdefault((result.task, key.task, key.data, str(key.protocol)), (path, result))
+        versions.setdefault((result.task, key.task, key.data, str(key.protocol)), result)
     lay_in_cells(list(versions.values()), {})
 
 
 def _training(item: PlanItem, results: _Results, states: SweepState) -> _Item:
     """Return a planned training run with its result and its state."""
-    stored = _single(results.get((item.encoder, item.task), ()))
-    outcome = None if stored else states.outcome(item.digest)
-    state = "done" if stored else "failed" if outcome and outcome.state == "failed" else "left"
+    result = _single(results.get((item.encoder, item.task), ()))
+    outcome = None if result else states.outcome(item.digest)
+    state = "done" if result else "failed" if outcome and outcome.state == "failed" else "left"
     settings = item.resolved or with_defaults(item.settings)
     planned = item.encoder, item.task, tuple(item.settings)
-    return _Item("training", *planned, settings, stored, state, item.after)
+    return _Item("training", *planned, settings, result, state, item.after)
 
 
 def _check_references(trainings: Sequence[_Item], evaluations: Sequence[PlanItem]) -> None:
@@ -198,9 +196,9 @@ def _check_references(trainings: Sequence[_Item], evaluations: Sequence[PlanItem
     planned = {item.digest: item.encoder_digest for item in evaluations if item.encoder_digest}
     first_of_base: dict[tuple[Any, ...], tuple[str, str]] = {}
     for item in trainings:
-        if item.stored is None or item.stored[1].lacks_reference:
+        if item.result is None or item.result.lacks_reference:
             continue
-        path, measured_with = str(item.stored[0]), item.measured_with
+        path, measured_with = str(item.result.path), item.measured_with
         base = item.column, item.base, *map(item.settings.get, TOLD_BY)
         source, expected = first_of_base.setdefault(base, (path, measured_with))
         if item.base in planned:
@@ -213,7 +211,7 @@ def _check_references(trainings: Sequence[_Item], evaluations: Sequence[PlanItem
             )
 
 
-def _single(several: Sequence[Stored]) -> Stored | None:
+def _single(several: Sequence[Result]) -> Result | None:
     """Return the result of a cell; None if there is none.
 
     Results whose reference was available take precedence.
@@ -221,12 +219,12 @@ def _single(several: Sequence[Stored]) -> Stored | None:
     Raises:
         InputError: If several results remain.
     """
-    complete = [each for each in several if not each[1].lacks_reference] or several
+    complete = [result for result in several if not result.lacks_reference] or several
     if len(complete) > 1:
-        (first, result), (second, _) = complete[:2]
+        first, second = complete[:2]
         raise InputError(
-            f"{result.task}: {first} and {second} are both results of the encoder "
-            f"{result.key.encoder.name} for one cell; delete one of them"
+            f"{first.task}: {first.path} and {second.path} are both results of the encoder "
+            f"{first.key.encoder.name} for one cell; delete one of them"
         )
     return complete[0] if complete else None
 
@@ -246,22 +244,20 @@ def _bases(
     model, task = column
     runs = [item for item in trainings if item.column == column]
     first = {item.base for item in runs}
-    candidates: list[tuple[str, str | None, Stored | None]] = []
+    candidates: list[tuple[str, str | None, Result | None]] = []
     for item in (item for item in evaluations if item.digest in first):
-        stored_results = results.get((item.encoder, task), ())
-        matching = [s for s in stored_results if s[1].key.encoder.digest == item.encoder_digest]
+        of_base = results.get((item.encoder, task), ())
+        matching = [r for r in of_base if r.key.encoder.digest == item.encoder_digest]
         candidates.append((item.encoder, item.digest, _single(matching)))
     if not candidates:
         names = dict.fromkeys(e.encoder for e in evaluations if e.settings.get("model") == model)
         measured_with = {item.measured_with for item in runs}
-        stored_results = [stored for name in names for stored in results.get((name, task), ())]
-        stored_results = [
-            s for s in stored_results if s[1].key.encoder.digest in measured_with
-        ] or stored_results
-        by_options = grouped(stored_results, lambda stored: str(_options(stored)))
+        of_model = [result for name in names for result in results.get((name, task), ())]
+        references = [r for r in of_model if r.key.encoder.digest in measured_with]
+        by_options = grouped(references or of_model, lambda result: str(_options(result)))
         name = next(iter(names), model)
         candidates = [(name, None, _single(matching)) for matching in by_options.values() or [[]]]
-    options = [_options(stored) for *_, stored in candidates]
+    options = [_options(result) for *_, result in candidates]
     differ = [name for name in TOLD_BY if len({each.get(name) for each in options}) > 1]
     bases = []
     for (name, digest, base), loaded in zip(candidates, options, strict=True):
@@ -272,9 +268,9 @@ def _bases(
     return bases
 
 
-def _options(stored: Stored | None) -> dict[str, Any]:
+def _options(result: Result | None) -> dict[str, Any]:
     """Return the loading options of a result's encoder; empty if there is no result."""
-    return {name: getattr(stored[1].key.encoder, name) for name in TOLD_BY} if stored else {}
+    return {name: getattr(result.key.encoder, name) for name in TOLD_BY} if result else {}
 
 
 def _item_records(
@@ -284,7 +280,7 @@ def _item_records(
 
     A base also has records for the scores of the oracle and of chance.
     """
-    settings, k = item.settings, item.stored[1].main_score.k if item.stored else None
+    settings, k = item.settings, item.result.main_score.k if item.result else None
     common: dict[str, Any] = {
         **{f"{_SETTING}{name}": value for name, value in settings.items()},
         **{name: settings.get(name) for name in ("recipe", "seed")},
@@ -295,13 +291,13 @@ def _item_records(
         "base": settings["model"],
     }
     records = []
-    if item.stored:
-        common |= {"date": item.stored[1].date, "made_by": made_by(item.stored[1])}
+    if item.result:
+        common |= {"date": item.result.date, "made_by": made_by(item.result)}
         keys = [ScoreKey(metric, k, weighting) for metric in METRICS]
         if item.kind == "evaluation":
             keys += [ScoreKey(f"{metric}_oracle", k, weighting) for metric in METRICS]
             keys += [ScoreKey(f"{metric}_chance") for metric in METRICS]
-        records = frame.result_records(item.stored, keys, **common)
+        records = frame.result_records(item.result, keys, **common)
     missing = METRICS.keys() - {record["metric"] for record in records}
     common |= {"encoder": item.encoder, "task": item.task, "role": "measured", "k": k}
     common["weighting"] = weighting

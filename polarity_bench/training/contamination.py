@@ -26,7 +26,6 @@ from polarity_bench.encoders.train_file import read_train_file
 from polarity_bench.errors import InputError, InputWarning, MissingValuesError
 from polarity_bench.results.result_files import (
     Result,
-    Stored,
     has_values_per_query,
     place,
     read_arrays,
@@ -50,7 +49,7 @@ _HEAD = 3  # maximum number of words in a key of `_Phrases`; a shorter text is i
 
 def count_seen(
     model: str,
-    stored: Sequence[list[Stored]],
+    stored: Sequence[list[Result]],
     tasks: Sequence[Task],
     output: Path,
     access: DataAccess,
@@ -63,7 +62,7 @@ def count_seen(
 
     Args:
         model: Name or folder of the encoder.
-        stored: Lists of the encoder's results, each result with its file.
+        stored: Lists of the encoder's results.
         tasks: The tasks of these results.
         output: Folder of the results. If it contains the base's result for the same task and
             protocol, the base is scored on the same rows.
@@ -79,42 +78,42 @@ def count_seen(
     by_name = {task.spec.name: task for task in tasks if task.rows_by_part}
     # If `unseen` has only one score, the base's score can be added once the base has a result.
     lacking = [
-        (results, i, base_path)
+        (results, i, of_base)
         for results in stored
-        for i, (_, result) in enumerate(results)
+        for i, result in enumerate(results)
         if result.task in by_name and (result.seen is None or len(result.unseen or ()) == 1)
-        if (base_path := _result_of(base, result, output)) or result.seen is None
+        if (of_base := _result_of(base, result, output)) or result.seen is None
     ]
     trained_on = training_texts(model, access, task_dir) if lacking else None
     if trained_on is None:
         return
-    counted = [by_name[results[i][1].task].rows_by_part for results, i, _ in lacking]
+    counted = [by_name[results[i].task].rows_by_part for results, i, _ in lacking]
     rows = (row for parts in counted for rows in parts.values() for row in rows)
     texts = _seen_texts(rows, trained_on)
-    for (results, i, base_path), parts in zip(lacking, counted, strict=True):
-        path, result = results[i]
+    for (results, i, of_base), parts in zip(lacking, counted, strict=True):
+        result = results[i]
         task = by_name[result.task]
         seen = {part: _rows_with(rows, texts) for part, rows in parts.items()}
         counts = {p: {way: int(n.sum()) for way, n in ways.items()} for p, ways in seen.items()}
         equal = {part: ways["normalised"] for part, ways in seen.items()}
-        unseen = _score_unseen(task, equal, path, base_path) if isinstance(task, RowsTask) else None
-        results[i] = path, replace(result, seen=counts, unseen=unseen)
-        write_seen(*results[i])
+        unseen = _score_unseen(task, equal, result, of_base) if isinstance(task, RowsTask) else None
+        results[i] = replace(result, seen=counts, unseen=unseen)
+        write_seen(results[i])
 
 
 def _score_unseen(
-    task: RowsTask, seen: Mapping[str, BoolArray], own: Path, base: Path | None
+    task: RowsTask, seen: Mapping[str, BoolArray], own: Result, base: Result | None
 ) -> dict[str, dict[str, float | None]] | None:
     """Score the unseen rows of the encoder's and the base's result from their values per query.
 
     Return None if the values of the encoder's result are missing.
     """
     scores = {}
-    for part, path in {"unseen": own, "unseen_base": base}.items():
+    for part, result in {"unseen": own, "unseen_base": base}.items():
         try:
-            score = task.score_unseen(read_arrays(path), seen) if path else None
+            score = task.score_unseen(read_arrays(result.path), seen) if result else None
         except MissingValuesError:
-            if path == own:
+            if result is own:
                 return None
             continue
         if score:
@@ -128,15 +127,14 @@ def _as_json(score: Score) -> dict[str, float | None]:
     return {name: None if x is None or math.isnan(x) else x for name, x in numbers.items()}
 
 
-def _result_of(base: Base, result: Result, output: Path) -> Path | None:
-    """Return the path of the base's complete result for the same task and protocol, if any."""
-    path = place(output, base.encoder, result.experiment, result.result_name)
+def _result_of(base: Base, result: Result, output: Path) -> Result | None:
+    """Return the base's complete result for the same task and protocol, if any."""
     try:
-        stored = read_result(path)
+        stored = read_result(place(output, base.encoder, result.experiment, result.result_name))
     except InputError:  # missing, damaged or of another version; `run` evaluates the base again
         return None
     is_same = stored.key.digest == replace(result.key, encoder=base.encoder).digest
-    return path if is_same and has_values_per_query(path, stored) else None
+    return stored if is_same and has_values_per_query(stored) else None
 
 
 def training_texts(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from standins import BagEncoder, Bench
-from standins.board import in_places, placed
+from standins.board import placed
 from standins.dial import results_at
 
 from polarity_bench.data.sources import DataAccess
@@ -163,14 +163,14 @@ def test_ranks_are_ranges_and_outlive_the_values_per_query(bench: Bench, root: P
     for arrays in root.rglob("*.safetensors"):
         arrays.unlink()  # as in a fresh checkout
     assert bench("leaderboard", "check").code == 0
-    path, result = next(iter(read_results(root / "words" / "results")))
+    result = next(read_results(root / "words" / "results"))
     key = ScoreKey("polarity", 16)
     moved = {**result.scores, key: replace(result.scores[key], mean=0.75)}
     write_result(replace(result, scores=moved), root / "words" / "results")
     done = bench("leaderboard", "build", "words")
     assert "some ranks are unknown" in done.err
     assert "| rank" not in (root / "words" / "README.md").read_text()
-    assert path.is_file()
+    assert result.path.is_file()
 
 
 def test_markup_is_text_in_every_form(bench: Bench, root: Path) -> None:
@@ -307,9 +307,7 @@ def test_a_board_shows_the_columns_encoders_and_order_that_its_file_names(
 
 def test_boards_are_compared_cell_by_cell(bench: Bench, root: Path) -> None:
     for folder, p in (("one", 0.7), ("two", 0.8)):
-        for path, result in in_places([placed(EncoderId("ash", "1"), "sst2", p, 0.5)]):
-            assert path.name
-            write_result(result, Path(folder))
+        write_result(placed(EncoderId("ash", "1"), "sst2", p, 0.5), Path(folder))
     assert bench("leaderboard", "diff", "one", "one").out == "no cell differs\n"
     found = json.loads(bench("leaderboard", "diff", "one", "two", "--json").out)["changes"]
     (of_p,) = (each for each in found if each["column"] == "P")
@@ -374,12 +372,12 @@ def test_two_results_for_one_cell_are_refused_before_anything_is_written(
 def test_a_result_that_is_replaced_takes_its_values_per_query_with_it(
     bench: Bench, root: Path
 ) -> None:
-    path, result = next(iter(read_results(root / "words" / "results")))
+    result = next(read_results(root / "words" / "results"))
     key = ScoreKey("polarity", 16)
     moved = {**result.scores, key: replace(result.scores[key], mean=0.75)}
     write_result(replace(result, scores=moved), Path("new"))  # without values per query
     assert bench("leaderboard", "add", "new", "--board", "words").code == 0
-    assert not path.with_suffix(".queries.safetensors").is_file()
+    assert not result.path.with_suffix(".queries.safetensors").is_file()
     assert bench("leaderboard", "check").code in {0, 1}
 
 
@@ -450,15 +448,16 @@ def test_results_are_not_added_to_boards_of_another_kind(bench: Bench, made: Pat
 
 
 def test_an_undefined_score_takes_no_ranks_from_others(bench: Bench, root: Path) -> None:
-    found = dict(read_results(root / "words" / "results"))
-    path, result = next((p, r) for p, r in found.items() if r.key.encoder.name == "ash")
+    found = list(read_results(root / "words" / "results"))
+    result = next(each for each in found if each.key.encoder.name == "ash")
     undefined = {
         key: replace(score, mean=float("nan")) if key.metric == "polarity" else score
         for key, score in result.scores.items()
     }
-    arrays = path.with_suffix(".queries.safetensors").read_bytes()
+    file = result.path.with_suffix(".queries.safetensors")
+    arrays = file.read_bytes()
     write_result(replace(result, scores=undefined), root / "words" / "results")
-    path.with_suffix(".queries.safetensors").write_bytes(arrays)
+    file.write_bytes(arrays)
     bench("leaderboard", "build", "words")
     text = (root / "words" / "README.md").read_text()
     assert re.search(r"\| [12]\S* +\| maple", text)

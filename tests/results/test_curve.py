@@ -26,7 +26,7 @@ from polarity_bench.tasks.types.polarity.scoring import resampling
 from polarity_bench.tasks.types.polarity.task import PolarityTask
 
 STRENGTHS = (0.0, 0.3, 0.6, 1.5)
-Stored = dict[float, tuple[Path, Result]]
+Stored = dict[float, Result]
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def test_a_front_and_its_interval_are_those_of_a_slow_loop(
     found = curve.fronts[ScoreKey.parse(f"front{ending}")]
     means = [
         {name: r.scores[ScoreKey.parse(name)].mean for name in names_of(ending)}
-        for _, r in stored.values()
+        for r in stored.values()
     ]
     assert found.mean == pytest.approx(slow_front(means, ending), abs=1e-12)
     generator = np.random.default_rng(SEED)
@@ -94,7 +94,7 @@ def test_a_front_and_its_interval_are_those_of_a_slow_loop(
         for drawn in generator.integers(8, size=(250, 8)):
             part = [
                 {name: float(r.arrays[name][drawn].mean()) for name in names_of(ending)}
-                for _, r in stored.values()
+                for r in stored.values()
             ]
             resampled.append(slow_front(part, ending))
     assert found.ci95 == pytest.approx(np.nanpercentile(resampled, [2.5, 97.5]), abs=1e-5)
@@ -104,18 +104,18 @@ def test_a_front_and_its_interval_are_those_of_a_slow_loop(
 
 def test_a_curve_dominates_more_than_each_of_its_points(curve: Curve, stored: Stored) -> None:
     for key, front in curve.fronts.items():
-        alone = [result.scores[key].mean for _, result in stored.values()]
+        alone = [result.scores[key].mean for result in stored.values()]
         assert front.mean >= max(alone)
     key = ScoreKey("front", 4)
-    assert curve.fronts[key].mean > max(r.scores[key].mean for _, r in stored.values()) + 0.01
+    assert curve.fronts[key].mean > max(r.scores[key].mean for r in stored.values()) + 0.01
 
 
 def test_a_curve_of_one_point_is_a_plain_encoder(stored: Stored) -> None:
     for at, one in stored.items():
         curve = make_curve("one", "strength", {at: one})
         for key, front in curve.fronts.items():
-            assert front.mean == pytest.approx(one[1].scores[key].mean, abs=1e-15)
-            assert front.ci95 == pytest.approx(one[1].scores[key].ci95, abs=1e-6)
+            assert front.mean == pytest.approx(one.scores[key].mean, abs=1e-15)
+            assert front.ci95 == pytest.approx(one.scores[key].ci95, abs=1e-6)
 
 
 def test_points_are_the_results_in_order_of_the_dial(curve: Curve, stored: Stored) -> None:
@@ -126,7 +126,7 @@ def test_points_are_the_results_in_order_of_the_dial(curve: Curve, stored: Store
         key: front.ci95 for key, front in curve.fronts.items()
     }
     assert [point.at for point in curve.points] == list(STRENGTHS)
-    for point, (_, result) in zip(curve.points, stored.values(), strict=True):
+    for point, result in zip(curve.points, stored.values(), strict=True):
         assert point.encoder == result.key.encoder.digest
         assert point.run == result.key.digest
         for key, value in point.scores.items():
@@ -148,8 +148,8 @@ def test_the_reference_itself_may_be_a_point(
     """Of a blend, the base is the point of weight 0; its own result names no reference."""
     base = evaluate(BagEncoder("bag"), task)
     assert base.key.reference is None
-    path = write_result(base, folder / "results")
-    curve = make_curve("blend", "weight", {0.0: (path, base), 1.0: stored[0.6]})
+    base = replace(base, path=write_result(base, folder / "results"))
+    curve = make_curve("blend", "weight", {0.0: base, 1.0: stored[0.6]})
     assert curve.reference == BagEncoder("bag").id
     assert curve.points[0].scores[ScoreKey("retention", 4)] == 1
 
@@ -160,7 +160,8 @@ def test_pairs_of_twins_are_drawn_whole(tmp_path: Path) -> None:
     assert isinstance(contrast, PolarityTask)
     assert resampling(contrast) is not None
     result = evaluate(BagEncoder(), contrast)
-    curve = make_curve("bag", "strength", {1.0: (write_result(result, tmp_path), result)})
+    result = replace(result, path=write_result(result, tmp_path))
+    curve = make_curve("bag", "strength", {1.0: result})
     key = ScoreKey("front", 16)
     assert curve.fronts[key].ci95 == pytest.approx(result.scores[key].ci95, abs=1e-6)
 
@@ -197,40 +198,39 @@ def without_oracle(result: Result) -> Result:
 def test_answers_to_other_questions_make_no_curve(
     stored: Stored, change: dict[str, Any], message: str
 ) -> None:
-    path, result = stored[0.6]
+    result = stored[0.6]
     other = replace(result, key=replace(result.key, **change))
     with pytest.raises(InputError, match=message) as refused:
-        make_curve("dial", "strength", {0.0: stored[0.0], 0.6: (path, other)})
-    for named, _ in (stored[0.0], stored[0.6]):
-        assert str(named) in str(refused.value)
+        make_curve("dial", "strength", {0.0: stored[0.0], 0.6: other})
+    for named in (stored[0.0], stored[0.6]):
+        assert str(named.path) in str(refused.value)
 
 
 def test_a_result_without_what_a_curve_needs_is_refused(stored: Stored, tmp_path: Path) -> None:
-    path, result = stored[0.6]
+    result = stored[0.6]
     for changed, message in (
         (replace(result, kind="sts"), "a curve needs results of a polarity task, got 'mini'"),
         (without_oracle(result), r"MiniPolarityRetrieval\.json: the oracle scores are missing"),
     ):
         with pytest.raises(InputError, match=message):
-            make_curve("dial", "strength", {0.6: (path, changed)})
-    moved = tmp_path / "Mini.json"
+            make_curve("dial", "strength", {0.6: changed})
+    moved = replace(result, path=tmp_path / "Mini.json")
     with pytest.raises(InputError, match=r"Mini\.queries\.safetensors: the values per query are"):
-        make_curve("dial", "strength", {0.6: (moved, result)})
+        make_curve("dial", "strength", {0.6: moved})
     gone = replace(BagEncoder("bag").id, weights="absent 1")
     lacking = replace(result, key=replace(result.key, reference=gone))
     with pytest.raises(
         InputError, match="S is undefined, because the reference encoder was not available"
     ):
-        make_curve("dial", "strength", {0.6: (path, lacking)})
+        make_curve("dial", "strength", {0.6: lacking})
 
 
 def test_the_stand_in_has_a_dial(task: PolarityTask, stored: Stored) -> None:
     """Without strength it is the bag of words; more of it is more polarity and less meaning."""
     p, s = (
-        [r.scores[ScoreKey(m, 4)].mean for _, r in stored.values()]
-        for m in ("polarity", "similarity")
+        [r.scores[ScoreKey(m, 4)].mean for r in stored.values()] for m in ("polarity", "similarity")
     )
     assert p == sorted(p)
     assert s == sorted(s, reverse=True)
-    assert stored[0.0][1].scores[ScoreKey("retention", 4)].mean == pytest.approx(1)
+    assert stored[0.0].scores[ScoreKey("retention", 4)].mean == pytest.approx(1)
     assert len({DialEncoder(strength).id.digest for strength in STRENGTHS}) == len(STRENGTHS)

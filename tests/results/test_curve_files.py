@@ -55,7 +55,7 @@ def mini(folder: Path, name: str = "mini", **settings: object) -> Task:
 
 
 def results(folder: Path) -> list[Result]:
-    return [result for _, result in read_results(folder)]
+    return list(read_results(folder))
 
 
 def file_of(output: Path) -> Path:
@@ -125,9 +125,9 @@ def test_what_is_written_is_read(output: Path) -> None:
     assert above.points == curve.points
 
 
-def by_strength(output: Path) -> list[tuple[Path, Result]]:
+def by_strength(output: Path) -> list[Result]:
     """The results in the order of the strengths, by the curve's own account."""
-    found = {result.key.encoder.digest: (path, result) for path, result in read_results(output)}
+    found = {result.key.encoder.digest: result for result in read_results(output)}
     return [found[point.encoder] for point in read_curve(file_of(output)).points]
 
 
@@ -154,14 +154,14 @@ def test_the_file_says_all_in_words(output: Path) -> None:
 
 def test_a_curve_that_was_made_of_other_results_is_left_out(output: Path) -> None:
     assert len(list(read_curves(output, results(output)))) == 1
-    path, result = by_strength(output)[1]
+    result = by_strength(output)[1]
     changed = {ScoreKey("polarity", 4): Score.single(0.123, 8)}
     write_result(replace(result, scores={**result.scores, **changed}), output)
     with pytest.warns(
         InputWarning, match=r"mini\.org__dial.* skipped, because its results at strength 0\.5"
     ):
         assert not list(read_curves(output, results(output)))
-    shutil.rmtree(path.parent)
+    shutil.rmtree(result.path.parent)
     with pytest.warns(InputWarning, match=r"at strength 0\.5 are missing or were recomputed"):
         assert not list(read_curves(output, results(output)))
 
@@ -204,7 +204,7 @@ def test_a_suite_at_several_strengths_has_a_curve_for_each_polarity_task(tmp_pat
     by_task = [results_at(task, STRENGTHS, output) for task in tasks]
     stored = {at: [points[at] for points in by_task] for at in STRENGTHS}
     only_once = results_at(mini(tmp_path, "once"), [1.0], output)[1.0]
-    no_polarity = (only_once[0], replace(only_once[1], kind="sts", task="sts"))
+    no_polarity = replace(only_once, kind="sts", task="sts")
     stored[1.0] += [only_once, no_polarity]
     stored[0.5].append(no_polarity)
     paths = write_curves("dial", "strength", stored, output)

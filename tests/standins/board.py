@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from polarity_bench.boards.board import board, find_board
@@ -80,11 +82,10 @@ def placed(
     )
 
 
-def in_places(results: Sequence[Result]) -> list[tuple[Path, Result]]:
+def in_places(results: Sequence[Result], folder: str = "results") -> list[Result]:
     """Return results with the paths of the files that they would have."""
-    return [
-        (place(Path("results"), r.key.encoder, r.experiment, r.result_name), r) for r in results
-    ]
+    place_in = partial(place, Path(folder))
+    return [replace(r, path=place_in(r.key.encoder, r.experiment, r.result_name)) for r in results]
 
 
 def curve_of(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -40,10 +41,10 @@ class DialEncoder(BagEncoder):
 
 def results_at(
     task: Task, strengths: Sequence[float], output: Path, *, name: str = "dial"
-) -> dict[float, tuple[Path, Result]]:
+) -> dict[float, Result]:
     """Evaluate the encoder at several strengths, with the bag of words as the reference."""
     found = {}
     for strength in strengths:
         result = evaluate(DialEncoder(strength, name), task, reference=BagEncoder("bag"))
-        found[strength] = (write_result(result, output), result)
+        found[strength] = replace(result, path=write_result(result, output))
     return found

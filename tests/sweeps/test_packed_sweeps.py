@@ -138,7 +138,8 @@ def test_a_packed_sweep_goes_on_in_files(made: Made) -> None:
 
 def without_stray(made: Made) -> None:
     """Delete what `leaderboard add` refuses: the stray and the result of other data."""
-    for path, result in read_results(made.folder / "results"):
+    for result in read_results(made.folder / "results"):
+        path = result.path
         if result.key.encoder.name == "stray" or result.key.data == "0" * 16:
             path.with_suffix(".provenance.json").unlink()
             path.with_name("model_meta.json").unlink()
@@ -173,7 +174,7 @@ def test_packed_results_are_restored_on_a_board_that_has_files(made: Made) -> No
     (theirs / "board.toml").write_text("")
     found = find_results([made.folder])
     add(found[:1], theirs)
-    add(find_results([path for path, _ in found[1:]]), theirs)
+    add(find_results([result.path for result in found[1:]]), theirs)
     assert contents(theirs / "results") == before
 
 
@@ -219,5 +220,5 @@ def test_a_board_with_packed_results_goes_on_packing(tmp_path: Path) -> None:
         result = placed(EncoderId(name, "1"), "sst2", 0.7, 0.4)
         add(find_results([write_result(result, tmp_path / "elsewhere")]), board)
     assert contents(board / "results").keys() == {PACKED}
-    assert [result.key.encoder.name for _, result in read_results(board)] == ["ash", "maple"]
+    assert [result.key.encoder.name for result in read_results(board)] == ["ash", "maple"]
     assert kind_of(board) == "results"

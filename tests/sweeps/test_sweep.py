@@ -128,7 +128,7 @@ def test_what_was_trained_elsewhere_is_done_where_all_its_results_are(
     gone, changed, failed, kept = sorted(Path("here/results").glob("*-seed*"))
     shutil.rmtree(gone)
     (said_of,) = changed.rglob("*.provenance.json")
-    ((_, first),) = read_results(changed)
+    (first,) = read_results(changed)
     encoder, reference = first.key.encoder, first.key.reference
     assert reference
     items, setup = read_small(grid, Path("here").absolute(), task_dir)

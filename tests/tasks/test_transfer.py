@@ -248,7 +248,7 @@ def test_scores_by_fold_go_to_a_file(
         folds = [(row["task"], row["fold"]) for row in rows]
         assert folds == [*(("little-mr", str(fold)) for fold in range(3)), ("little-trec", "0")]
         assert {row["protocol"] for row in rows} == {"senteval-exact, k = 3"}
-        results = {result.task: result for _, result in read_results(tmp_path / "results")}
+        results = {result.task: result for result in read_results(tmp_path / "results")}
         for task in ("little-mr", "little-trec"):
             each = [float(row["accuracy"]) for row in rows if row["task"] == task]
             assert results[task].flat["accuracy"] == pytest.approx(np.mean(each), abs=1e-4)

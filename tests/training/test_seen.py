@@ -496,7 +496,7 @@ def test_run_counts_what_was_seen_and_lays_both_side_by_side(bench: Bench, train
         ["mini-unseen", "24 sources", "0.00", "4.17"],
         ["mini-unseen", "8 queries", "0.00", "0.00"],
     ]
-    stored = {result.task: result.seen for _, result in read_results(Path("results"))}
+    stored = {result.task: result.seen for result in read_results(Path("results"))}
     assert stored == {"mini": SEEN_MINI, "mini-unseen": SEEN_TWIN}
 
 

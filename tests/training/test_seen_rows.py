@@ -162,15 +162,15 @@ def test_without_values_per_query_the_score_over_unseen_rows_is_not_known(
     bench: Bench, workshop: Workshop
 ) -> None:
     bench(*asked("--json", tasks=["little-mr", "little-sts"]))
-    found = [(path, replace(r, seen=None)) for path, r in read_results(Path("results"))]
-    kept = {result.task: result.unseen for _, result in found}
-    tasks = [workshop.load(workshop.specs[result.task]) for _, result in found]
+    found = [replace(result, seen=None) for result in read_results(Path("results"))]
+    kept = {result.task: result.unseen for result in found}
+    tasks = [workshop.load(workshop.specs[result.task]) for result in found]
     (removed,) = Path("results").rglob("LittleSts.queries.safetensors")
     removed.unlink()
     count_seen("own", [found], tasks, Path("results"), workshop.access, workshop.tasks)
-    assert {r.task: r.unseen for _, r in found} == kept | {"little-sts": None}
-    assert all(result.seen for _, result in found)
-    assert [r for _, r in read_results(Path("results"))] == [result for _, result in found]
+    assert {r.task: r.unseen for r in found} == kept | {"little-sts": None}
+    assert all(result.seen for result in found)
+    assert list(read_results(Path("results"))) == found
 
 
 # Scores over unseen rows
@@ -193,7 +193,7 @@ def test_unseen_rows_have_a_score_of_their_own_and_so_has_the_base_over_them(
 ) -> None:
     results_of(bench(*asked("--json", model="base")))
     found = results_of(bench(*asked("--json")))
-    files = {(r.task, r.key.encoder.name): path for path, r in read_results(Path("results"))}
+    files = {(r.task, r.key.encoder.name): r.path for r in read_results(Path("results"))}
     for name in TASKS:
         tested = by_hand(workshop, name)["test" if "train" in parts(workshop, name) else "all"]
         unseen = found[name]["unseen"]
@@ -225,7 +225,7 @@ def test_a_result_of_before_is_counted_and_not_made_again(bench: Bench) -> None:
     Path("own/train.json").unlink()
     before = results_of(bench(*asked("--json")))
     assert {(r["seen"], r["unseen"]) for r in before.values()} == {(None, None)}
-    stored = {path: path.read_bytes() for path, _ in read_results(Path("results"))}
+    stored = {r.path: r.path.read_bytes() for r in read_results(Path("results"))}
     for path in stored:  # as an earlier version wrote it
         provenance = path.with_suffix(".provenance.json")
         content = json.loads(provenance.read_text())
@@ -238,9 +238,9 @@ def test_a_result_of_before_is_counted_and_not_made_again(bench: Bench) -> None:
         TASKS, (True, True)
     )
     assert {n: r["run"] for n, r in after.items()} == {n: r["run"] for n, r in before.items()}
-    for path, result in read_results(Path("results")):
-        assert path.read_bytes() == stored[path]
-        content = json.loads(path.with_suffix(".provenance.json").read_text())
+    for result in read_results(Path("results")):
+        assert result.path.read_bytes() == stored[result.path]
+        content = json.loads(result.path.with_suffix(".provenance.json").read_text())
         assert content["scores_sha256"] == scores_digest(result)
         assert (result.seen, result.unseen) == tuple(after[result.task][n] for n in _COUNTED)
 
@@ -309,7 +309,7 @@ def test_a_board_shows_both_scores_and_a_dash_where_training_is_not_known(bench:
 
 def test_of_an_encoder_that_saw_no_row_all_rows_are_unseen(bench: Bench) -> None:
     bench(*asked(tasks=["little-sts"]))
-    ((_, result),) = read_results(Path("results"))
+    (result,) = read_results(Path("results"))
     none = replace(result, seen={"all": {"normalised": 0}}, unseen={})
     table = unseen_table([("task", ["a", "a"])], [none, replace(result, seen=None, unseen=None)])
     score = result.main.mean
@@ -384,7 +384,7 @@ def test_a_board_of_polarity_and_of_seen_rows_has_tables_of_both(bench: Bench) -
 @pytest.mark.parametrize("damage", ["scores", "values"])
 def test_the_base_is_left_out_where_its_result_is_damaged(bench: Bench, damage: str) -> None:
     results_of(bench(*asked("--json", model="base", tasks=["little-mr"])))
-    ((path, _),) = read_results(Path("results"))
+    path = next(read_results(Path("results"))).path
     if damage == "scores":
         path.write_text("{")
     else:

@@ -16,7 +16,7 @@ from safetensors.numpy import load_file, save_file
 from standins import QUERIES, SOURCES, BagEncoder, Bench, Done, HashEncoder, write_task
 from test_pages import ROOT, parse
 
-from polarity_bench.compare import gate
+from polarity_bench.compare import gate, gate_baseline
 from polarity_bench.compare.alignment import Alignment, align
 from polarity_bench.compare.paired_comparison import N_SAMPLES, Comparison, compare
 from polarity_bench.data.sources import DataAccess
@@ -138,7 +138,7 @@ def test_tasks_are_corrected_for_each_other(task_dir: Path, tmp_path: Path) -> N
     new = BagEncoder("maple").id
 
     def judged(n: int) -> gate.Gate:
-        found = gate.baselines(stored["old"], tasks[:n], new, p_alone=True)
+        found = gate_baseline.baselines(stored["old"], tasks[:n], new, p_alone=True)
         return gate.judge(found, stored["new"])
 
     assert [*judged(3).uncorrected] == [1 / 32] * 3
@@ -147,7 +147,7 @@ def test_tasks_are_corrected_for_each_other(task_dir: Path, tmp_path: Path) -> N
     assert judged(1).fallen == ["mini"]
     assert (judged(3).fallen, judged(3).is_open) == ([], True)
     assert judged(3).comparisons[0].detectable > judged(1).comparisons[0].detectable
-    found = gate.baselines(stored["old"], tasks, new, p_alone=True)
+    found = gate_baseline.baselines(stored["old"], tasks, new, p_alone=True)
     lacking = gate.judge(found, stored["new"][:2])
     assert (lacking.failed, lacking.fallen, lacking.is_open) == (("third",), [], False)
 
@@ -391,7 +391,10 @@ def test_a_reference_that_the_run_has_lost_is_refused(
         for named in lost:
             done = ran(bench, task_dir, "--fail-under", named)
             assert (done.code, Path("results").exists()) == (2, False)
-            assert f"measures S with constant ({base.digest}), which is not" in done.err
+            here = "which is not available in this run" if found else "this run with "
+            assert f"measures S with constant ({base.digest}), {here}" in done.err
+            remedy = "use the same --reference for both" if found else "with --reference constant"
+            assert f"; {remedy}, or compare only P with --p-alone" in " ".join(done.err.split())
 
 
 def test_a_gate_without_a_common_reference_lets_no_forgetting_through(
@@ -404,7 +407,8 @@ def test_a_gate_without_a_common_reference_lets_no_forgetting_through(
         assert (done.code, done.out) == (2, "gate: S not compared\n")
         assert not Path("results").exists()
         there = f"measures S with ash ({ash.key.encoder.digest}), this run with "
-        own = f"random ({random.key.encoder.digest}); " if not words else "tfidf ("
+        own = f"random ({random.key.encoder.digest}), the encoder itself; "
+        own = "tfidf (" if words else own
         assert there + own in done.err
         assert "use the same --reference for both, or compare only P with --p-alone" in done.err
     alone = ran(bench, task_dir, "--fail-under", "baseline", "--p-alone")

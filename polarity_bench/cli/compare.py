@@ -47,7 +47,7 @@ def compare(
     permutation; joint, retention, front and correlations by a paired bootstrap. The texts of the
     queries are shown only if the task's data is on this machine.
     """
-    from polarity_bench.compare.gate import check_decidable
+    from polarity_bench.compare.gate_baseline import check_decidable
     from polarity_bench.compare.paired_comparison import compare as compare_two
     from polarity_bench.compare.paired_comparison import contenders, pair_up
 

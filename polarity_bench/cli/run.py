@@ -48,7 +48,7 @@ from polarity_bench.scores import Weighting
 from polarity_bench.tasks.senteval.protocol_names import SentEvalProtocol, TorchPreset
 
 if TYPE_CHECKING:
-    from polarity_bench.cli.gate import RunGate
+    from polarity_bench.cli.fail_under import RunGate
     from polarity_bench.data.sources import DataAccess
     from polarity_bench.evaluation.many_encoders import EncoderReport, EvaluationRequest
     from polarity_bench.tasks.types.base import Settings, Task, TaskSpec
@@ -136,8 +136,8 @@ class GateFlags:
         Raises:
             InputError: If the baseline is unknown, or the run has several encoders or strengths.
         """
-        from polarity_bench.cli.gate import RunGate
-        from polarity_bench.compare.gate import find_baseline
+        from polarity_bench.cli.fail_under import RunGate
+        from polarity_bench.compare.gate_baseline import find_baseline
 
         if self.fail_under is None:
             if self.p_alone:
@@ -264,7 +264,7 @@ def run(
     texts that have the query's label. S is their similarity to the query under a reference encoder.
     `polarity-bench explain-score` explains all scores.
     """
-    from polarity_bench.cli.gate import gate_json, gate_text
+    from polarity_bench.cli.fail_under import gate_json, gate_text
     from polarity_bench.evaluation.many_encoders import EvaluationRequest, evaluate_models
 
     specs, strengths = task.choose(data.task_dir, "demo"), parse_strengths(strength)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from polarity_bench.cli.compare import comparison_json, interval_text
 from polarity_bench.cli.output import remark
-from polarity_bench.compare import gate
+from polarity_bench.compare.gate import Gate, judge
+from polarity_bench.compare.gate_baseline import NoCommonReferenceError, baselines
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation.one_task import other_reference
 from polarity_bench.metrics.pairwise import LEVEL
@@ -51,13 +52,13 @@ class RunGate:
         """Check before the run that the baseline is comparable, and report tasks that it lacks.
 
         Raises:
-            InputError: If the baseline cannot be compared with the run; see `gate.baselines`.
+            InputError: If the baseline cannot be compared with the run; see `baselines`.
         """
         other = other_reference(encoder, reference)
         ids = encoder.id, other.id if other else None
         try:
-            self.found = gate.baselines(self.results, tasks, *ids, weighting, p_alone=self.p_alone)
-        except gate.NoCommonReferenceError:
+            self.found = baselines(self.results, tasks, *ids, weighting, p_alone=self.p_alone)
+        except NoCommonReferenceError:
             if not out.as_json:
                 print("gate: S not compared")  # CI job summaries contain only stdout
             raise
@@ -72,14 +73,14 @@ class RunGate:
         if baseline.digest == encoder.id.digest:
             remark(f"gate: {encoder.id.label} is the baseline itself")
 
-    def judge(self, reports: Sequence[EncoderReport]) -> gate.Gate:
+    def judge(self, reports: Sequence[EncoderReport]) -> Gate:
         """Compare the results of the run with the baseline. A skipped task fails the gate."""
         results = [result for report in reports for result in report.results]
         skipped = {result.task for result in self.results} - set(self.found)
-        return gate.judge(self.found, results, self.named, skipped)
+        return judge(self.found, results, self.named, skipped)
 
 
-def gate_text(judged: gate.Gate, width: int | None) -> str:
+def gate_text(judged: Gate, width: int | None) -> str:
     """Return the outcome of a gate as markdown, with tables of at most `width` characters."""
     compared = judged.comparisons
     if not compared:
@@ -128,7 +129,7 @@ def gate_text(judged: gate.Gate, width: int | None) -> str:
     return "\n\n".join(parts)
 
 
-def gate_json(judged: gate.Gate) -> dict[str, Any]:
+def gate_json(judged: Gate) -> dict[str, Any]:
     """Return the outcome of a gate as a JSON object."""
     return {
         "baseline": judged.named,

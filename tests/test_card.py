@@ -439,7 +439,7 @@ def test_results_of_a_quick_look_are_refused(
         (
             ".eval_results/polarity-bench.yaml",
             b"- 1\n",
-            "not written by polarity-bench; rename the",
+            "entries from another program, which would be lost; rename the",
         ),
     ],
 )

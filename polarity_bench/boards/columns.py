@@ -455,7 +455,7 @@ def _mean_change(row: BoardRow, pair: tuple[str, str], metric: str) -> float:
 
 
 def _with_roles(table: Table, rows: Sequence[BoardRow]) -> Table:
-    """Return a copy of a table with the roles of its rows and the keys of their details."""
+    """Return a copy of a table that has the roles of its rows and the keys of their details."""
     return replace(table, roles=[row.role for row in rows], details=[row.detail for row in rows])
 
 

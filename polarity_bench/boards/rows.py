@@ -92,7 +92,7 @@ class BoardRow:
         return stdev(values) if len(values) > 1 else None
 
     def _seed_means(self, tasks: Sequence[str], metric: str) -> list[Score]:
-        """Return the unclipped mean over tasks of each seed; [] if a seed lacks a score."""
+        """Return the unclipped mean over tasks for each seed; [] if a seed lacks a score."""
         means = [row.unclipped_mean(tasks, metric) for row in self.members or [self]]
         known = [mean for mean in means if mean]
         return known if len(known) == len(means) else []

@@ -65,7 +65,10 @@ def card(
     before, name = _read(run / _CARD), run.resolve().name
     held = _read(run / _FILE)
     if held is not None and not hub_card.is_own_file(held):
-        raise InputError(f"{run / _FILE}: not written by polarity-bench; rename the file")
+        raise InputError(
+            f"{run / _FILE}: the file has entries from another program, which would be lost; "
+            "rename the file"
+        )
     base_of(str(run))  # raises InputError if the training run has not finished
     options = replace(encoder_flags, device="cpu").options(offline=False)
     encoder = load_encoder(str(run), options)

@@ -263,9 +263,9 @@ def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def _option(parameter: inspect.Parameter) -> inspect.Parameter:
     """Return a parameter as an argument or option for Typer if its annotation has a help text.
 
-    A name in capital letters after the help text makes it an argument. The flag of an option is
-    derived from the parameter's name, unless the annotation contains a long flag or the name itself
-    as a short flag.
+    A parameter without a help text is returned unchanged. A name in capital letters after the help
+    text makes the parameter an argument. Otherwise it is an option with a long flag made from its
+    name, unless the annotation has a long flag, or a short flag equal to the name (`-k` for `k`).
     """
     kind, *texts = get_args(parameter.annotation) or (None, None)
     if get_origin(parameter.annotation) is not Annotated or not isinstance(texts[0], str):

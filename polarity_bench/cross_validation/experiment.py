@@ -386,8 +386,8 @@ def read_outcomes(output: Path) -> list[Outcome]:
     outcomes = [outcome for file, lines in begun if (outcome := _outcome(file, lines)).folds]
     if not outcomes:
         raise InputError(
-            f"`output` {output}: the folder has no results of `fewshot`; check the folder, or run "
-            "`fewshot` first"
+            f"`output` {output}: the folder contains no results of `fewshot`; check the folder, or "
+            "run `fewshot` first"
         )
     return outcomes
 

@@ -1,11 +1,11 @@
 """Embedding of texts, with each distinct text encoded once.
 
 The encoder gets batches of texts with similar lengths, the longest first. Batches therefore need
-little padding. A batch that is too large for the memory fails at the start and not after hours.
+little padding. A batch that is too large for the memory fails at the start, not after hours.
 
-A run that is killed and started again must end with the same bytes as an uninterrupted run. This is
-not obvious: padding changes a vector by about 1e-7, depending on the other texts in its batch.
-Three rules make runs repeatable.
+A run that is killed and started again must end with the same bytes as an uninterrupted run. This
+does not happen by itself: padding changes a vector by about 1e-7, depending on the other texts in
+its batch. Three rules make runs repeatable.
 
 1. Batches are planned over the texts that are missing from the store.
 2. Batches are encoded in the order of the plan.

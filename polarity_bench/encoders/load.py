@@ -93,7 +93,7 @@ class EncoderOptions:
 
 
 def folder_of(name: str, options: EncoderOptions) -> tuple[Path, str, str | None]:
-    """Return an encoder's folder, its name for results, and its hub commit or None.
+    """Return an encoder's folder, its name in results, and its hub commit or None.
 
     Raises:
         InputError: If there is no such folder or repository, or the repository cannot be read.

@@ -64,10 +64,10 @@ def read_records(folder: str | Path) -> DataFrame:
 
 
 def to_frame(records: Iterable[Mapping[str, Any]]) -> DataFrame:
-    """Convert records to a table with the columns of the module docstring.
+    """Convert records to a table with the columns listed in the module docstring.
 
-    A column without values in any record is empty. Additional columns, such as settings, keep the
-    types of their values; missing values are NaN.
+    The table always has these columns; a column that no record contains is empty. Other columns,
+    such as settings, keep the types of their values; missing values are NaN.
 
     Args:
         records: Records, each a mapping from column to value.

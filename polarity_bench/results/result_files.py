@@ -445,7 +445,7 @@ def read_arrays(path: Path, names: Collection[str] | None = None) -> dict[str, N
         names: Names of the arrays to read, if they exist; None for all arrays.
 
     Raises:
-        MissingValuesError: If the file of the values is missing or unreadable.
+        MissingValuesError: If the file with the values is missing or unreadable.
     """
     from safetensors import SafetensorError, safe_open
 

@@ -205,9 +205,9 @@ def _check_references(trainings: Sequence[_Item], evaluations: Sequence[PlanItem
             source, expected = "the plan", planned[item.base]
         if measured_with != expected:
             raise InputError(
-                f"{path}: measured with the encoder {measured_with}, but the base is {expected} "
-                f"according to {source}; delete the result with the wrong base and its encoder in "
-                "`runs`, then run the sweep again"
+                f"{path}: the reference encoder has the digest {measured_with}, but according to "
+                f"{source} the base has the digest {expected}; delete the result with the wrong "
+                "reference, and its trained encoder in `runs`, then run the sweep again"
             )
 
 

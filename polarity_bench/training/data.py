@@ -3,8 +3,8 @@
 Texts in training files overlap: SST-2's file contains sentences and phrases from them. If a row is
 held out, its relatives are therefore removed from the pool too. Relatives are found by comparing
 normalised strings (case-folded words joined by a space): no text of the pool contains a held-out
-text or is contained in one. The same is true of the sources for the held-out queries. If a task has
-minimal pairs, the two texts of a pair are also relatives.
+text or is contained in one. Relatives are also removed from the sources that the held-out queries
+retrieve from. If a task has minimal pairs, the two texts of a pair are also relatives.
 
 Shapes: n texts.
 """
@@ -364,8 +364,9 @@ def training_pool(
     classes = tuple(sorted(set(kept.values())))
     if len(classes) < 2:
         raise InputError(
-            "expected training rows of at least 2 classes after removing contradictory texts, "
-            f"held-out texts and the task's queries, got {len(classes)}; use more training rows"
+            "expected training rows of at least 2 classes after removing texts with contradictory "
+            f"labels, held-out texts and the task's queries, got {len(classes)} classes; use more "
+            "training rows"
         )
     return TrainingPool(
         texts=tuple(kept),

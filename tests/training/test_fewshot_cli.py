@@ -168,7 +168,7 @@ def test_setfit_stands_beside(bench: Bench) -> None:
         (["--measure", "f1"], "--measure: unknown value 'f1'"),
         (["--device", "tpu"], "--device tpu: not usable on this machine"),
         (["--workers", "0"], "--workers must be at least 1, got 0"),
-        (["--report", "-o", "nowhere"], "--output nowhere: the folder has no results of `fewshot`"),
+        (["--report", "-o", "nowhere"], "--output nowhere: the folder contains no results"),
     ],
 )
 def test_bad_input_ends_with_2_before_any_work(

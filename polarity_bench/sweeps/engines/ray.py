@@ -49,8 +49,9 @@ def run_on_ray(
         look: Function that is called repeatedly while the tasks run.
 
     Raises:
-        InputError: If no cluster answers, if no node has the resources of a task, such as a GPU, or
-            if a node lacks the package, the folder, a base or data; the message names the node.
+        InputError: If no cluster answers, or if no node has the core, the memory and the GPU that a
+            task needs. Also if a node lacks the package, the sweep's folder, a base or data; this
+            message names the node.
     """
     setup = replace(setup.with_new_driver(), argv=tuple(sys.argv))
     state = SweepState(setup.output)

@@ -90,7 +90,7 @@ class LengthSortedLoss(nn.Module):
 
 
 def encode_joined(model: Any, columns: list[dict[str, Any]]) -> list[Tensor]:
-    """Encode columns of token bags, which static encoders take, in one call.
+    """Encode columns of token bags, the input of static encoders, in one call.
 
     Each call creates a gradient as large as the embedding table, so one call for all columns saves
     time and memory.

@@ -222,7 +222,7 @@ class PolarityTrainer(SentenceTransformerTrainer, TrainerCallback):
                 callback.logging_dir = str(bench.folder.path / "tensorboard")
 
     def on_epoch_begin(self, *_: Any, **kwargs: Any) -> None:
-        """Start the clock, and reset the optimizer's moments if training is as released."""
+        """Start the clock, and reset the optimizer's moments if `warm_up` is `as-released`."""
         self._begun = time.perf_counter()
         if self._recipe.warm_up == "as-released":
             # The released code calls `fit` again for each epoch, which resets AdamW's moments.

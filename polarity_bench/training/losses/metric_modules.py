@@ -23,7 +23,7 @@ class MetricModule(nn.Module):
         self.formula = formula
 
     def forward(self, vectors: Tensor, labels: Tensor) -> Tensor:
-        """Return the loss of vectors, (m, d), with their labels, (m,), as a scalar."""
+        """Return the scalar loss of vectors, (m, d), given their labels, (m,)."""
         with torch.autocast(vectors.device.type, enabled=False):
             wide = torch.promote_types(vectors.dtype, torch.float32)
             return self.compute(vectors.to(wide), labels)

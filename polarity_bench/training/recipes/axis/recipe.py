@@ -143,8 +143,8 @@ class Axis(Recipe["LabelledTexts"]):
 
             if not isinstance(bench.base.model[1], Pooling):
                 raise InputError(
-                    f"`model` {bench.base.id.name}: the `head` tuned needs an encoder with pooling "
-                    "as its second module, without token weights; use the `head` shared"
+                    f"`model` {bench.base.id.name}: `head` tuned needs an encoder whose second "
+                    "module is the pooling, so it cannot have token weights; use `head` shared"
                 )
         return super().load(bench)
 
@@ -283,9 +283,9 @@ def _check_base(base: SentenceTransformerEncoder) -> None:
     name, cut = base.id.name, base.model.truncate_dim
     if cut is not None:
         raise InputError(
-            f"`model` {name}: `truncate_dim` must not be set, got {cut}, because it would truncate "
-            "vectors after the axis is added; save the encoder without it, train, and set "
-            f"`encoder[-1].truncate_dim = {cut}` on the result"
+            f"`model` {name}: the encoder has `truncate_dim` {cut}, which would shorten "
+            "vectors after the axis is added; save the encoder without `truncate_dim`, train, then "
+            f"set `encoder[-1].truncate_dim = {cut}` on the trained encoder"
         )
     if base.id.similarity == "dot" and not isinstance(base.model[-1], Normalize):
         raise InputError(

@@ -36,7 +36,6 @@ from tabulate import tabulate
 
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.tasks.catalogue import load_tasks
-from polarity_bench.tasks.types.polarity.task import load_split
 from polarity_bench.values import FloatArray, IntArray
 
 STRENGTHS = (-1.0, -0.25, 0.0, 0.25, 1.0)
@@ -278,7 +277,7 @@ def main() -> None:
 def read_texts(limit: int | None) -> tuple[list[str], list[str]]:
     spec: Any = load_tasks()["sst2"]
     access = DataAccess.from_environment()
-    documents, queries = (load_split(spec, part, access).texts for part in ("source", "query"))
+    documents, queries = (spec.load_split(part, access).texts for part in ("source", "query"))
     return list(documents[:limit]), list(queries[:limit])
 
 

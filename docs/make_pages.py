@@ -18,7 +18,7 @@ import typer.main
 
 from polarity_bench.cli.app import app
 from polarity_bench.tasks.catalogue import KINDS, load_suites, load_tasks
-from polarity_bench.tasks.schema import task_schema
+from polarity_bench.tasks.json_schema import task_schema
 from polarity_bench.training.losses.metric import METRIC_LOSSES
 from polarity_bench.training.parameters import declared
 from polarity_bench.training.recipes import RECIPES

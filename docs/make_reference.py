@@ -30,7 +30,7 @@ from polarity_bench.results.result_files import Result, read_results
 from polarity_bench.results.score_names import MEANINGS, explain
 from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.tasks.catalogue import KINDS, load_suites, load_tasks
-from polarity_bench.tasks.schema import task_schema
+from polarity_bench.tasks.json_schema import task_schema
 from polarity_bench.tasks.senteval import transfer_protocols
 from polarity_bench.tasks.senteval.presets import PRESETS, Preset
 from polarity_bench.tasks.senteval.protocol_names import SENTEVAL_PROTOCOLS

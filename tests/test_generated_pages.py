@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from polarity_bench.data.schema import FileRef
+from polarity_bench.data.specs import FileRef
 from polarity_bench.tasks.catalogue import KINDS, read_task, shipped_folder
-from polarity_bench.tasks.schema import task_schema
+from polarity_bench.tasks.json_schema import task_schema
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE = (DOCS / "tasks.md").read_text(encoding="utf-8")

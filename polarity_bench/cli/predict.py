@@ -64,7 +64,7 @@ def predict(
 
 def _texts(file: Path, column: str, pair: str | None) -> list[str | tuple[str, str]]:
     from polarity_bench.data.readers import read_header, read_lines, read_rows, type_of
-    from polarity_bench.data.schema import FormatSpec
+    from polarity_bench.data.specs import FormatSpec
 
     if not file.is_file():
         raise InputError(f"{file}: no such file")

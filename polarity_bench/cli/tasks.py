@@ -104,7 +104,7 @@ def make_task(
 @tasks_app.command("schema")
 def show_schema(as_json: AsJson = True) -> None:  # noqa: ARG001  the output is always JSON
     """Print the JSON schema of task files, which editors can use for checks and completion."""
-    from polarity_bench.tasks.schema import task_schema
+    from polarity_bench.tasks.json_schema import task_schema
 
     print_json(task_schema())
 

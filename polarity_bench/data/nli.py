@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 
 from polarity_bench.data.readers import read_header, read_rows
-from polarity_bench.data.schema import FormatSpec
 from polarity_bench.data.sources import DataAccess, read_hub
+from polarity_bench.data.specs import FormatSpec
 from polarity_bench.errors import InputError, MissingDataError, nearest
 from polarity_bench.files import cache_folder
 from polarity_bench.values import IntArray, digest_of

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from polarity_bench.data.schema import FormatSpec
+from polarity_bench.data.specs import FormatSpec
 from polarity_bench.errors import InputError, nearest
 
 _TYPES = {

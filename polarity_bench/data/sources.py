@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from polarity_bench.data.readers import as_text
-from polarity_bench.data.schema import CountedFile, FileRef, HubRef, Owner
+from polarity_bench.data.specs import CountedFile, FileRef, HubRef, Owner
 from polarity_bench.errors import InputError, MissingDataError, nearest
 from polarity_bench.files import cache_folder, write_atomically
 

@@ -1,10 +1,17 @@
-"""Splits: the labelled texts of one part of a data set."""
+"""Splits: the labelled texts of one part of a data set, read by the declarations of a task file."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from polarity_bench.data.readers import FileRow, check_count, read_rows
+from polarity_bench.data.sources import DataAccess, find, load_hub_split, obtain
+from polarity_bench.data.specs import Cut, FormatSpec, Owner, SplitSpec
+from polarity_bench.errors import InputError
 from polarity_bench.values import IntArray
 
 
@@ -34,3 +41,90 @@ class Split:
                 name: tuple(values[i] for i in positions) for name, values in self.columns.items()
             },
         )
+
+
+def load_split(
+    name: str,
+    split: SplitSpec,
+    form: FormatSpec,
+    label_of: Mapping[str, str],
+    owner: Owner,
+    access: DataAccess,
+) -> Split:
+    """Read all rows of a split in file order, translate their labels and check the counts.
+
+    Args:
+        name: Name of the split, for messages.
+        split: Declaration of the split.
+        form: Format of the split's file.
+        label_of: Label of each label in the file.
+        owner: Task file that declares the split.
+        access: Permitted sources of data.
+
+    Raises:
+        InputError: If the data of the split is missing or does not match the task file.
+    """
+    rows, where = _read(split, form, owner, access)
+    if split.where:
+        selected = tuple(split.where.values())
+        rows = [row for row in rows if row.values[-len(selected) :] == selected]
+    if split.cut:
+        rows = [rows[i] for i in cut_positions([row.values[0] for row in rows], split.cut)]
+    if not rows:
+        raise InputError(f"{where}: the split {name!r} has no rows")
+    for row in rows:
+        if not row.values[0].strip():
+            raise InputError(f"{where}, line {row.line}: the text is empty")
+        if any("\x00" in value for value in row.values):  # Digests separate values by NUL.
+            raise InputError(f"{where}, line {row.line}: the row contains a NUL byte")
+        if row.values[1] not in label_of:
+            raise InputError(
+                f"{where}, line {row.line}: unknown label {row.values[1]!r}; the task declares "
+                f"{', '.join(map(repr, label_of))}"
+            )
+    columns = list(zip(*(row.values for row in rows), strict=True))
+    labels = tuple(label_of[label] for label in columns[1])
+    if split.rows is not None:
+        check_count(where, len(labels), split.rows)
+    n_found = Counter(labels)
+    for label, expected in (split.label_rows or {}).items():
+        check_count(where, n_found[label], expected, f" of the label {label!r}")
+    extra = {column: columns[2 + i] for i, column in enumerate(form.columns)}
+    return Split(columns[0], labels, extra)
+
+
+def cut_positions(texts: Sequence[str], cut: Cut) -> list[int]:
+    """Return the positions of the texts that belong to a cut, ascending.
+
+    Texts that are equal, ignoring case, are either all in the cut or all in the rest. The cut and
+    the rest therefore share no text.
+
+    Args:
+        texts: All texts of the file.
+        cut: Share of the distinct texts, and seed.
+
+    Example:
+        >>> texts = ["a", "b", "A", "c", "d"]
+        >>> cut_positions(texts, Cut(seed=1, share=0.5))
+        [0, 1, 2]
+        >>> cut_positions(texts, Cut(seed=1, share=0.5, rest=True))
+        [3, 4]
+    """
+    keys = [text.casefold() for text in texts]
+    distinct = list(dict.fromkeys(keys))
+    order = np.random.default_rng(cut.seed).permutation(len(distinct))
+    drawn = {distinct[i] for i in order[: round(cut.share * len(distinct))]}
+    return [i for i, key in enumerate(keys) if (key in drawn) != cut.rest]
+
+
+def _read(
+    split: SplitSpec, form: FormatSpec, owner: Owner, access: DataAccess
+) -> tuple[list[FileRow], str]:
+    """Return the rows of a split, and the name of the file or hub data set for messages."""
+    extra = [*form.columns, *split.where]
+    if split.hub and not split.url and find(split, owner, access) is None:
+        records = load_hub_split(split.hub, owner, access, extra)
+        return [FileRow(i, record) for i, record in enumerate(records, start=1)], split.hub.id
+    path = obtain(split, owner, access)
+    label_path = obtain(split.label_file, owner, access) if split.label_file else None
+    return read_rows(path, form, [form.text, form.label, *extra], label_path), str(path)

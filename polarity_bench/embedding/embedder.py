@@ -41,7 +41,7 @@ from polarity_bench.embedding.arrays import ArrayStorage, Embeddings, MemoryStor
 from polarity_bench.embedding.groups import Groups, Part, read_parts
 from polarity_bench.embedding.store import EmbeddingStore, keeps_vectors
 from polarity_bench.encoders.base import AbsentEncoder, CorpusEncoder, Encoder, EncoderId
-from polarity_bench.encoders.sentence_transformer import SentenceTransformerEncoder
+from polarity_bench.encoders.sentence_transformer_encoder import SentenceTransformerEncoder
 from polarity_bench.encoders.steered import Side, with_strength
 from polarity_bench.errors import InputError, check_at_least
 from polarity_bench.progress import Progress

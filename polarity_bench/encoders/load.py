@@ -19,7 +19,7 @@ from polarity_bench.encoders.backends import BACKENDS, use_backend
 from polarity_bench.encoders.base import DTYPES, Backend, Dtype, Encoder
 from polarity_bench.encoders.baselines import BASELINE_NAMES, load_baseline
 from polarity_bench.encoders.fingerprint import digest_of_model as digest_of_model
-from polarity_bench.encoders.sentence_transformer import (
+from polarity_bench.encoders.sentence_transformer_encoder import (
     SentenceTransformerEncoder as SentenceTransformerEncoder,
 )
 from polarity_bench.errors import InputError, how_to_install, nearest

@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 
 from polarity_bench.encoders.base import Encoder, EncoderId
-from polarity_bench.encoders.sentence_transformer import SentenceTransformerEncoder
+from polarity_bench.encoders.sentence_transformer_encoder import SentenceTransformerEncoder
 from polarity_bench.errors import InputError
 from polarity_bench.values import FloatArray
 

@@ -13,7 +13,7 @@ from polarity_bench.tasks.catalogue import choose_tasks, load_tasks
 from polarity_bench.tasks.labelled import LabelledTexts
 from polarity_bench.tasks.senteval.classifiers import single_threaded
 from polarity_bench.tasks.types.base import Settings
-from polarity_bench.tasks.types.polarity.task import PolaritySpec, load_split
+from polarity_bench.tasks.types.polarity.task import PolaritySpec
 from polarity_bench.values import digest_of
 
 _TRAINED = 3
@@ -61,7 +61,7 @@ def sizes(items: Sequence[Item], setup: Setup) -> Sizes:
         texts[spec.name] = len(set(task.texts))
         parts = [spec.digest, task.digest]
         if isinstance(spec, PolaritySpec):
-            pool = load_split(spec, "source", access)
+            pool = spec.load_split("source", access)
             rows[spec.name] = len(pool.texts)
             parts.append(digest_of([list(pool.texts), list(pool.labels)]))
         digests[spec.name] = digest_of(parts)

@@ -18,7 +18,7 @@ import pandas as pd
 import tomlkit
 
 from polarity_bench.data.readers import DELIMITERS, read_header, read_rows
-from polarity_bench.data.schema import FormatSpec
+from polarity_bench.data.specs import FormatSpec
 from polarity_bench.errors import InputError, InputWarning, nearest
 from polarity_bench.files import write_atomically
 from polarity_bench.tasks.catalogue import load_tasks, read_task

@@ -29,7 +29,7 @@ from polarity_bench.embedding.groups import Groups
 from polarity_bench.errors import InputError
 from polarity_bench.tasks.labelled import LabelledTexts
 from polarity_bench.tasks.types.base import Settings, TaskSpec
-from polarity_bench.tasks.types.polarity.task import PolaritySpec, PolarityTask, load_split
+from polarity_bench.tasks.types.polarity.task import PolaritySpec, PolarityTask
 from polarity_bench.training.parameters import ParameterWarning
 from polarity_bench.values import BoolArray, IntArray, digest_of
 
@@ -161,7 +161,7 @@ def load_training_data(
     """
     spec = check_trainable(spec)
     task = spec.load(access, Settings())
-    rows = load_split(spec, "source", access)
+    rows = spec.load_split("source", access)
     if held_out is not None:
         return _divide(task, rows, held_out, seed, known)
     count = usual = min(HELD_OUT_ROWS, len(rows) // 10)

@@ -13,7 +13,7 @@ import pytest
 from standins import Rows, csv_text
 
 from polarity_bench.data.readers import read_rows
-from polarity_bench.data.schema import FormatSpec
+from polarity_bench.data.specs import FormatSpec
 from polarity_bench.errors import InputError
 
 ODD = [

@@ -24,8 +24,8 @@ from standins import tiny_encoder, write_task
 
 import polarity_bench
 from polarity_bench import register
-from polarity_bench.data.schema import Domain
 from polarity_bench.data.sources import DataAccess
+from polarity_bench.data.specs import Domain
 from polarity_bench.encoders.axis import Axis
 from polarity_bench.encoders.load import (
     EncoderOptions,

@@ -12,13 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from standins import SOURCES, csv_text, write_task
 
-from polarity_bench.data.schema import Cut
 from polarity_bench.data.sources import DataAccess
+from polarity_bench.data.specs import Cut
+from polarity_bench.data.split import cut_positions
 from polarity_bench.errors import InputError
 from polarity_bench.tasks.catalogue import load_suites, load_task, load_tasks, read_task
 from polarity_bench.tasks.types.base import Settings
 from polarity_bench.tasks.types.polarity.scoring import rank
-from polarity_bench.tasks.types.polarity.task import PolaritySpec, PolarityTask, cut_positions
+from polarity_bench.tasks.types.polarity.task import PolaritySpec, PolarityTask
 
 
 def loaded(file: Path) -> PolarityTask:

@@ -13,8 +13,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from polarity_bench.data.readers import read_rows
-from polarity_bench.data.schema import FileRef, FormatSpec
 from polarity_bench.data.sources import DataAccess, obtain
+from polarity_bench.data.specs import FileRef, FormatSpec
 from polarity_bench.data.split import Split
 from polarity_bench.embedding.embedder import EmbeddedTexts
 from polarity_bench.errors import InputError

@@ -25,7 +25,6 @@ from polarity_bench.sweeps.items import Setup
 from polarity_bench.sweeps.state_files import SweepState
 from polarity_bench.tasks.catalogue import load_tasks
 from polarity_bench.tasks.types.base import Settings
-from polarity_bench.tasks.types.polarity.task import load_split
 from polarity_bench.training.examples.source import generate_examples
 from polarity_bench.training.examples.spec import ExampleSpec
 from polarity_bench.training.recipes.axis.recipe import Axis
@@ -107,7 +106,7 @@ def _noise(texts: Sequence[str], size: int) -> FloatArray:
 
 def split_texts(task_dir: Path) -> list[str]:
     spec: Any = load_tasks(task_dir)["mini"]
-    return list(load_split(spec, "source", DataAccess(offline=True)).texts)
+    return list(spec.load_split("source", DataAccess(offline=True)).texts)
 
 
 def warm(model: Path, task_dir: Path, how: str, bench: Bench) -> None:

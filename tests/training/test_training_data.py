@@ -15,7 +15,7 @@ from polarity_bench.data.sources import DataAccess
 from polarity_bench.data.split import Split
 from polarity_bench.errors import InputError
 from polarity_bench.tasks.catalogue import load_tasks
-from polarity_bench.tasks.types.polarity.task import PolaritySpec, load_split
+from polarity_bench.tasks.types.polarity.task import PolaritySpec
 from polarity_bench.training.data import (
     TrainingData,
     TrainingPool,
@@ -165,7 +165,7 @@ def test_no_twin_of_a_held_out_text_is_in_the_pool_or_the_sources() -> None:
     assert data.held_out
     held_out = set(data.held_out.query.columns["pair"])
     assert len(held_out) > 50
-    rows = load_split(spec, "source", access)
+    rows = spec.load_split("source", access)
     twins = {
         text
         for text, pair in zip(rows.texts, rows.columns["pair"], strict=True)

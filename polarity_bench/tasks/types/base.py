@@ -17,8 +17,8 @@ from typing import Annotated, Any, ClassVar, TypeVar
 from numpy.typing import NDArray
 from pydantic import Field, StrictInt, StringConstraints
 
-from polarity_bench.data.schema import Domain, FileRef, Language, MtebName, Name, Url
 from polarity_bench.data.sources import DataAccess
+from polarity_bench.data.specs import Domain, FileRef, Language, MtebName, Name, Url
 from polarity_bench.embedding.embedder import EmbeddedTexts
 from polarity_bench.errors import check_at_least
 from polarity_bench.scores import Score, ScoreKey

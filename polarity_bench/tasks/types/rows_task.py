@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from polarity_bench.data.readers import check_count
-from polarity_bench.data.schema import Archive, CountedFile, FileRef
 from polarity_bench.data.senteval import Row, read_split
 from polarity_bench.data.sources import DataAccess, obtain
+from polarity_bench.data.specs import Archive, CountedFile, FileRef
 from polarity_bench.embedding.embedder import EmbeddedTexts
 from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.tasks.senteval.presets import Preset

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,10 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ConfigDict, Field, JsonValue, StrictInt, model_validator
 
-from polarity_bench.data.readers import FileRow, check_count, read_rows
-from polarity_bench.data.schema import Cut, FileRef, FormatSpec, Name, SplitSpec
-from polarity_bench.data.sources import DataAccess, find, load_hub_split, obtain
-from polarity_bench.data.split import Split
+from polarity_bench.data.sources import DataAccess
+from polarity_bench.data.specs import FileRef, FormatSpec, Name, SplitSpec
+from polarity_bench.data.split import Split, load_split
 from polarity_bench.embedding.embedder import EmbeddedTexts
 from polarity_bench.errors import InputError, InputWarning
 from polarity_bench.scores import ScoreKey
@@ -141,6 +139,11 @@ class PolaritySpec(TaskSpec):
         files = [[split, split.label_file] for split in self.splits.values()]
         return [file for pair in files for file in pair if file is not None]
 
+    def load_split(self, name: Literal["source", "query"], access: DataAccess) -> Split:
+        """Read all rows of a split, see `data.split.load_split`."""
+        split = self.splits[name]
+        return load_split(name, split, self.form(split), self.labels, self, access)
+
     def load(self, access: DataAccess, settings: Settings) -> PolarityTask:
         """Read both splits, check them, and draw the sources.
 
@@ -159,7 +162,7 @@ class PolaritySpec(TaskSpec):
         References:
             Jørgensen and Breitung (2025), Margins in Contrastive Learning, section 3.2.
         """
-        pool, query = load_split(self, "source", access), load_split(self, "query", access)
+        pool, query = self.load_split("source", access), self.load_split("query", access)
         protocol, limit = self.protocol, settings.limit
         n_overlap = count_overlap(pool.texts, query.texts)
         _check_overlap(self, n_overlap, len(query))
@@ -410,80 +413,3 @@ def _check_classes(task: str, source: Split, query: Split, limited: str = "") ->
                 f"{task}: every {name} has the label {split.labels[0]!r}{limited}; a polarity task "
                 "needs at least two classes"
             )
-
-
-def load_split(spec: PolaritySpec, name: Literal["source", "query"], access: DataAccess) -> Split:
-    """Read all rows of a split in file order, translate their labels and check the counts.
-
-    Args:
-        spec: Content of the task file.
-        name: Name of the split.
-        access: Permitted sources of data.
-
-    Raises:
-        InputError: If the data of the split is missing or does not match the task file.
-    """
-    split = spec.splits[name]
-    rows, where = _rows(spec, split, access)
-    if split.where:
-        selected = tuple(split.where.values())
-        rows = [row for row in rows if row.values[-len(selected) :] == selected]
-    if split.cut:
-        rows = [rows[i] for i in cut_positions([row.values[0] for row in rows], split.cut)]
-    if not rows:
-        raise InputError(f"{where}: the split {name!r} has no rows")
-    for row in rows:
-        if not row.values[0].strip():
-            raise InputError(f"{where}, line {row.line}: the text is empty")
-        if any("\x00" in value for value in row.values):  # Digests separate values by NUL.
-            raise InputError(f"{where}, line {row.line}: the row contains a NUL byte")
-        if row.values[1] not in spec.labels:
-            raise InputError(
-                f"{where}, line {row.line}: unknown label {row.values[1]!r}; the task declares "
-                f"{', '.join(map(repr, spec.labels))}"
-            )
-    columns = list(zip(*(row.values for row in rows), strict=True))
-    labels = tuple(spec.labels[label] for label in columns[1])
-    if split.rows is not None:
-        check_count(where, len(labels), split.rows)
-    n_found = Counter(labels)
-    for label, expected in (split.label_rows or {}).items():
-        check_count(where, n_found[label], expected, f" of the label {label!r}")
-    extra = {column: columns[2 + i] for i, column in enumerate(spec.form(split).columns)}
-    return Split(columns[0], labels, extra)
-
-
-def cut_positions(texts: Sequence[str], cut: Cut) -> list[int]:
-    """Return the positions of the texts that belong to a cut, ascending.
-
-    Texts that are equal, ignoring case, are either all in the cut or all in the rest. The cut and
-    the rest therefore share no text.
-
-    Args:
-        texts: All texts of the file.
-        cut: Share of the distinct texts, and seed.
-
-    Example:
-        >>> texts = ["a", "b", "A", "c", "d"]
-        >>> cut_positions(texts, Cut(seed=1, share=0.5))
-        [0, 1, 2]
-        >>> cut_positions(texts, Cut(seed=1, share=0.5, rest=True))
-        [3, 4]
-    """
-    keys = [text.casefold() for text in texts]
-    distinct = list(dict.fromkeys(keys))
-    order = np.random.default_rng(cut.seed).permutation(len(distinct))
-    drawn = {distinct[i] for i in order[: round(cut.share * len(distinct))]}
-    return [i for i, key in enumerate(keys) if (key in drawn) != cut.rest]
-
-
-def _rows(spec: PolaritySpec, split: SplitSpec, access: DataAccess) -> tuple[list[FileRow], str]:
-    """Return the rows of a split, and the name of the file or hub data set for messages."""
-    form = spec.form(split)
-    extra = [*form.columns, *split.where]
-    if split.hub and not split.url and find(split, spec, access) is None:
-        records = load_hub_split(split.hub, spec, access, extra)
-        return [FileRow(i, record) for i, record in enumerate(records, start=1)], split.hub.id
-    path = obtain(split, spec, access)
-    label_path = obtain(split.label_file, spec, access) if split.label_file else None
-    return read_rows(path, form, [form.text, form.label, *extra], label_path), str(path)

@@ -365,8 +365,8 @@ def training_pool(
     if len(classes) < 2:
         raise InputError(
             "expected training rows of at least 2 classes after removing texts with contradictory "
-            f"labels, held-out texts and the task's queries, got {len(classes)} classes; use more "
-            "training rows"
+            f"labels, held-out texts and the task's queries, got {len(classes)}; use more training "
+            "rows"
         )
     return TrainingPool(
         texts=tuple(kept),

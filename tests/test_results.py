@@ -73,6 +73,7 @@ def test_what_is_written_is_read(task_dir: Path, tmp_path: Path) -> None:
     assert path == place(tmp_path, result.key.encoder, result.experiment, result.result_name)
     assert same(read_result(path), result)
     assert same(read_result(str(path)), result)
+    assert (result.path, read_result(str(path)).path) == (Path(), path)
     assert write_result(result, str(tmp_path)) == path
     assert [found.path for found in read_results(tmp_path)] == [path]
 

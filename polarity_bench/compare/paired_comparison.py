@@ -250,10 +250,9 @@ def _named(folder: Path, name: str) -> list[Result]:
     results = list(read_results(folder))
     if not results:
         raise InputError(f"{folder}: contains no results; run `polarity-bench run` first")
-    encoders = [(result, result.key.encoder) for result in results]
-    matching = [r for r, encoder in encoders if name in {*names_of(encoder), encoder.digest}]
+    matching = [r for r in results if name in {*names_of(r.key.encoder), r.key.encoder.digest}]
     if not matching:
-        known = {encoder.name for _, encoder in encoders}
+        known = {result.key.encoder.name for result in results}
         raise InputError(f"{name}: {folder} has no results of this encoder{nearest(name, known)}")
     return matching
 
@@ -302,7 +301,7 @@ def pair_up(
         least = _n_experiments(fitting[0][0])
         _refuse_several([each for each in fitting if _n_experiments(each[0]) == least])
         return align(*fitting[0]), ""
-    p = ScoreKey("polarity")
+    p = ScoreKey("polarity")  # P does not depend on the reference encoder.
     alike = [(pair, key) for pair, key in candidates if first_difference(*pair, p) is None]
     if alike and measure is None:
         pair, key = alike[0]

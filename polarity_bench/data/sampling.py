@@ -1,4 +1,4 @@
-"""Stratified random samples of rows, reproducible from a seed."""
+"""Random samples of rows, stratified or balanced by class, and reproducible from a seed."""
 
 from __future__ import annotations
 
@@ -60,6 +60,25 @@ def draw(labels: IntArray, n: int, seed: int | Sequence[int]) -> IntArray:
         for code, share in zip(classes, class_shares(counts, n), strict=True)
     ]
     return np.sort(np.concatenate(drawn))
+
+
+def draw_balanced(labels: Sequence[str], n: int, seed: int) -> IntArray:
+    """Draw up to n rows, and return their positions, ascending.
+
+    Classes take turns, so their numbers of rows are as equal as possible. A smaller n draws a part
+    of the rows of a larger n.
+
+    Args:
+        labels: Class of each row.
+        n: Number of rows to draw; all rows if there are fewer.
+        seed: Seed of the draw.
+    """
+    import pandas as pd
+
+    shuffled = np.random.default_rng(seed).permutation(len(labels))
+    ordered = pd.Series([labels[i] for i in shuffled])
+    n_before = ordered.groupby(ordered).cumcount()
+    return np.sort(shuffled[np.argsort(n_before, kind="stable")][:n])
 
 
 def class_shares(counts: IntArray, n: int) -> IntArray:

@@ -39,7 +39,6 @@ from polarity_bench.training.model_card import (
     TRAINED,
     DataSet,
     header,
-    shown_keys,
 )
 from polarity_bench.values import shortest
 
@@ -93,6 +92,17 @@ class CardScore:
         """Whether this is the main score of the task, with either weighting of the ranks."""
         main = self.result.main_score
         return (self.key.metric, self.key.k, self.key.part) == (main.metric, main.k, main.part)
+
+
+def shown_keys(result: Result, weighting: Weighting = "linear") -> list[ScoreKey]:
+    """Return the keys of a result's scores that a model card shows, without undefined scores.
+
+    The card of a retrieval task shows P, S, retention and joint at each k. Other tasks show their
+    main score.
+    """
+    keys = [ScoreKey(metric, k, weighting) for k in result.ks for metric in SCORE_TITLES]
+    scores = result.scores
+    return [k for k in keys or [result.main_score] if k in scores and math.isfinite(scores[k].mean)]
 
 
 def select_scores(

@@ -22,8 +22,9 @@ from polarity_bench.encoders.reference_encoder import (
     write_base,
 )
 from polarity_bench.evaluation.one_task import given_task, score_task
+from polarity_bench.integrations.hub_card import shown_keys
 from polarity_bench.tasks.types.base import Settings, Task
-from polarity_bench.training.model_card import TRAINED, shown_keys
+from polarity_bench.training.model_card import TRAINED
 from polarity_bench.values import digest_of
 
 if TYPE_CHECKING:

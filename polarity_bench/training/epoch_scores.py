@@ -10,11 +10,11 @@ from polarity_bench.encoders.load import SentenceTransformerEncoder
 from polarity_bench.metrics.statistics import Bootstrap
 from polarity_bench.progress import Bar, no_bar
 from polarity_bench.scores import WEIGHTINGS, ScoreKey
+from polarity_bench.tasks.types.polarity.resampling import resampling
 from polarity_bench.tasks.types.polarity.scoring import (
     TaskRetrieval,
     derived_score,
     rank,
-    resampling,
     values_per_query,
 )
 from polarity_bench.tasks.types.polarity.task import PolarityTask

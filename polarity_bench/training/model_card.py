@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -16,8 +15,6 @@ from polarity_bench.encoders.reference_encoder import Base, in_card
 from polarity_bench.files import read_json
 from polarity_bench.render.markdown import decimal, escape, table
 from polarity_bench.render.table import Column
-from polarity_bench.results.result_files import Result
-from polarity_bench.scores import ScoreKey, Weighting
 from polarity_bench.tasks.types.base import TaskSpec
 from polarity_bench.tasks.types.polarity.task import PolaritySpec
 from polarity_bench.training.history import SCORE_TITLES, Row
@@ -49,17 +46,6 @@ class DataSet:
         splits: Mapping[str, Any] = getattr(spec, "splits", {})
         hub = splits["query"].hub if splits else None
         return cls(hub.id, spec.title, hub.revision) if hub else cls(spec.name, spec.title)
-
-
-def shown_keys(result: Result, weighting: Weighting = "linear") -> list[ScoreKey]:
-    """Return the keys of a result's scores that a model card shows, without undefined scores.
-
-    The card of a retrieval task shows P, S, retention and joint at each k. Other tasks show their
-    main score.
-    """
-    keys = [ScoreKey(metric, k, weighting) for k in result.ks for metric in SCORE_TITLES]
-    scores = result.scores
-    return [k for k in keys or [result.main_score] if k in scores and math.isfinite(scores[k].mean)]
 
 
 def hub_language(language: str) -> str:

@@ -22,7 +22,7 @@ from polarity_bench.results.result_files import Result, write_result
 from polarity_bench.scores import WEIGHTINGS, ScoreKey
 from polarity_bench.tasks.catalogue import load_task, read_task
 from polarity_bench.tasks.types.base import Settings
-from polarity_bench.tasks.types.polarity.scoring import resampling
+from polarity_bench.tasks.types.polarity.resampling import resampling
 from polarity_bench.tasks.types.polarity.task import PolarityTask
 
 STRENGTHS = (0.0, 0.3, 0.6, 1.5)

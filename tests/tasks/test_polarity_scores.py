@@ -17,7 +17,8 @@ from polarity_bench.results.result_files import Result
 from polarity_bench.scores import ScoreKey
 from polarity_bench.tasks.catalogue import load_task, load_tasks, read_task
 from polarity_bench.tasks.types.base import Settings
-from polarity_bench.tasks.types.polarity.scoring import polarity_scores, rank, resampling
+from polarity_bench.tasks.types.polarity.resampling import resampling
+from polarity_bench.tasks.types.polarity.scoring import polarity_scores, rank
 from polarity_bench.tasks.types.polarity.task import PolaritySpec, PolarityTask
 from polarity_bench.values import FloatArray
 

@@ -27,6 +27,7 @@ from polarity_bench.retrieval import Retrieval, cosine_at, mean_cosine, pair_sim
 from polarity_bench.scores import WEIGHTINGS, Score, ScoreKey, Weighting
 from polarity_bench.tasks.types.base import TaskScores
 from polarity_bench.tasks.types.polarity.oracle import nearest_of_own_label
+from polarity_bench.tasks.types.polarity.resampling import numbers, resampling, strata_of
 from polarity_bench.values import FloatArray, IntArray, grouped
 
 if TYPE_CHECKING:
@@ -316,22 +317,6 @@ def front_of(places: Sequence[Place], oracle: Place, *, clipped: bool = True) ->
     return pareto_front.front(lift, retention, *oracle, clipped=clipped)
 
 
-def resampling(task: PolarityTask) -> Resampling | None:
-    """Return the units that intervals and tests resample; None means single queries.
-
-    The twins of a minimal pair form one unit, because they were written together. Pairs are
-    resampled within each value of the first group column, because the design of the task fixes
-    these values. Queries with the same text, ignoring case, also form one unit.
-    """
-    protocol = task.spec.protocol
-    if protocol.pair is not None:
-        return Resampling(_numbers(task.query.columns[protocol.pair]), _stratum(task))
-    if task.n_repeated:
-        units = _numbers([text.casefold() for text in task.query.texts])
-        return Resampling(units, np.zeros_like(units))
-    return None
-
-
 def label_codes(task: PolarityTask) -> tuple[IntArray, IntArray]:
     """Return the labels of queries, (q,), and sources, (n,), as integer codes."""
     return _codes(task.query.labels, task.source.labels)
@@ -339,18 +324,8 @@ def label_codes(task: PolarityTask) -> tuple[IntArray, IntArray]:
 
 def _codes(first: Sequence[str], second: Sequence[str]) -> tuple[IntArray, IntArray]:
     """Encode the values of two columns as integers. Equal values have the same code."""
-    codes = _numbers([*first, *second])
+    codes = numbers([*first, *second])
     return codes[: len(first)], codes[len(first) :]
-
-
-def _numbers(values: Sequence[str]) -> IntArray:
-    """Encode values as integers: the positions in the sorted list of distinct values."""
-    return np.unique(values, return_inverse=True)[1]
-
-
-def _stratum(task: PolarityTask) -> IntArray:
-    """Return the first group of each query, such as the topic, as an integer code, (q,)."""
-    return _numbers(task.query.columns[task.spec.protocol.groups[0]])
 
 
 def _sgts(task: PolarityTask, ours: TaskRetrieval) -> Score:
@@ -395,7 +370,7 @@ def _pairwise(task: PolarityTask, ours: TaskRetrieval) -> Score:
     n_right = np.bincount(number, right, minlength=n_pairs)
     per_pair = np.where(n_compared > 0, n_right / np.maximum(n_compared, 1), np.nan)
     first = [query_pair[0] for _, query_pair in query_pairs]
-    strata = _stratum(task)[first]
+    strata = strata_of(task)[first]
     pairs_themselves = Resampling(np.arange(len(strata)), strata) if query_pairs else None
     return Bootstrap({_PAIRWISE: per_pair}, resampling=pairs_themselves).score(_PAIRWISE)
 

@@ -2,7 +2,7 @@
 
 A task has two splits, queries and sources. Each query retrieves the k nearest sources. P measures
 whether they have the query's label, and S whether they are similar in meaning. This module reads
-both splits, checks all counts and draws the sources. `polarity_scores` computes the scores.
+both splits, checks all counts and draws the sources. `scoring` computes the scores.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ConfigDict, Field, JsonValue, StrictInt, model_validator
 
+from polarity_bench.data.sampling import draw_balanced
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.data.specs import FileRef, FormatSpec, Name, SplitSpec
 from polarity_bench.data.split import Split, load_split
@@ -168,8 +169,7 @@ class PolaritySpec(TaskSpec):
         _check_overlap(self, n_overlap, len(query))
         _check_classes(self.name, pool, query)
         if limit is not None:
-            shuffled = np.random.default_rng(protocol.sample_seed).permutation(len(query))
-            query = query.take(np.sort(_interleave(query.labels, shuffled)[:limit]))
+            query = query.take(draw_balanced(query.labels, limit, protocol.sample_seed))
             n_overlap = count_overlap(pool.texts, query.texts)
         n_drawn, n_pool = protocol.sources_per_query * len(query), len(pool)
         if 0 < n_drawn < n_pool:
@@ -357,15 +357,6 @@ class PolarityTask(Task):
                     for j, c in zip(index, cosine, strict=True)
                 ],
             }
-
-
-def _interleave(labels: Sequence[str], positions: IntArray) -> IntArray:
-    """Reorder positions so that labels take turns, and each prefix is as balanced as possible."""
-    import pandas as pd
-
-    ordered = pd.Series([labels[i] for i in positions])
-    n_before = ordered.groupby(ordered).cumcount()
-    return positions[np.argsort(n_before, kind="stable")]
 
 
 def _as_rows(split: Split) -> list[dict[str, str]]:

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 from standins.board import placed
 
-from polarity_bench.compare.power import error_of, least_unpaired, standard_error
+from polarity_bench.compare.unpaired_power import error_of, least_unpaired, standard_error
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.scores import Score, ScoreKey
 

@@ -10,7 +10,7 @@ from functools import cached_property
 from polarity_bench.boards.rows import BoardRow
 from polarity_bench.compare.encoder_ranks import Standing, Standings
 from polarity_bench.compare.measure import is_comparable
-from polarity_bench.compare.power import least_unpaired, standard_error
+from polarity_bench.compare.unpaired_power import least_unpaired, standard_error
 from polarity_bench.render.format import percent
 from polarity_bench.render.markdown import escape
 from polarity_bench.results.comparability import Entry, Group

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from polarity_bench.boards.config import SweepFile, board_file
 from polarity_bench.boards.rank_notes import unpaired_note
 from polarity_bench.boards.sweep_charts import size_charts, sweep_planes
-from polarity_bench.compare.power import error_of, least_unpaired
+from polarity_bench.compare.unpaired_power import error_of, least_unpaired
 from polarity_bench.render.chart import Drawn
 from polarity_bench.render.format import FormattedCell, percent, shown
 from polarity_bench.render.markdown import escape

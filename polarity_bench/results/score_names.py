@@ -141,7 +141,7 @@ NOTES = {
     "compete. Among the other rows, the two best of each column are bold, including ties after "
     "rounding.",
     "minus_published": "After each published number, the difference is shown: our training runs "
-    "with the same settings minus the published number.",
+    "with the same parameters of the loss minus the published number. Other settings may differ.",
 }
 """Notes below boards, in markdown."""
 

@@ -54,7 +54,7 @@ class PolarityProtocol(Strict):
     k: Annotated[StrictInt, Field(ge=1)] = 16
     """Number of sources that each query retrieves."""
     sources_per_query: Annotated[StrictInt, Field(ge=0)] = 0
-    """Number of sources drawn for each query, without replacement; 0 keeps all sources."""
+    """Sources to draw, without replacement, as a multiple of the queries; 0 keeps all sources."""
     sample_seed: StrictInt = 42
     """Seed of the random draw of sources."""
     overlap: Annotated[StrictInt, Field(ge=0)] | None = None

@@ -270,7 +270,7 @@ def test_a_base_that_weighs_tokens_is_shared_with_its_tokens_whole_and_has_no_to
     model = SentenceTransformer(str(tiny_model), device="cpu")
     repool(model, "mean-without-first")
     model.save_pretrained(str(tmp_path / "weighed"), create_model_card=False)
-    with pytest.raises(InputError, match="`model` weighed: the `head` tuned needs"):
+    with pytest.raises(InputError, match="`model` weighed: `head` tuned needs"):
         run(tmp_path / "weighed", tasks, tmp_path / "tuned", TUNED)
 
     def refuse(*_: object) -> None:  # its weights are by the tokens' numbers

@@ -57,7 +57,7 @@ class Classifier:
         # The path is absolute, because `load_encoder` reads `minilm` as an encoder's short name.
         encoder = load_encoder(str(path.absolute()), options)
         # `load_encoder` returns this class for every folder.
-        assert isinstance(encoder, SentenceTransformerEncoder)  # noqa: S101
+        assert isinstance(encoder, SentenceTransformerEncoder)  # noqa: S101  for mypy
         if encoder.id.pooling_added:
             raise InputError(
                 f"classifier {path}: modules.json is missing, so the folder is not a classifier "

@@ -170,9 +170,9 @@ class Head:
         try:
             with safe_open(file, framework="np") as stored:
                 metadata = json.loads((stored.metadata() or {})[_METADATA])
-                tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
+                tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118  not a dict
             if not isinstance(classes := metadata["classes"], list):
-                raise TypeError("the classes are not a list")  # noqa: TRY301
+                raise TypeError("the classes are not a list")  # noqa: TRY301  reported as below
             beta, of_pairs = float(metadata["beta"]), bool(metadata.get("pairs", False))
             return cls(tuple(classes), **tensors, beta=beta, of_pairs=of_pairs)
         except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:

@@ -254,7 +254,7 @@ def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
             values[name] = make(**{member: values.pop(member) for member in members})
         return command(**values)
 
-    called.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+    called.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]  # Typer reads it
     called.__annotations__ = {option.name: option.annotation for option in options}
     called.__name__, called.__doc__ = command.__name__, command.__doc__
     return called

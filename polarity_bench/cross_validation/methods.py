@@ -132,7 +132,7 @@ class Frozen(_OnEncoder):
     name: ClassVar[str] = "frozen"
     title: ClassVar[str] = "Frozen + logistic regression"
 
-    def n_trained_on(self, n_rows: int) -> int:  # noqa: ARG002
+    def n_trained_on(self, n_rows: int) -> int:  # noqa: ARG002  as in the base class
         """Return 0, because the encoder is not trained."""
         return 0
 

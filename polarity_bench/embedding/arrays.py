@@ -79,7 +79,7 @@ class MemoryStore:
         self._arrays: dict[str, FloatArray] = {}  # One array for each encoder digest.
         self._stored: defaultdict[str, set[str]] = defaultdict(set)
 
-    def missing(self, encoder: EncoderId, texts: Sequence[str], group: str = "") -> list[str]:  # noqa: ARG002
+    def missing(self, encoder: EncoderId, texts: Sequence[str], group: str = "") -> list[str]:  # noqa: ARG002  as in `EmbeddingStore`
         """Return the texts without a stored vector, in the order of `texts`."""
         return [text for text in texts if text not in self._stored[encoder.digest]]
 
@@ -88,7 +88,7 @@ class MemoryStore:
         encoder: EncoderId,
         texts: Sequence[str],
         vectors: FloatArray,
-        group: str = "",  # noqa: ARG002
+        group: str = "",  # noqa: ARG002  as in `EmbeddingStore`
     ) -> None:
         """Store the vectors of texts, (n, d), without replacing stored vectors."""
         digest = encoder.digest
@@ -99,7 +99,7 @@ class MemoryStore:
         self._arrays[digest][[self._row_of[texts[i]] for i in new]] = vectors[new]
         stored.update(texts[i] for i in new)
 
-    def read(self, encoder: EncoderId, texts: Sequence[str], group: str = "") -> FloatArray:  # noqa: ARG002
+    def read(self, encoder: EncoderId, texts: Sequence[str], group: str = "") -> FloatArray:  # noqa: ARG002  as in `EmbeddingStore`
         """Return the vectors of texts in the order of `texts`, (n, d); texts may repeat.
 
         Raises:

@@ -135,7 +135,7 @@ def find_rows(connection: sqlite3.Connection, keys: Sequence[bytes]) -> dict[byt
         chunk = keys[start : start + CHUNK]
         rows.update(
             connection.execute(
-                f"SELECT key, row FROM vectors WHERE key IN ({_marks(chunk)})",  # noqa: S608
+                f"SELECT key, row FROM vectors WHERE key IN ({_marks(chunk)})",  # noqa: S608  only question marks
                 chunk,
             )
         )
@@ -160,7 +160,7 @@ def read_vectors(
         InputError: If a row is missing or does not match its checksum.
     """
     stored = connection.execute(
-        f"SELECT row, vector, crc FROM vectors WHERE row IN ({_marks(key_of)})",  # noqa: S608
+        f"SELECT row, vector, crc FROM vectors WHERE row IN ({_marks(key_of)})",  # noqa: S608  only question marks
         list(key_of),
     )
     vectors = {

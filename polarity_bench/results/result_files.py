@@ -454,7 +454,7 @@ def read_arrays(path: Path, names: Collection[str] | None = None) -> dict[str, N
         raise MissingValuesError(f"{file}: the values per query are missing; run {path.stem} again")
     try:
         with safe_open(file, "np") as stored:
-            wanted = [name for name in stored.keys() if names is None or name in names]  # noqa: SIM118
+            wanted = [name for name in stored.keys() if names is None or name in names]  # noqa: SIM118  not a dict
             return {name: stored.get_tensor(name) for name in wanted}
     except SafetensorError as error:
         raise MissingValuesError(

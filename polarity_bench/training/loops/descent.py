@@ -225,7 +225,7 @@ def _restore(
     """Restore the state from a checkpoint and return the number of completed steps."""
     try:
         with safe_open(file, framework="pt") as stored:
-            tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
+            tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118  not a dict
     except (OSError, SafetensorError) as error:
         raise InputError(f"{file}: not a complete checkpoint ({error}); delete the file") from error
     with torch.no_grad():

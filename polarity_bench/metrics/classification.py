@@ -1,6 +1,6 @@
-"""Classification metrics beyond accuracy: macro-F1 and the recall of each class.
+"""Classification metrics beyond accuracy: F1, macro-F1 and the recall of each class.
 
-Both metrics are ratios of means over the samples, so `Bootstrap.derived` can resample them.
+The metrics are ratios of means over the samples, so `Bootstrap.derived` can resample them.
 
 Shapes: n samples.
 """
@@ -8,6 +8,7 @@ Shapes: n samples.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from polarity_bench.values import FloatArray, IntArray
 
 
 def classification_scores(
-    labels: IntArray, predictions: IntArray, names: Sequence[str]
+    labels: IntArray, predictions: IntArray, names: Sequence[str], positive: int | None = None
 ) -> dict[ScoreKey, Score]:
     """Score predicted classes, with bootstrap intervals over the samples.
 
@@ -25,11 +26,13 @@ def classification_scores(
         labels: True classes, numbered from 0, (n,).
         predictions: Predicted classes, numbered from 0, (n,).
         names: Names of the classes.
+        positive: Class whose F1 is scored too, as `f1`.
 
     Returns:
-        `exact_accuracy`, `macro_f1` and the recall of each class, all in [0, 1]; higher is better.
-        A class that is neither present nor predicted counts as 0 in `macro_f1`, as in scikit-learn.
-        The recall of a class without samples is nan.
+        `exact_accuracy`, `macro_f1`, the recall of each class and `f1` with `positive`, all in
+        [0, 1]; higher is better. A class that is neither present nor predicted counts as 0 in
+        `macro_f1`, as in scikit-learn; its `f1` is nan. The recall of a class without samples is
+        nan.
 
     Example:
         >>> result = classification_scores(np.array([0, 0, 1]), np.array([0, 1, 1]), ["a", "b"])
@@ -44,17 +47,19 @@ def classification_scores(
         values[f"predicted{number}"] = predicted.astype(np.float64)
     bootstrap = Bootstrap(values)
 
+    def f1(means: Mapping[str, FloatArray], i: int, empty: float = np.nan) -> FloatArray:
+        total = means[f"actual{i}"] + means[f"predicted{i}"]
+        return ratio(2 * means[f"hit{i}"], total, empty=empty)
+
     def macro_f1(means: Mapping[str, FloatArray]) -> FloatArray:
-        scores = [
-            ratio(2 * means[f"hit{i}"], means[f"actual{i}"] + means[f"predicted{i}"], empty=0.0)
-            for i in range(len(names))
-        ]
-        return np.asarray(np.mean(scores, axis=0))
+        return np.asarray(np.mean([f1(means, i, empty=0.0) for i in range(len(names))], axis=0))
 
     scores = {
         ScoreKey("exact_accuracy"): bootstrap.score("right"),
         ScoreKey("macro_f1"): bootstrap.derived(macro_f1),
     }
+    if positive is not None:
+        scores[ScoreKey("f1")] = bootstrap.derived(partial(f1, i=positive))
     for number, name in enumerate(names):
 
         def recall(means: Mapping[str, FloatArray], i: int = number) -> FloatArray:

@@ -153,18 +153,18 @@ class TransferTask(PreparedTask):
 
     def score(self, embedded: EmbeddedTexts, reference: EmbeddedTexts | None) -> TaskScores:  # noqa: ARG002
         """Train and test classifiers on the embeddings, as the scheme of the task defines."""
-        from sklearn.metrics import f1_score
-
         outcome = self._outcome({n: self.samples(r, embedded) for n, r in self.parts.items()})
         n = len(outcome.labels)
         scores = {
             ScoreKey("accuracy"): Score.single(outcome.test_accuracy, n),
             ScoreKey("dev_accuracy"): Score.single(outcome.dev_accuracy, n),
-            **classification_scores(outcome.labels, outcome.predictions, self.spec.labels),
+            **classification_scores(
+                outcome.labels,
+                outcome.predictions,
+                self.spec.labels,
+                positive=1 if self.spec.reader == "mrpc" else None,
+            ),
         }
-        if self.spec.reader == "mrpc":
-            f1 = f1_score(outcome.labels, outcome.predictions, zero_division=np.nan)
-            scores[ScoreKey("f1")] = Score.single(float(f1), n)
         arrays: dict[str, NDArray[Any]] = {
             "fold_accuracy": np.asarray(outcome.fold_accuracies, dtype=np.float64),
             "fold_regularization": np.asarray(outcome.regularizations, dtype=np.float64),

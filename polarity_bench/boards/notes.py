@@ -52,7 +52,8 @@ def finding(sections: Sections) -> str:
     of = f"mean {measure} over {count(n_tasks, 'task')}"
     if not alone and n_tasks == 1:
         of = f"{measure} on {escape(tasks[0])}"
-    of += f" under {escape(names[group[0]])}" if group[0] and len(references) > 1 else ""
+    if group[0] and len(references) > 1:
+        of += f" with the reference {escape(names[group[0]])}"
     of += f" at k = {first.entry.k}" if len(ks) > 1 else ""
     if keep is not None:
         of += f" among the rows that keep {percent(keep, 0)} % of the base's S beyond chance"

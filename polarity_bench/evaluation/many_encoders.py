@@ -112,7 +112,9 @@ def evaluate_models(request: EvaluationRequest) -> Iterator[EncoderReport]:
         for variant in encoders.values():
             request.check(variant, reference)
         with request.embedder(next(iter(encoders.values()))) as opened:
-            embedder = with_memory(opened, request.tasks) if len(encoders) > 1 else opened
+            # Strengths share their vectors, and so do an axis and its base.
+            shares = len(encoders) > 1 or getattr(encoder, "base", None) is not None
+            embedder = with_memory(opened, request.tasks) if shares else opened
             reports: dict[float | None, SuiteReport] = {}
             for strength, variant in encoders.items():
                 plan = EvaluationPlan(

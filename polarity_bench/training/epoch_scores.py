@@ -42,7 +42,8 @@ class EpochScorer:
 
     Args:
         bench: The data, and the encoder to train. Before training, the encoder is the reference.
-            Embeddings of the encoder in training are not stored.
+            Embeddings of the encoder in training are not stored. An axis on the untrained base
+            uses the stored vectors of the base.
     """
 
     def __init__(self, bench: TrainingContext) -> None:
@@ -87,7 +88,10 @@ class EpochScorer:
         )
         ranked = self._reference
         if encoder.id.digest != self._base.digest:  # before training, the base's ranking is reused
-            ranked = self._ranked(encoder, replace(self._embedder, store=None))
+            # An axis on the untrained base is computed from the vectors of the base.
+            shares_base = encoder.base and encoder.base.id.digest == self._base.digest
+            embedder = self._embedder if shares_base else replace(self._embedder, store=None)
+            ranked = self._ranked(encoder, embedder)
         all_scores: dict[str, float] = {}
         for prefix, task in self._tasks.items():
             ours, theirs = ranked[prefix], self._reference[prefix]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -145,6 +146,43 @@ def test_a_linear_axis_keeps_the_base_and_reads_the_class_off_it(
     card = (done.folder / "README.md").read_text(encoding="utf-8")
     assert "strength=1.0)" in card
     assert run(tiny_model, tasks, tmp_path / "axis", Axis()).reused
+
+
+@pytest.mark.parametrize("base", ["pooled", "normalised", "dot"])
+def test_a_linear_axis_is_scored_on_the_vectors_of_its_base(
+    bench: Bench,
+    tiny_model: Path,
+    tasks: Path,
+    tmp_path: Path,
+    base: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = SentenceTransformer(str(tiny_model), device="cpu")
+    if base != "pooled":
+        model.append(Normalize())
+    model.similarity_fn_name = "dot" if base == "dot" else "cosine"
+    model.save_pretrained(str(tmp_path / "base"), create_model_card=False)
+    encoded: list[str] = []
+    encode = SentenceTransformerEncoder.encode
+
+    def counted(encoder: SentenceTransformerEncoder, texts: Sequence[str]) -> np.ndarray:
+        encoded.extend(texts)
+        return encode(encoder, texts)
+
+    monkeypatch.setattr(SentenceTransformerEncoder, "encode", counted)
+    rows, counts = [], []
+    for store in (True, False):
+        encoded.clear()
+        to = tmp_path / f"axis-{store}"
+        rows.append(run(tmp_path / "base", tasks, to, Axis(), store=store).rows)
+        counts.append(len(encoded))
+    assert rows[0] == rows[1]
+    assert counts[0] == len(set(encoded)) < counts[1]
+    encoded.clear()
+    words = ("run", "--model", "axis-True", "--tasks", "mini", "--task-dir", tasks, "--no-store")
+    done = bench(*words)
+    assert done.code == 0, done.err
+    assert counts[0] == len(encoded)
 
 
 def test_both_sides_are_given_the_prompt_that_it_was_trained_with(

@@ -1,10 +1,13 @@
-"""Measure the speed of encoding, retrieval, commands and a suite, with other libraries beside it.
+"""Measure the speed of encoding, retrieval, training, commands and a suite, beside other libraries.
 
-    python benchmarks/performance.py [encoding retrieval start suite] [--rounds 5]
+    python benchmarks/performance.py [encoding retrieval training start suite] [--rounds 5]
 
 In every round, all paths of a section run one after another. The tables show medians over the
 rounds. Run the script on an idle machine: it records the load before each section. The script
 writes `docs/performance.json` and the tables between the markers of `docs/performance.md`.
+
+Encoding includes fastembed if it is installed (`pip install fastembed`), and a model2vec encoder
+(`--static`) if it can be loaded.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -30,6 +34,8 @@ from tabulate import tabulate
 PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
 Action = Callable[[], Any]
 Timed = dict[str, list[float]]
+Section = tuple[list[str], list[list[Any]], str]
+"""Headings, rows and introduction of a table."""
 
 
 def interleave(paths: dict[str, Action], rounds: int) -> Timed:
@@ -52,7 +58,7 @@ def medians(seconds: Timed) -> dict[str, float]:
 # Encoding
 
 
-def encoding(rounds: int) -> tuple[list[str], list[list[Any]], str]:
+def encoding(rounds: int, static: str) -> Section:
     """Time every path on the same texts, without the store of vectors."""
     import torch
 
@@ -89,6 +95,8 @@ def encoding(rounds: int) -> tuple[list[str], list[list[Any]], str]:
         "`SentenceTransformer.encode`, bfloat16": of_library(encoders["torch, bfloat16"]),
     }
     paths |= {f"polarity-bench, {name}": ours(encoder) for name, encoder in encoders.items()}
+    with tempfile.TemporaryDirectory() as folder:
+        paths |= other_libraries(plain, texts, Path(folder), static)
     seconds = medians(interleave(paths, rounds))
     expected = plain.model.encode(texts, normalize_embeddings=True)
     rate = matrix_rate()
@@ -101,13 +109,55 @@ def encoding(rounds: int) -> tuple[list[str], list[list[Any]], str]:
     for name, value in seconds.items():
         vectors = np.array(paths[name]())
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-        cosine = float((vectors * expected).sum(axis=1).mean())
+        is_minilm = vectors.shape == expected.shape
+        cosine = float((vectors * expected).sum(axis=1).mean()) if is_minilm else None
         share = 100 * 2 * parameters * n_tokens / value / rate if "float32" in name else None
         speed = n_tokens / value
         rows.append([name, speed, next(iter(seconds.values())) / value, share, cosine])
     head = ["path", "tokens/s", "against `encode`", "share of the matrix rate, %", "mean cosine"]
     note = f"MiniLM, {len(texts)} texts of contrast, {n_tokens:,} tokens. "
     return head, rows, f"{note}The matrix rate is {rate / 1e9:.0f} GFLOP/s in float32."
+
+
+def other_libraries(plain: Any, texts: list[str], folder: Path, static: str) -> dict[str, Action]:
+    """Return the paths of libraries that may be missing; standard error names those left out.
+
+    Args:
+        plain: MiniLM by torch in float32. fastembed gets its transformer as an ONNX graph.
+        texts: The texts to encode.
+        folder: Folder for the graph.
+        static: Name or folder of a model2vec encoder.
+    """
+    import torch
+    from model2vec import StaticModel
+
+    paths: dict[str, Action] = {}
+    try:
+        from fastembed import TextEmbedding
+        from fastembed.common.model_description import ModelSource, PoolingType
+    except ImportError as error:
+        print(f"without fastembed: {error}", file=sys.stderr)
+    else:
+        from polarity_bench.encoders.backends import TracedTransformer, export_onnx
+
+        plain.model.save_pretrained(str(folder), create_model_card=False)
+        traced = TracedTransformer(plain.model, plain.model[0].auto_model.forward)
+        with warnings.catch_warnings(action="ignore"):
+            export_onnx(traced, folder / "model.onnx")
+        nowhere = ModelSource(hf="local/minilm")
+        TextEmbedding.add_custom_model(
+            "local/minilm", PoolingType.MEAN, True, nowhere, dim=384, model_file="model.onnx"
+        )
+        threads = torch.get_num_threads()
+        fast = TextEmbedding("local/minilm", threads=threads, specific_model_path=str(folder))
+        paths["fastembed (ONNX), float32"] = lambda: list(fast.embed(texts))
+    try:
+        vectors = StaticModel.from_pretrained(static)
+    except Exception as error:  # noqa: BLE001 - the library raises what its parts raise
+        print(f"without model2vec: {static}: {error}", file=sys.stderr)
+    else:
+        paths[f"model2vec, {Path(static).name}"] = lambda: vectors.encode(texts)
+    return paths
 
 
 def matrix_rate() -> float:
@@ -129,7 +179,7 @@ def matrix_rate() -> float:
 # Retrieval
 
 
-def retrieval(rounds: int) -> tuple[list[str], list[list[Any]], str]:
+def retrieval(rounds: int) -> Section:
     """Time the retrieval of 16 sources by the exact search of this package and by faiss."""
     import faiss
 
@@ -175,10 +225,38 @@ def retrieval(rounds: int) -> tuple[list[str], list[list[Any]], str]:
     return head, rows, "384 dimensions, k = 16; faiss is `IndexFlatIP`."
 
 
+# Training
+
+
+def training(rounds: int) -> Section:
+    """Time one epoch of a triplet loss by this package and by sentence-transformers' trainer."""
+    from training import measure  # beside this script
+
+    from polarity_bench.training.examples.source import generate_examples
+    from polarity_bench.training.examples.spec import ExampleSpec
+
+    n, batch_size = 512, 64
+    examples = generate_examples("contrast", encoder="minilm", spec=ExampleSpec(examples=n))
+    names = {False: "SentenceTransformerTrainer", True: "polarity-bench"}
+    seconds: Timed = {}
+    for _ in range(rounds):  # `measure` warms up by itself.
+        for dtype in ("float32", "bfloat16"):
+            for sort, name in names.items():
+                taken = measure("minilm", examples, sort, batch_size, dtype)
+                seconds.setdefault(f"{name}, {dtype}", []).append(taken)
+    found = medians(seconds)
+    rows = []
+    for name, value in found.items():
+        theirs = found[f"{names[False]}, {name.rpartition(', ')[2]}"]
+        rows.append([name, 3 * n / value, theirs / value])
+    head = ["trainer", "texts/s", "against the trainer in the same precision"]
+    return head, rows, f"MiniLM, {n} triplets of contrast in batches of {batch_size}, one epoch."
+
+
 # Commands
 
 
-def start(rounds: int) -> tuple[list[str], list[list[Any]], str]:
+def start(rounds: int) -> Section:
     """Time commands that should be fast, each in a new process."""
     with tempfile.TemporaryDirectory() as folder:
         _command(folder, "run", "--tasks", "contrast", "--model", "random")
@@ -202,16 +280,22 @@ def start(rounds: int) -> tuple[list[str], list[list[Any]], str]:
     return ["command", "seconds"], [[name, value] for name, value in seconds.items()], "Wall time."
 
 
-def suite(rounds: int) -> tuple[list[str], list[list[Any]], str]:
+def suite(rounds: int) -> Section:
     """Time the suite `full` for MiniLM, cold once and warm in each round."""
     with tempfile.TemporaryDirectory() as folder:
         words = ["run", "--suite", "full", "--output"]
         begun = time.perf_counter()
         _command(folder, *words)
-        rows: list[list[Any]] = [["cold", time.perf_counter() - begun]]
+        cold = time.perf_counter() - begun
+        records = [json.loads(file.read_text()) for file in Path(folder).rglob("*.provenance.json")]
+        encoding = max(record["seconds"]["embed"] for record in records)
+        rows: list[list[Any]] = [["cold", cold], ["of which encoding", encoding]]
         seconds = interleave({"warm": lambda: _command(folder, *words)}, rounds - 1)
         rows.append(["warm", medians(seconds)["warm"]])
-    return ["suite `full`, MiniLM", "seconds"], rows, "Wall time; warm: all vectors are stored."
+    note = (
+        f"Wall time; warm: all vectors are stored. Cold takes {cold / encoding:.2f} times as long "
+    )
+    return ["suite `full`, MiniLM", "seconds"], rows, f"{note}as its encoding."
 
 
 def _command(folder: str, *words: str) -> None:
@@ -225,12 +309,17 @@ def _command(folder: str, *words: str) -> None:
     subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True)
 
 
-SECTIONS: dict[str, Callable[[int], tuple[list[str], list[list[Any]], str]]] = {
+SECTIONS: dict[str, Callable[..., Section]] = {
     "encoding": encoding,
     "retrieval": retrieval,
+    "training": training,
     "start": start,
     "suite": suite,
 }
+
+
+INSTRUCTIONS = ("amx_bf16", "avx512_bf16", "avx512f", "avx2")
+"""Vector instructions that decide the speed of encoding, from the fastest."""
 
 
 def machine() -> str:
@@ -241,7 +330,9 @@ def machine() -> str:
     versions = ", ".join(f"{package} {version(package)}" for package in packages)
     cores = len(os.sched_getaffinity(0))
     name = model[1] if model else "unknown processor"
-    return f"{name}, {cores} cores, load {os.getloadavg()[0]:.2f}; {versions}"
+    flags = set(text.partition("flags")[2].partition("\n")[0].split())
+    widest = next((each for each in INSTRUCTIONS if each in flags), "no vector instructions")
+    return f"{name} ({widest}), {cores} cores, load {os.getloadavg()[0]:.2f}; {versions}"
 
 
 def write(section: str, text: str) -> None:
@@ -256,12 +347,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("sections", nargs="*", help=f"of {', '.join(SECTIONS)} [default: all]")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--static", default="minishlab/potion-base-8M", help="model2vec encoder")
     options = parser.parse_args(arguments)
     file = PAGE.with_suffix(".json")
     stored = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     for section in options.sections or SECTIONS:
         where = machine()
-        head, rows, note = SECTIONS[section](options.rounds)
+        more = {"static": options.static} if section == "encoding" else {}
+        head, rows, note = SECTIONS[section](options.rounds, **more)
         stored[section] = {
             "machine": where,
             "note": note,

@@ -91,7 +91,7 @@ def use_backend(model: SentenceTransformer, backend: Backend, dtype: Dtype, name
         nonlocal run
         if run is None:
             with _quietly():
-                run = _compile(_Traced(model, forward), backend, dtype)
+                run = _compile(TracedTransformer(model, forward), backend, dtype)
             _check(run, model, forward, f"the encoder {name!r}: `backend` {backend}", dtype)
         return {"last_hidden_state": run(features)}
 
@@ -102,10 +102,10 @@ def _compile(traced: Any, backend: Backend, dtype: Dtype) -> Run:
     return (_with_openvino if backend == "openvino" else _with_onnx)(traced, dtype)
 
 
-class _Traced:
+class TracedTransformer:
     """A transformer to trace: its module, the names of its inputs and examples of them."""
 
-    def __init__(self, model: Any, forward: Callable[..., Any]) -> None:
+    def __init__(self, model: SentenceTransformer, forward: Callable[..., Any]) -> None:
         import torch
 
         self.names = [name for name in _INPUTS if name in model.preprocess(["a"])]
@@ -132,7 +132,7 @@ class _Traced:
         return [features[name].cpu().numpy() for name in self.names]
 
 
-def _with_openvino(traced: _Traced, dtype: Dtype) -> Run:
+def _with_openvino(traced: TracedTransformer, dtype: Dtype) -> Run:
     import openvino
     import torch
 
@@ -158,7 +158,23 @@ def _with_openvino(traced: _Traced, dtype: Dtype) -> Run:
     )
 
 
-def _with_onnx(traced: _Traced, dtype: Dtype) -> Run:
+def export_onnx(traced: TracedTransformer, file: Path) -> None:
+    """Write a transformer as an ONNX graph, from token numbers to the hidden states."""
+    import torch
+
+    axes = {name: {0: "batch", 1: "tokens"} for name in [*traced.names, "hidden"]}
+    torch.onnx.export(
+        traced.module,
+        traced.example,
+        str(file),
+        input_names=traced.names,
+        output_names=["hidden"],
+        dynamic_axes=axes,
+        dynamo=False,
+    )
+
+
+def _with_onnx(traced: TracedTransformer, dtype: Dtype) -> Run:
     import onnxruntime
     import torch
     from onnxruntime.quantization import quantize_dynamic
@@ -167,16 +183,7 @@ def _with_onnx(traced: _Traced, dtype: Dtype) -> Run:
     options.intra_op_num_threads = torch.get_num_threads()
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "model.onnx"
-        axes = {name: {0: "batch", 1: "tokens"} for name in [*traced.names, "hidden"]}
-        torch.onnx.export(
-            traced.module,
-            traced.example,
-            str(file),
-            input_names=traced.names,
-            output_names=["hidden"],
-            dynamic_axes=axes,
-            dynamo=False,
-        )
+        export_onnx(traced, file)
         if dtype == "int8":
             quantize_dynamic(file, file.with_stem("int8"), per_channel=True)
             file = file.with_stem("int8")

@@ -266,7 +266,8 @@ def tie_groups(scores: FloatArray, p: FloatArray, level: float = LEVEL) -> list[
 
     A group is a maximal sequence of encoders, in the order of scores, without significant
     differences. Groups may overlap. An encoder that differs from both neighbours forms a group by
-    itself. The groups are the bars of a critical-difference diagram.
+    itself. These groups are the bars of a critical-difference diagram. Two encoders that do not
+    differ, but enclose one that differs from either of them, are a further group.
 
     Args:
         scores: Score of each encoder, higher is better, (n,).
@@ -274,7 +275,8 @@ def tie_groups(scores: FloatArray, p: FloatArray, level: float = LEVEL) -> list[
         level: Significance level; a pair differs if its p is below the level.
 
     Returns:
-        The positions of each group's encoders, best first. Each encoder is in at least one group.
+        The positions of each group's encoders, best first. Each encoder is in at least one group,
+        and two encoders are in a common group if and only if they do not differ.
 
     Raises:
         ValueError: If a score is undefined, or if the shapes do not match.
@@ -301,7 +303,12 @@ def tie_groups(scores: FloatArray, p: FloatArray, level: float = LEVEL) -> list[
             end += 1
         if end > before:  # Otherwise the previous group contains this sequence.
             groups.append(tuple(map(int, order[start:end])))
-    return groups
+    grouped = np.zeros_like(significant)
+    for group in groups:
+        grouped[np.ix_(group, group)] = True
+    further = np.argwhere(np.triu(~apart & ~grouped[np.ix_(order, order)]))
+    groups += [(int(order[first]), int(order[second])) for first, second in further]
+    return sorted(groups, key=lambda group: int(np.flatnonzero(order == group[0])[0]))
 
 
 def detectable(found: Pairwise, n: int, *, power: float = 0.8, alpha: float = LEVEL) -> float:

@@ -250,6 +250,9 @@ def test_tie_groups_by_hand() -> None:
     assert tie_groups(SCORES, np.ones((4, 4))) == [(1, 3, 0, 2)]
     assert tie_groups(SCORES, np.zeros((4, 4))) == [(1,), (3,), (0,), (2,)]
     assert tie_groups(np.empty(0), np.empty((0, 0))) == []
+    # The first and the third do not differ, but the second differs from the first.
+    enclosing = matrix(3, {(0, 1): 0.01, (0, 2): 0.3, (1, 2): 0.2})
+    assert tie_groups(np.array([0.9, 0.8, 0.7]), enclosing) == [(0,), (0, 2), (1, 2)]
 
 
 def test_equal_scores_are_never_apart() -> None:
@@ -267,7 +270,13 @@ def test_groups_are_all_the_longest_runs_without_a_difference(seed: int, n: int)
     runs = [order[a:b] for a in range(n) for b in range(a + 1, n + 1)]
     alike = [tuple(run) for run in runs if all(p[i, j] >= 0.05 for i in run for j in run if i != j)]
     longest = [run for run in alike if not any(set(run) < set(other) for other in alike)]
-    assert tie_groups(scores, p) == longest
+    groups = tie_groups(scores, p)
+    assert [group for group in groups if group in longest] == longest
+    assert all(len(group) == 2 for group in groups if group not in longest)
+    # Every pair is in a common group if and only if it does not differ, and no group is twice.
+    together = {pair for group in groups for pair in itertools.permutations(group, 2)}
+    assert together == {(i, j) for i in order for j in order if i != j and p[i, j] >= 0.05}
+    assert len({*groups}) == len(groups)
 
 
 @given(SEEDS, st.integers(1, 9))

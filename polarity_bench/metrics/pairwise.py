@@ -267,7 +267,7 @@ def tie_groups(scores: FloatArray, p: FloatArray, level: float = LEVEL) -> list[
     A group is a maximal sequence of encoders, in the order of scores, without significant
     differences. Groups may overlap. An encoder that differs from both neighbours forms a group by
     itself. These groups are the bars of a critical-difference diagram. Two encoders that do not
-    differ, but enclose one that differs from either of them, are a further group.
+    differ, but enclose one that differs from one of them, are a further group.
 
     Args:
         scores: Score of each encoder, higher is better, (n,).

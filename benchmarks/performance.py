@@ -288,14 +288,13 @@ def suite(rounds: int) -> Section:
         _command(folder, *words)
         cold = time.perf_counter() - begun
         records = [json.loads(file.read_text()) for file in Path(folder).rglob("*.provenance.json")]
-        encoding = max(record["seconds"]["embed"] for record in records)
-        rows: list[list[Any]] = [["cold", cold], ["of which encoding", encoding]]
+        encoded = max(record["seconds"]["embed"] for record in records)
+        rows: list[list[Any]] = [["cold", cold], ["of which encoding", encoded]]
         seconds = interleave({"warm": lambda: _command(folder, *words)}, rounds - 1)
         rows.append(["warm", medians(seconds)["warm"]])
-    note = (
-        f"Wall time; warm: all vectors are stored. Cold takes {cold / encoding:.2f} times as long "
-    )
-    return ["suite `full`, MiniLM", "seconds"], rows, f"{note}as its encoding."
+    note = "Wall time; warm: all vectors are stored. "
+    note += f"Cold takes {cold / encoded:.2f} times as long as its encoding."
+    return ["suite `full`, MiniLM", "seconds"], rows, note
 
 
 def _command(folder: str, *words: str) -> None:

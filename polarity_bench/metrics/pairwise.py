@@ -295,20 +295,19 @@ def tie_groups(scores: FloatArray, p: FloatArray, level: float = LEVEL) -> list[
     significant = _differ_significantly(scores, p, level)
     order = np.argsort(-scores, kind="stable")
     apart = significant[np.ix_(order, order)]
-    groups: list[tuple[int, ...]] = []
+    groups: list[tuple[int, ...]] = []  # places in the order of scores
     end = 0
     for start in range(len(order)):
         before = end
         while end < len(order) and not apart[start:end, end].any():
             end += 1
         if end > before:  # Otherwise the previous group contains this sequence.
-            groups.append(tuple(map(int, order[start:end])))
-    grouped = np.zeros_like(significant)
+            groups.append(tuple(range(start, end)))
+    grouped = np.zeros_like(apart)
     for group in groups:
         grouped[np.ix_(group, group)] = True
-    further = np.argwhere(np.triu(~apart & ~grouped[np.ix_(order, order)]))
-    groups += [(int(order[first]), int(order[second])) for first, second in further]
-    return sorted(groups, key=lambda group: int(np.flatnonzero(order == group[0])[0]))
+    groups += map(tuple, np.argwhere(np.triu(~apart & ~grouped)).tolist())
+    return [tuple(order[[*group]].tolist()) for group in sorted(groups)]
 
 
 def detectable(found: Pairwise, n: int, *, power: float = 0.8, alpha: float = LEVEL) -> float:

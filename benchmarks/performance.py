@@ -13,6 +13,7 @@ Encoding includes fastembed if it is installed (`pip install fastembed`), and a 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import re
@@ -234,23 +235,27 @@ def training(rounds: int) -> Section:
 
     from polarity_bench.training.examples.source import generate_examples
     from polarity_bench.training.examples.spec import ExampleSpec
+    from polarity_bench.training.recipes.margins.recipe import TrainDtype
 
-    n, batch_size = 512, 64
-    examples = generate_examples("contrast", encoder="minilm", spec=ExampleSpec(examples=n))
+    n, batch_size = 256, 64
     names = {False: "SentenceTransformerTrainer", True: "polarity-bench"}
-    seconds: Timed = {}
+    spec = ExampleSpec(examples=n)
+    tasks = ("contrast", "sst2")
+    examples = {task: generate_examples(task, encoder="minilm", spec=spec) for task in tasks}
+    dtypes: tuple[TrainDtype, ...] = ("float32", "bfloat16")
+    kinds = list(itertools.product(tasks, dtypes, names))
+    seconds: dict[Any, list[float]] = {kind: [] for kind in kinds}
     for _ in range(rounds):  # `measure` warms up by itself.
-        for dtype in ("float32", "bfloat16"):
-            for sort, name in names.items():
-                taken = measure("minilm", examples, sort, batch_size, dtype)
-                seconds.setdefault(f"{name}, {dtype}", []).append(taken)
-    found = medians(seconds)
-    rows = []
-    for name, value in found.items():
-        theirs = found[f"{names[False]}, {name.rpartition(', ')[2]}"]
-        rows.append([name, 3 * n / value, theirs / value])
-    head = ["trainer", "texts/s", "against the trainer in the same precision"]
-    return head, rows, f"MiniLM, {n} triplets of contrast in batches of {batch_size}, one epoch."
+        for task, dtype, sort in kinds:
+            taken = measure("minilm", examples[task], sort, batch_size, dtype)
+            seconds[task, dtype, sort].append(taken)
+    found = {kind: statistics.median(values) for kind, values in seconds.items()}
+    rows = [
+        [task, f"{names[sort]}, {dtype}", 3 * n / value, found[task, dtype, False] / value]
+        for (task, dtype, sort), value in found.items()
+    ]
+    head = ["texts", "trainer", "texts/s", "against the trainer in the same precision"]
+    return head, rows, f"MiniLM, {n} triplets in batches of {batch_size}, one epoch."
 
 
 # Commands

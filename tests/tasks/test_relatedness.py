@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 import torch
 from scipy import stats
 from standins import BagEncoder, Workshop
 from torch import nn
+from torch.nn.functional import mse_loss
 
 from polarity_bench.evaluation.one_task import evaluate
 from polarity_bench.metrics.correlation import correlate
 from polarity_bench.tasks.senteval.classifiers import single_threaded
+from polarity_bench.tasks.senteval.toolkit_training import (
+    Schedule,
+    outputs,
+    train_any,
+    train_shares,
+)
 from polarity_bench.tasks.senteval.transfer_protocols import Samples
 from polarity_bench.tasks.types.relatedness import relatedness, score_distribution
 from polarity_bench.values import FloatArray
@@ -94,6 +103,39 @@ def test_relatedness_is_the_toolkits_loop() -> None:
     assert dev_pearson == pytest.approx(wanted_dev_pearson, abs=1e-12)
     assert predictions == pytest.approx(wanted, abs=1e-12)
     assert stats.pearsonr(predictions, test.labels)[0] > 0.7
+
+
+@pytest.mark.parametrize("n", [200, 193], ids=["whole batches", "a last batch of one"])
+@pytest.mark.parametrize("d", [36, 100, 768])
+def test_the_layer_ends_with_the_bits_of_a_plain_torch_loop(n: int, d: int) -> None:
+    train, dev = pairs(n, seed=0, d=d), pairs(65, seed=1, d=d)
+    schedule = Schedule(batch_size=32, epoch_size=3, tenacity=2, max_epochs=60)
+    examples = torch.from_numpy(train.features), torch.tensor(score_distribution(train.labels))
+    targets = torch.tensor(score_distribution(dev.labels))
+    torch.manual_seed(0)
+    start = nn.Linear(d, 5)
+    plain = nn.Sequential(copy.deepcopy(start), nn.Softmax(dim=1))
+    scores: dict[str, list[float]] = {"plain": [], "ours": []}
+
+    def score(name: str, shares: torch.Tensor) -> float:
+        scores[name].append(-float(mse_loss(shares, targets)))
+        return 1 + scores[name][-1]
+
+    def score_plain(model: nn.Module) -> float:
+        return score("plain", outputs(model, torch.from_numpy(dev.features), 32))
+
+    def score_ours(layer: nn.Linear) -> float:
+        return score("ours", outputs(layer, torch.from_numpy(dev.features), 32).softmax(1))
+
+    with single_threaded():
+        draws = [np.random.RandomState(5) for _ in range(2)]
+        adam = torch.optim.Adam(plain.parameters())
+        wanted = train_any(examples, plain, adam, schedule, draws[0], score_plain, mse_loss)
+        found = train_shares(examples, start, schedule, draws[1], score_ours)
+    assert scores["ours"] == scores["plain"]
+    assert len(scores["ours"]) > 3
+    for key, value in found.state_dict().items():
+        assert torch.equal(value, wanted.state_dict()[f"0.{key}"])
 
 
 def test_equal_features_leave_the_correlation_undefined() -> None:

@@ -19,7 +19,12 @@ from torch import Tensor, nn
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from polarity_bench.training.examples import COLUMNS
-from polarity_bench.training.loops.length_sorted import CHUNK_TEXTS, LengthSortedLoss, encode_sorted
+from polarity_bench.training.loops.length_sorted import (
+    BFLOAT16_CHUNK_TOKENS,
+    CHUNK_TOKENS,
+    LengthSortedLoss,
+    encode_sorted,
+)
 from polarity_bench.training.recipes.margins.losses import LOSSES, Loss
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -80,9 +85,17 @@ def plainly(model: Any, columns: list[Features]) -> list[Tensor]:
     return [model(dict(features))["sentence_embedding"] for features in columns]
 
 
-def chunks(n_texts: int) -> list[int]:
-    full, rest = divmod(n_texts, CHUNK_TEXTS)
-    return [CHUNK_TEXTS] * full + [rest] * (rest > 0)
+def chunks(columns: list[Features], limit: int) -> list[tuple[int, int]]:
+    """Return the shape of each chunk, counted text by text."""
+    masks = [row for features in columns for row in features["attention_mask"]]
+    shapes: list[tuple[int, int]] = []
+    for length in sorted((int(mask.sum()) for mask in masks), reverse=True):
+        n_texts, longest = shapes[-1] if shapes else (0, 0)
+        if shapes and (n_texts + 1) * longest <= limit:
+            shapes[-1] = (n_texts + 1, longest)
+        else:
+            shapes.append((1, length))
+    return shapes
 
 
 class Watched(nn.Module):
@@ -99,13 +112,13 @@ class Watched(nn.Module):
 
 
 @pytest.mark.parametrize("n_columns", [1, 2, 3, 5])
-@pytest.mark.parametrize("chunk_texts", [1, 3, 7, CHUNK_TEXTS, 2**31])
+@pytest.mark.parametrize("chunk_tokens", [1, 16, 60, CHUNK_TOKENS, 2**31])
 def test_embeddings_are_those_of_the_plain_way(
-    tiny: SentenceTransformer, n_columns: int, chunk_texts: int
+    tiny: SentenceTransformer, n_columns: int, chunk_tokens: int
 ) -> None:
     columns = [features_of(tiny, some_texts(seed, 7)) for seed in range(n_columns)]
     with torch.no_grad():
-        found = encode_sorted(tiny, columns, chunk_texts)
+        found = encode_sorted(tiny, columns, chunk_tokens)
         wanted = plainly(tiny, columns)
     assert len(found) == n_columns
     for ours, theirs in zip(found, wanted, strict=True):
@@ -115,7 +128,7 @@ def test_embeddings_are_those_of_the_plain_way(
 def test_columns_of_differing_sizes_come_back_apart(tiny: SentenceTransformer) -> None:
     columns = [features_of(tiny, some_texts(1, 2)), features_of(tiny, some_texts(2, 5))]
     with torch.no_grad():
-        found = encode_sorted(tiny, columns, chunk_texts=3)
+        found = encode_sorted(tiny, columns, chunk_tokens=40)
     assert [tuple(rows.shape) for rows in found] == [(2, 32), (5, 32)]
     for ours, theirs in zip(found, plainly(tiny, columns), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-6)
@@ -126,18 +139,28 @@ def test_a_chunk_is_as_wide_as_its_longest_text(tiny: SentenceTransformer) -> No
     watched = Watched(tiny)
     columns = [features_of(tiny, ["a", "a b c d e f g h"]), features_of(tiny, ["b a", "d c b a"])]
     with torch.no_grad():
-        encode_sorted(watched, columns, chunk_texts=2)
+        encode_sorted(watched, columns, chunk_tokens=20)
     assert watched.shapes == [(2, 10), (2, 4)]
 
 
-@pytest.mark.parametrize("on_gpu", [False, True])
-def test_a_cpu_takes_chunks_and_a_gpu_all_at_once(tiny: SentenceTransformer, on_gpu: bool) -> None:
+@pytest.mark.parametrize(
+    ("on_gpu", "bfloat16", "limit"),
+    [
+        (False, False, CHUNK_TOKENS),
+        (False, True, BFLOAT16_CHUNK_TOKENS),
+        (True, False, 2**31),
+    ],
+)
+def test_a_cpu_takes_chunks_and_a_gpu_all_at_once(
+    tiny: SentenceTransformer, on_gpu: bool, bfloat16: bool, limit: int
+) -> None:
     watched = Watched(tiny)
     loss = LengthSortedLoss(LOSSES["triplet"]().build(watched), on_gpu=on_gpu)
-    columns = [features_of(tiny, some_texts(seed, 20)) for seed in range(3)]
-    with torch.no_grad():
+    columns = [features_of(tiny, some_texts(seed, 80)) for seed in range(3)]
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
         loss(columns, None)
-    assert [rows for rows, _ in watched.shapes] == ([60] if on_gpu else chunks(60))
+    assert watched.shapes == chunks(columns, limit)
+    assert len(watched.shapes) > 1 or on_gpu
 
 
 @pytest.mark.parametrize("kind", LOSSES.values(), ids=lambda kind: kind.name)
@@ -168,7 +191,7 @@ def test_loss_and_gradients_are_those_of_the_plain_loss(
 
     plain_loss, wanted = gradients(plain)
     loss, found = gradients(sorted_by_length)
-    assert [rows for rows, _ in watched.shapes] == chunks(b * len(names))
+    assert watched.shapes == chunks(columns, CHUNK_TOKENS)
     assert loss == pytest.approx(plain_loss, rel=1e-5, abs=1e-6)
     assert len(found) == len(wanted) > 10
     for ours, theirs in zip(found, wanted, strict=True):
@@ -295,7 +318,7 @@ def test_remarks_on_a_column_reach_the_model() -> None:
 
     mask = torch.tensor([[1, 0], [1, 1]])
     column = {"input_ids": mask, "attention_mask": mask, "prompt_length": 2}
-    (found,) = encode_sorted(Noting(), [column], chunk_texts=1)
+    (found,) = encode_sorted(Noting(), [column], chunk_tokens=1)
     assert [features["prompt_length"] for features in seen] == [2, 2]
     assert [tuple(features["input_ids"].shape) for features in seen] == [(1, 2), (1, 1)]
     assert found.tolist() == [[1.0], [2.0]]

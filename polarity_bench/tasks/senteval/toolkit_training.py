@@ -2,10 +2,10 @@
 
 The toolkit trains its classifier once per regularization, always from the same seed. The initial
 weights and the batches are therefore the same each time. `train_linear` stacks these classifiers
-and trains them together. It computes gradients and Adam by hand, because a step of such a small
-model spends most of its time on call overhead. Each product and sum uses the same kernel, operands
-and order as a standard torch loop. Tests compare the results bit by bit. `train_any` is a standard
-torch loop, for all other models and for relatedness.
+and trains them together. It and `train_shares`, for relatedness, compute gradients and Adam by
+hand, because a step of such a small model spends most of its time on call overhead. Each product
+and sum uses the same kernel, operands and order as a standard torch loop. Tests compare the results
+bit by bit. `train_any` is a standard torch loop, for all other models.
 
 Shapes: r regularizations, n samples, b samples in a batch, d dimensions, c classes.
 """
@@ -158,7 +158,7 @@ def train_linear(
     running = list(range(len(weight_decays)))
     for _ in schedule.blocks():
         for features, labels in schedule.block(train, draw):
-            stack.step(features, labels)
+            stack.step(features, labels, _cross_entropy_gradient)
         n_correct = stack.count_correct(*dev, schedule.batch_size)
         for slot, i in enumerate(running):
             if watches[i].is_best(n_correct[slot]):
@@ -169,6 +169,60 @@ def train_linear(
         if not running:
             break
     return best
+
+
+@torch.no_grad()
+def train_shares(
+    train: Examples,
+    start: nn.Linear,
+    schedule: Schedule,
+    draw: np.random.RandomState,
+    score: Callable[[nn.Linear], float],
+) -> nn.Linear:
+    """Train a linear layer with softmax, squared error and Adam on the CPU.
+
+    If d is a multiple of 4, the result is bit-identical to `train_any`.
+
+    Args:
+        train: Training features, and targets, (n, c).
+        start: Layer before training, from d features to c logits.
+        schedule: Batch size and length of the training.
+        draw: Generator that draws the order of the examples in each epoch.
+        score: Function that returns the dev score of a layer; higher is better.
+
+    Returns:
+        The layer after the block with the best dev score.
+    """
+    stack, best = _Stack(start, [0.0]), start
+    watch = EarlyStop(schedule.tenacity)
+    for _ in schedule.blocks():
+        for features, targets in schedule.block(train, draw):
+            stack.step(features, targets, _squared_error_gradient)
+        layer = stack.layer(0)
+        if watch.is_best(score(layer)):
+            best = layer
+        if watch.stopped:
+            break
+    return best
+
+
+def _cross_entropy_gradient(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return the gradient of the mean cross-entropy with respect to the logits, (r, b, c)."""
+    log_shares = logits.log_softmax(2)
+    to_log_shares = torch.zeros_like(log_shares)
+    to_log_shares[:, torch.arange(len(labels)), labels] = -1 / len(labels)
+    return torch.ops.aten._log_softmax_backward_data(  # type: ignore[no-any-return]  # noqa: SLF001 - rounds as autograd does
+        to_log_shares, log_shares, 2, logits.dtype
+    )
+
+
+def _squared_error_gradient(logits: Tensor, targets: Tensor) -> Tensor:
+    """Return the gradient of the mean squared error of the softmax, (r, b, c)."""
+    shares = logits.softmax(2)
+    to_shares = (shares - targets) * (2 / targets.numel())
+    return torch.ops.aten._softmax_backward_data(  # type: ignore[no-any-return]  # noqa: SLF001 - rounds as autograd does
+        to_shares, shares, 2, logits.dtype
+    )
 
 
 class _Stack:
@@ -186,15 +240,18 @@ class _Stack:
         self._mean, self._square = torch.zeros_like(self._values), torch.zeros_like(self._values)
         self._n_steps = 0
 
-    def step(self, features: Tensor, labels: Tensor) -> None:
-        """Update all classifiers on a batch of features, (b, d), and labels, (b,)."""
-        n_batch = len(labels)
-        log_shares = self._logits(features).log_softmax(2)
-        to_loss = torch.zeros_like(log_shares)
-        to_loss[:, torch.arange(n_batch), labels] = -1 / n_batch
-        to_logits = torch.ops.aten._log_softmax_backward_data(  # noqa: SLF001 - rounds as autograd does
-            to_loss, log_shares, 2, log_shares.dtype
-        )
+    def step(
+        self, features: Tensor, targets: Tensor, gradient: Callable[[Tensor, Tensor], Tensor]
+    ) -> None:
+        """Update all classifiers on a batch.
+
+        Args:
+            features: Features, (b, d).
+            targets: Labels or other targets of the batch.
+            gradient: Function of the logits and the targets that returns the gradient of the loss
+                with respect to the logits, (r, b, c).
+        """
+        to_logits = gradient(self._logits(features), targets)
         stacked = features.expand(len(to_logits), -1, -1)
         to_weights = torch.bmm(to_logits.transpose(1, 2), stacked)
         self._adam(torch.cat([to_weights.flatten(1), to_logits.sum(1)], dim=1))

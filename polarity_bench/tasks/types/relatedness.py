@@ -148,9 +148,8 @@ def relatedness(train: Samples, dev: Samples, test: Samples) -> tuple[FloatArray
     """
     import torch
     from torch import nn
-    from torch.nn.functional import mse_loss
 
-    from polarity_bench.tasks.senteval.toolkit_training import Schedule, outputs, train_any
+    from polarity_bench.tasks.senteval.toolkit_training import Schedule, outputs, train_shares
 
     schedule = Schedule(_BATCH_SIZE, _BLOCK_EPOCHS, _TENACITY, _MAX_EPOCHS)
     parts = (train, dev, test)
@@ -161,22 +160,20 @@ def relatedness(train: Samples, dev: Samples, test: Samples) -> tuple[FloatArray
     )
     targets = torch.tensor(score_distribution(train.labels[orders[0]]))
 
-    def expect(model: nn.Module, features: Tensor) -> FloatArray:
+    def expect(layer: nn.Linear, features: Tensor) -> FloatArray:
         """Return the expected score of each pair, (n,)."""
-        shares = outputs(model, features, schedule.batch_size).numpy()
+        shares = outputs(layer, features, schedule.batch_size).softmax(1).numpy()
         return np.asarray(shares @ np.arange(1, _N_BINS + 1))
 
-    def dev_pearson(model: nn.Module) -> float:
-        correlation = correlate(expect(model, dev_features), dev.labels[orders[1]])
+    def dev_pearson(layer: nn.Linear) -> float:
+        correlation = correlate(expect(layer, dev_features), dev.labels[orders[1]])
         return float(np.nan_to_num(correlation.pearson))
 
     with single_threaded(), torch.random.fork_rng([]):
         torch.manual_seed(_SEED)
-        model = nn.Sequential(nn.Linear(train_features.shape[1], _N_BINS), nn.Softmax(dim=1))
-        optimizer = torch.optim.Adam(model.parameters())
+        layer = nn.Linear(train_features.shape[1], _N_BINS)
         draw = np.random.RandomState(_SEED)  # The toolkit uses this generator.
-        examples = train_features, targets
-        best = train_any(examples, model, optimizer, schedule, draw, dev_pearson, mse_loss)
+        best = train_shares((train_features, targets), layer, schedule, draw, dev_pearson)
         predictions = np.empty(len(test))
         predictions[orders[2]] = expect(best, test_features)
         return predictions, dev_pearson(best)

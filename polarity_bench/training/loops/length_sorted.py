@@ -17,8 +17,11 @@ import torch
 from sentence_transformers.util import all_gather_with_grad
 from torch import Tensor, nn
 
-CHUNK_TEXTS = 16
-"""Number of texts in a chunk on a CPU, where larger chunks are not faster."""
+CHUNK_TOKENS = 512
+"""Maximum number of tokens in a chunk on a CPU, including padding. Larger chunks are slower."""
+
+BFLOAT16_CHUNK_TOKENS = 2048
+"""Maximum number of tokens in a chunk for bfloat16 on a CPU, whose products are fast if large."""
 
 
 class MeanLoss(nn.Module):
@@ -62,7 +65,14 @@ class LengthSortedLoss(nn.Module):
         super().__init__()
         self.loss = loss
         self.gather = gather
-        self.chunk_texts = 2**31 if on_gpu else CHUNK_TEXTS  # 2**31: no limit
+        self.on_gpu = on_gpu
+
+    @property
+    def chunk_tokens(self) -> int:
+        """Maximum number of tokens in a chunk, including padding."""
+        if self.on_gpu:
+            return 2**31  # no limit
+        return BFLOAT16_CHUNK_TOKENS if torch.is_autocast_enabled("cpu") else CHUNK_TOKENS
 
     @property
     def model(self) -> Any:
@@ -76,7 +86,7 @@ class LengthSortedLoss(nn.Module):
         if _are_bags(columns):
             embeddings = encode_joined(self.model, columns)
         elif _can_be_sorted(columns):
-            embeddings = encode_sorted(self.model, columns, self.chunk_texts)
+            embeddings = encode_sorted(self.model, columns, self.chunk_tokens)
         elif self.gather:
             embeddings = [self.model(features)["sentence_embedding"] for features in columns]
         else:
@@ -115,7 +125,7 @@ def encode_joined(model: Any, columns: list[dict[str, Any]]) -> list[Tensor]:
 
 
 def encode_sorted(
-    model: Any, columns: list[dict[str, Any]], chunk_texts: int = CHUNK_TEXTS
+    model: Any, columns: list[dict[str, Any]], chunk_tokens: int = CHUNK_TOKENS
 ) -> list[Tensor]:
     """Encode the texts of all columns together, in order of length.
 
@@ -123,7 +133,8 @@ def encode_sorted(
         model: Model that adds `sentence_embedding` to features.
         columns: The features of each column: tensors, (b, tokens), padded on the right. Features
             that are not tensors, such as the modality, must be equal in all columns.
-        chunk_texts: Number of texts that the model encodes at once.
+        chunk_tokens: Maximum padded size of a chunk, in tokens. A longer text forms a chunk by
+            itself.
 
     Returns:
         The embeddings of each column, (b, d) each.
@@ -136,9 +147,11 @@ def encode_sorted(
     remarks = {key: value for key, value in columns[0].items() if key not in merged}
     lengths = merged["attention_mask"].sum(dim=1)
     order = torch.argsort(lengths, descending=True, stable=True)
-    encoded = []
-    for rows in torch.split(order, chunk_texts):
-        longest = int(lengths[rows[0]])
+    encoded, n_encoded = [], 0
+    while n_encoded < len(order):
+        longest = int(lengths[order[n_encoded]])
+        rows = order[n_encoded : n_encoded + max(1, chunk_tokens // longest)]
+        n_encoded += len(rows)
         chunk = {key: values[rows, :longest] for key, values in merged.items()}
         encoded.append(model({**chunk, **remarks})["sentence_embedding"])
     restored = torch.cat(encoded)[torch.argsort(order)]

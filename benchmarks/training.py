@@ -68,7 +68,7 @@ def measure(model: str, examples: Any, sort: bool, batch_size: int, dtype: Train
         raise SystemExit(f"{model} is no sentence-transformers model")
     loss: Any = TripletLoss(encoder.model, TripletDistanceMetric.COSINE, triplet_margin=0.1)
     if sort:
-        loss = LengthSortedLoss(loss, on_gpu=encoder.device != "cpu")
+        loss = LengthSortedLoss(loss, on_gpu=encoder.device != "cpu", bfloat16=dtype == "bfloat16")
     columns = {name: examples[name] for name in ("anchor", "positive", "negative")}
     dataset = Dataset.from_dict({name: list(values) for name, values in columns.items()})
     for part in (dataset.select(range(2 * batch_size)), dataset):

@@ -35,9 +35,11 @@ from polarity_bench.training.epoch_scores import EpochScorer
 from polarity_bench.training.examples.spec import ExampleSpec
 from polarity_bench.training.history import Row, best_row, is_over, kept_row
 from polarity_bench.training.job import Job
+from polarity_bench.training.loops import length_sorted
+from polarity_bench.training.loops.length_sorted import BFLOAT16_CHUNK_TOKENS, CHUNK_TOKENS
 from polarity_bench.training.loops.trainer import EpochRows, PolarityTrainer
 from polarity_bench.training.recipes.margins.losses import LOSSES, Triplet
-from polarity_bench.training.recipes.margins.recipe import Margins
+from polarity_bench.training.recipes.margins.recipe import Margins, TrainDtype
 from polarity_bench.training.run_folder import run_folder
 from polarity_bench.training.train import train
 
@@ -231,6 +233,29 @@ def test_a_loss_that_is_no_number_stops_with_its_step_and_keeps_the_last_checkpo
     base = find_base(load_encoder(str(checkpoint)))
     assert base is not None, "else it would be scored as its own reference"
     assert base.encoder.digest == load_encoder(str(tiny_model)).id.digest
+
+
+@pytest.mark.parametrize(
+    ("dtype", "limit"), [("float32", CHUNK_TOKENS), ("bfloat16", BFLOAT16_CHUNK_TOKENS)]
+)
+def test_the_precision_decides_how_many_tokens_are_encoded_at_once(
+    dtype: TrainDtype,
+    limit: int,
+    tiny_model: Path,
+    task_dir: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    original = length_sorted.encode_sorted
+    limits = []
+
+    def noted(model: Any, columns: Any, chunk_tokens: int) -> Any:
+        limits.append(chunk_tokens)
+        return original(model, columns, chunk_tokens)
+
+    monkeypatch.setattr(length_sorted, "encode_sorted", noted)
+    run(tiny_model, task_dir, tmp_path / "x", replace(SMALL, dtype=dtype, epochs=1))
+    assert set(limits) == {limit}
 
 
 def test_a_full_disk_leaves_the_checkpoint_before_whole(

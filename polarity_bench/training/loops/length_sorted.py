@@ -18,10 +18,10 @@ from sentence_transformers.util import all_gather_with_grad
 from torch import Tensor, nn
 
 CHUNK_TOKENS = 512
-"""Maximum number of tokens in a chunk on a CPU, including padding. Larger chunks are slower."""
+"""Maximum number of tokens in a chunk on a CPU in float32, including padding."""
 
 BFLOAT16_CHUNK_TOKENS = 2048
-"""Maximum number of tokens in a chunk for bfloat16 on a CPU, whose products are fast if large."""
+"""The same in bfloat16, where smaller chunks are slower."""
 
 
 class MeanLoss(nn.Module):
@@ -58,21 +58,24 @@ class LengthSortedLoss(nn.Module):
     Args:
         loss: A loss of sentence-transformers with `compute_loss_from_embeddings`.
         on_gpu: Whether the model runs on a GPU, where encoding all texts at once is fastest.
+        bfloat16: Whether the model computes in bfloat16. The loss cannot see this, because the
+            trainer enables autocast only within the model.
         gather: Whether to join the batches of all processes.
     """
 
-    def __init__(self, loss: nn.Module, *, on_gpu: bool = False, gather: bool = False) -> None:
+    def __init__(
+        self,
+        loss: nn.Module,
+        *,
+        on_gpu: bool = False,
+        bfloat16: bool = False,
+        gather: bool = False,
+    ) -> None:
         super().__init__()
         self.loss = loss
         self.gather = gather
-        self.on_gpu = on_gpu
-
-    @property
-    def chunk_tokens(self) -> int:
-        """Maximum number of tokens in a chunk, including padding."""
-        if self.on_gpu:
-            return 2**31  # no limit
-        return BFLOAT16_CHUNK_TOKENS if torch.is_autocast_enabled("cpu") else CHUNK_TOKENS
+        on_cpu = BFLOAT16_CHUNK_TOKENS if bfloat16 else CHUNK_TOKENS
+        self.chunk_tokens = 2**31 if on_gpu else on_cpu  # 2**31: no limit
 
     @property
     def model(self) -> Any:

@@ -206,6 +206,7 @@ class PolarityTrainer(SentenceTransformerTrainer, TrainerCallback):
         loss = LengthSortedLoss(
             recipe.loss.build(bench.base.model),
             on_gpu=bench.base.device != "cpu",
+            bfloat16=recipe.dtype == "bfloat16",
             gather=recipe.gathers,
         )
         super().__init__(

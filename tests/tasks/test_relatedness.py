@@ -84,10 +84,8 @@ def slow_relatedness(train: Samples, dev: Samples, test: Samples) -> tuple[float
         with torch.no_grad():
             pearson = stats.pearsonr((model(dev_x).double() @ bins).numpy(), dev_scores)[0]
             if pearson > best:
-                best, kept = (
-                    pearson,
-                    torch.cat([model(batch).double() @ bins for batch in test_x.split(64)]),
-                )
+                best = pearson
+                kept = torch.cat([model(rows).double() @ bins for rows in torch.split(test_x, 64)])
             else:
                 stop_count += 1
                 if stop_count > 3:

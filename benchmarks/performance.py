@@ -1,13 +1,14 @@
 """Measure the speed of encoding, retrieval, training, commands and a suite, beside other libraries.
 
-    python benchmarks/performance.py [encoding retrieval training start suite] [--rounds 5]
+    python benchmarks/performance.py [encoding gpu retrieval training gpu-training start suite]
+                                     [--rounds 5]
 
 In every round, all paths of a section run one after another. The tables show medians over the
 rounds. Run the script on an idle machine: it records the load before each section. The script
 writes `docs/performance.json` and the tables between the markers of `docs/performance.md`.
 
 Encoding includes fastembed if it is installed (`pip install fastembed`), and a model2vec encoder
-(`--static`) if it can be loaded.
+(`--static`) if it can be loaded. Without a GPU, the sections `gpu` and `gpu-training` are left out.
 """
 
 from __future__ import annotations
@@ -177,6 +178,52 @@ def matrix_rate() -> float:
     return best
 
 
+def gpu(rounds: int) -> Section:
+    """Time sentence-transformers and this package on a GPU, on short and on long texts."""
+    from polarity_bench import EncoderOptions, load_encoder, load_task
+    from polarity_bench.embedding.embedder import Embedder
+    from polarity_bench.encoders.base import Dtype
+
+    task: Any = load_task("sst2")
+    short = list(dict.fromkeys(task.texts))
+    long = [" ".join(short[first : first + 10]) for first in range(0, len(short), 5)]
+    dtypes: tuple[Dtype, ...] = ("float32", "bfloat16")
+    encoders: dict[str, Any] = {
+        dtype: load_encoder("minilm", EncoderOptions(dtype=dtype, device="cuda"))
+        for dtype in dtypes
+    }
+    rows = []
+    for name, texts in (("short", short), ("long", long)):
+        n_tokens = int(encoders["float32"].count_tokens(texts).sum())
+        paths: dict[str, Action] = {}
+        for dtype, encoder in encoders.items():
+            for size in (32, 512):
+                paths[f"`SentenceTransformer.encode`, {dtype}, batches of {size}"] = (
+                    lambda encoder=encoder, texts=texts, size=size: encoder.model.encode(  # type: ignore[misc]
+                        texts, batch_size=size, show_progress_bar=False
+                    )
+                )
+            embedder = Embedder.on("cuda")
+            paths[f"polarity-bench, {dtype}"] = (
+                lambda encoder=encoder, texts=texts, embedder=embedder: (  # type: ignore[misc]
+                    embedder.embed(encoder, texts).vectors(texts).vectors
+                )
+            )
+        seconds = medians(interleave(paths, rounds))
+        slowest = next(iter(seconds.values()))
+        expected = encoders["float32"].model.encode(texts, normalize_embeddings=True)
+        for path, value in seconds.items():
+            vectors = np.array(paths[path]())
+            vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+            cosine = float((vectors * expected).sum(axis=1).mean())
+            rows.append(
+                [f"{name}, {n_tokens:,} tokens", path, n_tokens / value, slowest / value, cosine]
+            )
+    head = ["texts", "path", "tokens/s", "against `encode`, batches of 32", "mean cosine"]
+    note = f"MiniLM. Short: {len(short):,} texts of SST-2. "
+    return head, rows, f"{note}Long: {len(long):,} texts, each of ten of them."
+
+
 # Retrieval
 
 
@@ -229,7 +276,7 @@ def retrieval(rounds: int) -> Section:
 # Training
 
 
-def training(rounds: int) -> Section:
+def training(rounds: int, device: str = "cpu", n: int = 256) -> Section:
     """Time one epoch of a triplet loss by this package and by sentence-transformers' trainer."""
     from training import measure  # beside this script
 
@@ -237,7 +284,7 @@ def training(rounds: int) -> Section:
     from polarity_bench.training.examples.spec import ExampleSpec
     from polarity_bench.training.recipes.margins.recipe import TrainDtype
 
-    n, batch_size = 256, 64
+    batch_size = 64
     names = {False: "SentenceTransformerTrainer", True: "polarity-bench"}
     spec = ExampleSpec(examples=n)
     tasks = ("contrast", "sst2")
@@ -247,7 +294,7 @@ def training(rounds: int) -> Section:
     seconds: dict[Any, list[float]] = {kind: [] for kind in kinds}
     for _ in range(rounds):  # `measure` warms up by itself.
         for task, dtype, sort in kinds:
-            taken = measure("minilm", examples[task], sort, batch_size, dtype)
+            taken = measure("minilm", examples[task], sort, batch_size, dtype, device)
             seconds[task, dtype, sort].append(taken)
     found = {kind: statistics.median(values) for kind, values in seconds.items()}
     rows = [
@@ -255,7 +302,11 @@ def training(rounds: int) -> Section:
         for (task, dtype, sort), value in found.items()
     ]
     head = ["texts", "trainer", "texts/s", "against the trainer in the same precision"]
-    return head, rows, f"MiniLM, {n} triplets in batches of {batch_size}, one epoch."
+    return head, rows, f"MiniLM, {n:,} triplets in batches of {batch_size}, one epoch."
+
+
+def gpu_training(rounds: int) -> Section:
+    return training(rounds, "cuda", 4_096)
 
 
 # Commands
@@ -315,8 +366,10 @@ def _command(folder: str, *words: str) -> None:
 
 SECTIONS: dict[str, Callable[..., Section]] = {
     "encoding": encoding,
+    "gpu": gpu,
     "retrieval": retrieval,
     "training": training,
+    "gpu-training": gpu_training,
     "start": start,
     "suite": suite,
 }
@@ -326,17 +379,30 @@ INSTRUCTIONS = ("amx_bf16", "avx512_bf16", "avx512f", "avx2")
 """Vector instructions that decide the speed of encoding, from the fastest."""
 
 
-def machine() -> str:
-    """Describe the processor, the cores, the load and the libraries."""
+def machine(section: str) -> str:
+    """Describe the processor or the GPU, the cores, the load and the libraries."""
     text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     model = re.search(r"model name\s*: (.*)", text)
-    packages = ["torch", "sentence-transformers", "openvino", "onnxruntime", "faiss-cpu"]
-    versions = ", ".join(f"{package} {version(package)}" for package in packages)
-    cores = len(os.sched_getaffinity(0))
+    packages = ["torch", "sentence-transformers"]
     name = model[1] if model else "unknown processor"
     flags = set(text.partition("flags")[2].partition("\n")[0].split())
     widest = next((each for each in INSTRUCTIONS if each in flags), "no vector instructions")
-    return f"{name} ({widest}), {cores} cores, load {os.getloadavg()[0]:.2f}; {versions}"
+    name = f"{name} ({widest})"
+    if section.startswith("gpu"):
+        import torch
+
+        name = f"{torch.cuda.get_device_name()}, {name}"
+    else:
+        packages += ["openvino", "onnxruntime", "faiss-cpu"]
+    versions = ", ".join(f"{package} {version(package)}" for package in packages)
+    cores = len(os.sched_getaffinity(0))
+    return f"{name}, {cores} cores, load {os.getloadavg()[0]:.2f}; {versions}"
+
+
+def has_gpu() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
 
 
 def write(section: str, text: str) -> None:
@@ -356,7 +422,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     file = PAGE.with_suffix(".json")
     stored = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     for section in options.sections or SECTIONS:
-        where = machine()
+        if section.startswith("gpu") and not has_gpu():
+            print(f"without {section}: this machine has no GPU", file=sys.stderr)
+            continue
+        where = machine(section)
         more = {"static": options.static} if section == "encoding" else {}
         head, rows, note = SECTIONS[section](options.rounds, **more)
         stored[section] = {

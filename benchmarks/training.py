@@ -24,7 +24,11 @@ from sentence_transformers.sentence_transformer.losses import TripletDistanceMet
 from tabulate import tabulate
 from transformers import PrinterCallback
 
-from polarity_bench.encoders.load import SentenceTransformerEncoder, load_encoder
+from polarity_bench.encoders.load import (
+    EncoderOptions,
+    SentenceTransformerEncoder,
+    load_encoder,
+)
 from polarity_bench.training.examples.source import generate_examples, read_examples
 from polarity_bench.training.examples.spec import ExampleSpec
 from polarity_bench.training.loops.length_sorted import LengthSortedLoss
@@ -61,9 +65,16 @@ def main() -> None:
     print(tabulate(rows, ["", "batch", "dtype", "texts/s"], "pipe", floatfmt=".1f"))
 
 
-def measure(model: str, examples: Any, sort: bool, batch_size: int, dtype: TrainDtype) -> float:
+def measure(
+    model: str,
+    examples: Any,
+    sort: bool,
+    batch_size: int,
+    dtype: TrainDtype,
+    device: str | None = None,
+) -> float:
     """Return the seconds of one epoch, after a warm-up of two batches."""
-    encoder = load_encoder(model)
+    encoder = load_encoder(model, EncoderOptions(device=device))
     if not isinstance(encoder, SentenceTransformerEncoder):
         raise SystemExit(f"{model} is no sentence-transformers model")
     loss: Any = TripletLoss(encoder.model, TripletDistanceMetric.COSINE, triplet_margin=0.1)

@@ -182,7 +182,9 @@ class TaskFlags:
 class EmbeddingFlags:
     """Options for encoding texts in batches and for storing their embeddings."""
 
-    batch_size: Annotated[int | None, "Maximum number of texts per batch [default: 512]."] = None
+    batch_size: Annotated[
+        int | None, "Maximum number of texts per batch [default: 512; on a GPU: 2048]."
+    ] = None
     batch_tokens: Annotated[
         int | None, "Maximum number of tokens per batch [default: 2048; on a GPU: 32768]."
     ] = None

@@ -33,7 +33,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Container, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from itertools import chain, pairwise
+from typing import Any
 
 import numpy as np
 
@@ -55,6 +58,9 @@ GPU_BATCH_TOKENS = 32_768
 
 BATCH_SIZE = 512
 """Default maximum number of texts in a batch."""
+
+GPU_BATCH_SIZE = 2048
+"""The same on a GPU."""
 
 _COUNTED_AT_ONCE = 10_000
 """Number of texts to tokenize at once; tokenizers allocate some kilobytes per text."""
@@ -177,8 +183,9 @@ class Embedder:
     @classmethod
     def on(cls, device: str | None, store: EmbeddingStore | MemoryStore | None = None) -> Embedder:
         """Return an embedder with a suitable batch size for the device."""
-        tokens = BATCH_TOKENS if device in (None, "cpu") else GPU_BATCH_TOKENS
-        return cls(store, tokens)
+        if device in (None, "cpu"):
+            return cls(store)
+        return cls(store, GPU_BATCH_TOKENS, GPU_BATCH_SIZE)
 
     def embed(
         self, encoder: Encoder, texts: Sequence[str], progress: Progress | None = None
@@ -230,21 +237,16 @@ class Embedder:
         missing = [store.missing(encoder_id, part.texts, part.digest) for part in parts]
         advance(len(distinct) - sum(map(len, missing)))
         for part, of_part in zip(parts, missing, strict=True):
-            for batch, needed in self._batches(encoder, part, of_part):
-                # Another process may have stored texts of this batch since the plan was made.
-                still_missing = store.missing(encoder_id, needed, part.digest)
-                if still_missing:
-                    members = still_missing if part.group is None else batch
-                    encoding = time.perf_counter()
-                    encoded = encoder.encode(members)
-                    encode_seconds += time.perf_counter() - encoding
-                    vectors = _checked(encoded, members, dimension, encoder_id)
-                    dimension = vectors.shape[1]
-                    rows = _usable_rows(vectors, members, set(still_missing), encoder_id)
-                    usable = [members[row] for row in rows]
-                    store.write(encoder_id, usable, vectors[rows], part.digest)
-                    n_encoded += len(still_missing)
-                advance(len(needed))
+            batches = self._batches(encoder, store, part, of_part, advance)
+            for batch, encoded, seconds in _encode(encoder, batches):
+                encode_seconds += seconds
+                vectors = _checked(encoded, batch.texts, dimension, encoder_id)
+                dimension = vectors.shape[1]
+                rows = _usable_rows(vectors, batch.texts, batch.missing, encoder_id)
+                usable = [batch.texts[row] for row in rows]
+                store.write(encoder_id, usable, vectors[rows], part.digest)
+                n_encoded += len(batch.missing)
+                advance(batch.n_planned)
         matrix = read_parts(store, encoder_id, parts, distinct)
         usage = Usage(
             n_texts=len(texts),
@@ -272,9 +274,14 @@ class Embedder:
         return self.groups.divide(distinct, how)
 
     def _batches(
-        self, encoder: Encoder, part: Part, missing: Sequence[str]
-    ) -> Iterator[tuple[list[str], list[str]]]:
-        """Yield each batch that contains missing texts, and the missing texts of the batch."""
+        self,
+        encoder: Encoder,
+        store: EmbeddingStore | MemoryStore,
+        part: Part,
+        missing: Sequence[str],
+        advance: Progress,
+    ) -> Iterator[_Batch]:
+        """Yield each batch that contains missing texts; `advance` gets the size of the others."""
         if not missing:
             return
         planned = missing if part.group is None else part.group
@@ -282,8 +289,44 @@ class Embedder:
         sizes = {"batch_tokens": self.batch_tokens, "batch_size": self.batch_size}
         missing_texts = set(missing)
         for batch in plan(planned, counts, **sizes):
-            if needed := [text for text in batch if text in missing_texts]:
-                yield batch, needed
+            needed = [text for text in batch if text in missing_texts]
+            # Another process may have stored texts of this batch since the plan was made.
+            still_missing = store.missing(encoder.id.stored, needed, part.digest)
+            if still_missing:
+                texts = still_missing if part.group is None else batch
+                yield _Batch(texts, set(still_missing), len(needed))
+            else:
+                advance(len(needed))
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """Texts to encode together, those of them to store, and the number of texts to report."""
+
+    texts: list[str]
+    missing: set[str]
+    n_planned: int
+
+
+def _encode(
+    encoder: Encoder, batches: Iterator[_Batch]
+) -> Iterator[tuple[_Batch, FloatArray, float]]:
+    """Yield each batch, its vectors and the seconds that they took.
+
+    A GPU encodes a batch while the next one is tokenized.
+    """
+    if not isinstance(encoder, SentenceTransformerEncoder) or encoder.device == "cpu":
+        for batch in batches:
+            begun = time.perf_counter()
+            yield batch, encoder.encode(batch.texts), time.perf_counter() - begun
+        return
+    with ThreadPoolExecutor(1) as pool:
+        submitted = ((batch, pool.submit(encoder.tokenize, batch.texts)) for batch in batches)
+        end: Any = None
+        for (batch, features), _ in pairwise(chain(submitted, [end])):
+            begun = time.perf_counter()
+            vectors = encoder.encode_tokens(features.result())
+            yield batch, vectors, time.perf_counter() - begun
 
 
 def plan(

@@ -8,7 +8,10 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from threading import Event
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,8 +23,10 @@ from sklearn.exceptions import NotFittedError
 from standins import word_tokenizer
 from transformers import AutoTokenizer, BertModel
 
+from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.encoders.load import EncoderOptions, SentenceTransformerEncoder, load_encoder
 from polarity_bench.errors import InputError
+from polarity_bench.values import FloatArray
 
 TEXTS = ["the film was good.", "a bad film", "not very good"]
 WORDS = ["the", "film", "good"]
@@ -124,6 +129,44 @@ def test_the_dtype_is_that_of_the_weights(sentence_bert: Path) -> None:
     found = encoder.encode(TEXTS)
     assert found.dtype == np.float32
     assert np.allclose(found, load(sentence_bert).encode(TEXTS), atol=0.1)
+
+
+def test_on_a_gpu_the_next_batch_is_tokenized_while_one_is_encoded(
+    sentence_bert: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No GPU is needed: an encoder on the CPU names a GPU as its device."""
+    encoder = load(sentence_bert)
+    texts = [f"{'the film was ' * n}good" for n in range(5)]
+    expected = Embedder(batch_size=2).embed(encoder, texts).vectors(texts).vectors
+    tokenized = [Event(), Event(), Event()]
+    tokenize, encode_tokens = encoder.tokenize, encoder.encode_tokens
+    n_tokenized, n_encoded = 0, 0
+
+    def note_tokenize(batch: Sequence[str]) -> dict[str, Any]:
+        nonlocal n_tokenized
+        features = tokenize(batch)
+        tokenized[n_tokenized].set()
+        n_tokenized += 1
+        return features
+
+    def wait_and_encode(features: dict[str, Any]) -> FloatArray:
+        nonlocal n_encoded
+        n_encoded += 1
+        assert tokenized[min(n_encoded, 2)].wait(60), "the next batch waits for this one"
+        return encode_tokens(features)
+
+    monkeypatch.setattr(SentenceTransformerEncoder, "device", "cuda:0")
+    monkeypatch.setattr(encoder, "tokenize", note_tokenize)
+    monkeypatch.setattr(encoder, "encode_tokens", wait_and_encode)
+    progress: list[int] = []
+    found = Embedder(batch_size=2).embed(encoder, texts, progress.append)
+    assert np.array_equal(found.vectors(texts).vectors, expected)
+    assert (n_encoded, progress) == (3, [0, 2, 2, 1])
+
+
+def test_batches_are_larger_on_a_gpu() -> None:
+    assert Embedder.on("cpu") == Embedder.on(None) == Embedder()
+    assert Embedder.on("cuda:0") == Embedder(None, batch_tokens=32_768, batch_size=2048)
 
 
 # What is refused

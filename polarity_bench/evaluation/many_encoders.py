@@ -138,7 +138,7 @@ def _suggest_bfloat16(encoder: Encoder, request: EvaluationRequest) -> None:
     ):
         request.remark(
             "this processor multiplies bfloat16 in hardware: `dtype` bfloat16 encodes about twice "
-            "as fast and is a row of its own; docs/performance.md compares the scores"
+            "as fast and is a row of its own; docs/performance.md compares the speeds"
         )
 
 

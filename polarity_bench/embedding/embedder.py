@@ -289,7 +289,8 @@ class Embedder:
         sizes = {"batch_tokens": self.batch_tokens, "batch_size": self.batch_size}
         missing_texts = set(missing)
         for batch in plan(planned, counts, **sizes):
-            needed = [text for text in batch if text in missing_texts]
+            if not (needed := [text for text in batch if text in missing_texts]):
+                continue
             # Another process may have stored texts of this batch since the plan was made.
             still_missing = store.missing(encoder.id.stored, needed, part.digest)
             if still_missing:
@@ -313,9 +314,9 @@ def _encode(
 ) -> Iterator[tuple[_Batch, FloatArray, float]]:
     """Yield each batch, its vectors and the seconds that they took.
 
-    A GPU encodes a batch while the next one is tokenized.
+    A GPU encodes a batch while the next one is tokenized. A subclass may encode in its own way.
     """
-    if not isinstance(encoder, SentenceTransformerEncoder) or encoder.device == "cpu":
+    if type(encoder) is not SentenceTransformerEncoder or encoder.device == "cpu":
         for batch in batches:
             begun = time.perf_counter()
             yield batch, encoder.encode(batch.texts), time.perf_counter() - begun

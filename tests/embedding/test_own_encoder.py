@@ -102,8 +102,13 @@ def test_a_class_that_asks_for_the_store_is_stored_with_a_warning(
     assert np.array_equal(first, again)
 
 
+@pytest.mark.parametrize("device", ["cpu", "cuda:0"])
 def test_a_subclass_of_our_encoder_is_not_stored(
-    task: Task, store: EmbeddingStore, tiny_model: Path
+    task: Task,
+    store: EmbeddingStore,
+    tiny_model: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    device: str,
 ) -> None:
     """Its digest is that of the model, whatever its own `encode` does."""
 
@@ -111,6 +116,8 @@ def test_a_subclass_of_our_encoder_is_not_stored(
         def encode(self, texts: Sequence[str]) -> FloatArray:
             return np.sign(super().encode(texts))
 
+    # The way of GPUs needs none.
+    monkeypatch.setattr(SentenceTransformerEncoder, "device", device)
     model = SentenceTransformer(str(tiny_model), device="cpu")
     ours = vectors_of(SentenceTransformerEncoder(model, name="ours"), task, store)
     signs = vectors_of(Signs(model, name="signs"), task, store)

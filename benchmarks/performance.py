@@ -210,18 +210,22 @@ def gpu(rounds: int) -> Section:
                 )
             )
         seconds = medians(interleave(paths, rounds))
-        slowest = next(iter(seconds.values()))
+        plain = next(iter(seconds.values()))
         expected = encoders["float32"].model.encode(texts, normalize_embeddings=True)
         for path, value in seconds.items():
             vectors = np.array(paths[path]())
             vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
             cosine = float((vectors * expected).sum(axis=1).mean())
             rows.append(
-                [f"{name}, {n_tokens:,} tokens", path, n_tokens / value, slowest / value, cosine]
+                [f"{name}, {n_tokens:,} tokens", path, n_tokens / value, plain / value, cosine]
             )
     head = ["texts", "path", "tokens/s", "against `encode`, batches of 32", "mean cosine"]
     note = f"MiniLM. Short: {len(short):,} texts of SST-2. "
-    return head, rows, f"{note}Long: {len(long):,} texts, each of ten of them."
+    return (
+        head,
+        rows,
+        f"{note}Long: {len(long):,} texts, each ten of them in a row, overlapping by five.",
+    )
 
 
 # Retrieval

@@ -11,7 +11,8 @@ the length of the longest source. Each query is divided by its own length, which
 change its ranking.
 
 Only a few products need to be exact. A float32 matrix product with a known error bound first
-excludes most sources. Only the sources that may be among the k nearest are scored exactly.
+excludes most sources. Only the sources that may be among the k nearest are scored exactly. If there
+are few pairs of queries and sources, all are scored exactly, which does not need torch.
 
 Shapes: n sources, b sources in a block, q queries, d dimensions, k ranks, m candidates.
 """
@@ -37,10 +38,13 @@ _QUERY_BLOCK = 1024  # queries processed at once
 _EXACT_ROWS = 128  # queries whose products with a block are computed in float64 at once
 _PAIRS = 256  # query-source pairs scored at once; their vectors should fit in the CPU cache
 _CROWDED = 1 / 32  # share of candidates above which scoring the whole block at once is faster
+_SMALL = 2**20  # number of pairs up to which exact products take less time than importing torch
 _LARGE = 2**23  # number of pairs from which products in bfloat16 save time overall
 _SHRUNK = 0.98  # length of queries in rough products, which therefore stay below 1
 _SAFE = 1e15  # vectors up to this length have squares that float32 can represent
 _GROUP = 16  # sources per group; only the nearest source of a group affects the threshold
+
+_NONE: IntArray = np.empty(0, dtype=np.int64)
 
 
 def top_k(
@@ -79,20 +83,23 @@ def top_k(
     product = np.full((len(query), k), -np.inf)  # every -inf is replaced below
     barred = _pairs(excluded)
     longest = _longest(source)
-    in_bfloat16 = len(query) * len(source) >= _LARGE and multiplies_bfloat16()
+    n_pairs = len(query) * len(source)
+    in_bfloat16 = n_pairs >= _LARGE and multiplies_bfloat16()
+    is_small = n_pairs <= _SMALL
     for start in range(0, len(source), _BLOCK):
         vectors = source.vectors[start : start + _BLOCK]
-        rough, source_error = _rough(vectors, longest, in_bfloat16)
+        screen = None if is_small else _rough(vectors, longest, in_bfloat16)
         # With few queries, few sources need exact products, and scaling all takes longer.
         units = _units(vectors, longest) if len(query) > _QUERY_BLOCK else None
         for rows in _blocks(len(query), _QUERY_BLOCK):
             in_rows = slice(*np.searchsorted(barred[0], [rows.start, rows.stop]))
-            in_block = (barred[1][in_rows] >= start) & (barred[1][in_rows] < start + len(rough))
+            in_block = (barred[1][in_rows] >= start) & (barred[1][in_rows] < start + len(vectors))
             cells = barred[0][in_rows][in_block] - rows.start, barred[1][in_rows][in_block] - start
             query_units = _units(query.vectors[rows])
-            (row, column), crowded = _screen(
-                query_units, rough, source_error, cells, product[rows, -1], k
-            )
+            row, column = _NONE, _NONE
+            crowded: IntArray = np.arange(len(query_units))
+            if screen is not None:
+                (row, column), crowded = _screen(query_units, *screen, cells, product[rows, -1], k)
             if units is None:
                 needed, at = np.unique(column, return_inverse=True)
                 exact = _pair_products(query_units, row, _units(vectors[needed], longest), at)
@@ -226,7 +233,7 @@ def _pairs(excluded: Sequence[Sequence[int] | IntArray]) -> tuple[IntArray, IntA
     lengths = [len(positions) for positions in excluded]
     columns = [np.asarray(positions, dtype=np.int64) for positions in excluded]
     rows = np.repeat(np.arange(len(lengths)), lengths)
-    return rows, np.concatenate([*columns, np.empty(0, dtype=np.int64)])
+    return rows, np.concatenate([*columns, _NONE])
 
 
 def _screen(

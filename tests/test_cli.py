@@ -120,15 +120,26 @@ def test_every_command_and_option_has_help(command: tuple[str, ...], bench: Benc
         assert parameter.name == "help" or getattr(parameter, "help", None), parameter.name
 
 
-def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("command", "more"),
+    [
+        ("--help", {"datasets", "sklearn", "scipy", "pandas"}),
+        ("run --model random --tasks contrast --output results", {"scipy.stats"}),
+    ],
+)
+def test_commands_start_without_heavy_packages(
+    command: str, more: set[str], tmp_path: Path
+) -> None:
+    heavy = {"torch", "mteb", "sentence_transformers", "transformers", *more}
     code = (
-        "import sys\nsys.argv = ['polarity-bench', '--help']\n"
+        f"import sys\nsys.argv = {['polarity-bench', *command.split()]}\n"
         "from polarity_bench.cli.app import main\n"
-        "try:\n    main()\nexcept SystemExit:\n    pass\n"
-        "heavy = {'torch', 'mteb', 'sentence_transformers', 'transformers', 'datasets', 'sklearn',"
-        " 'scipy', 'pandas'} & set(sys.modules)\nassert not heavy, heavy\n"
+        "try:\n    main()\nexcept SystemExit as end:\n    assert not end.code, end\n"
+        f"loaded = {heavy} & set(sys.modules)\nassert not loaded, loaded\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path
+    )
     assert done.returncode == 0, done.stderr
 
 

@@ -6,6 +6,7 @@ import itertools
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import faiss
@@ -27,6 +28,14 @@ from polarity_bench.retrieval import (
     top_k,
 )
 from polarity_bench.values import FloatArray, IntArray
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _always_screened() -> Iterator[None]:
+    """Screen small cases too; `blocks` draws cases that are not screened."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(retrieval, "_SMALL", 0)
+        yield
 
 
 def random(n: int, d: int, seed: int = 0) -> FloatArray:
@@ -198,6 +207,7 @@ def blocks(data: st.DataObject, patch: pytest.MonkeyPatch) -> None:
     for name, most in sizes.items():
         patch.setattr(retrieval, name, data.draw(st.integers(1, most), label=name))
     patch.setattr(retrieval, "_CROWDED", data.draw(st.sampled_from([0, 0.1, 1]), label="crowded"))
+    patch.setattr(retrieval, "_SMALL", data.draw(st.sampled_from([0, 2**20]), label="small"))
     patch.setattr(retrieval, "_LARGE", data.draw(st.sampled_from([0, 2**23]), label="large"))
     patch.setattr(retrieval, "multiplies_bfloat16", lambda: True)
 

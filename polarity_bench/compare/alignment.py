@@ -29,6 +29,7 @@ from polarity_bench.metrics.correlation import (
     COEFFICIENTS,
     Coefficient,
     many_correlations,
+    mean_ranks,
     weighted_correlation,
 )
 from polarity_bench.metrics.pairwise import Moments, unit_moments
@@ -363,13 +364,11 @@ class Alignment:
         return "spearman" if self.key.metric == "spearman" else "pearson"
 
     def _products(self, column: FloatArray) -> FloatArray:
-        from scipy.stats import rankdata
-
         products = np.zeros_like(column)
         for rows, weight in self._weighed_subsets():
             sides = [column[rows], self._gold[rows]]
             if self.key.metric == "spearman":
-                sides = [rankdata(side) for side in sides]
+                sides = [mean_ranks(side) for side in sides]
             centred = [side - side.mean() for side in sides]
             norm = math.prod(math.sqrt(float((side**2).sum())) for side in centred)
             of_part = centred[0] * centred[1] * (weight * len(column))

@@ -9,7 +9,7 @@ its batch. Three rules make runs repeatable.
 
 1. Batches are planned over the texts that are missing from the store.
 2. Batches are encoded in the order of the plan.
-3. Each batch is stored in one transaction before the next batch begins.
+3. Each batch is stored in one transaction before the next batch is encoded.
 
 The rules have three consequences.
 
@@ -60,7 +60,7 @@ BATCH_SIZE = 512
 """Default maximum number of texts in a batch."""
 
 GPU_BATCH_SIZE = 2048
-"""The same on a GPU."""
+"""Default maximum number of texts in a batch on a GPU."""
 
 _COUNTED_AT_ONCE = 10_000
 """Number of texts to tokenize at once; tokenizers allocate some kilobytes per text."""
@@ -81,7 +81,7 @@ class Usage:
         n_distinct: Number of distinct texts, `n_encoded` + `n_read`.
         n_encoded: Number of distinct texts that this run encoded.
         n_read: Number of distinct texts whose vectors this run read from the store.
-        encode_seconds: Time in the encoder, including tokenization, in seconds.
+        encode_seconds: Time in the encoder, including the wait for tokenization, in seconds.
         other_seconds: Time for token counts, batch plans, checks and the store, in seconds.
     """
 
@@ -281,7 +281,10 @@ class Embedder:
         missing: Sequence[str],
         advance: Progress,
     ) -> Iterator[_Batch]:
-        """Yield each batch that contains missing texts; `advance` gets the size of the others."""
+        """Yield each batch that contains missing texts.
+
+        `advance` is called for batches that another process has stored since the plan was made.
+        """
         if not missing:
             return
         planned = missing if part.group is None else part.group
@@ -291,7 +294,7 @@ class Embedder:
         for batch in plan(planned, counts, **sizes):
             if not (needed := [text for text in batch if text in missing_texts]):
                 continue
-            # Another process may have stored texts of this batch since the plan was made.
+            # On a GPU, a batch that is stored after this line is encoded again.
             still_missing = store.missing(encoder.id.stored, needed, part.digest)
             if still_missing:
                 texts = still_missing if part.group is None else batch
@@ -312,9 +315,10 @@ class _Batch:
 def _encode(
     encoder: Encoder, batches: Iterator[_Batch]
 ) -> Iterator[tuple[_Batch, FloatArray, float]]:
-    """Yield each batch, its vectors and the seconds that they took.
+    """Yield each batch, its vectors and the seconds until they were there.
 
-    A GPU encodes a batch while the next one is tokenized. A subclass may encode in its own way.
+    A GPU encodes a batch while the next one is tokenized. A subclass may override `encode`, so its
+    `encode` is called.
     """
     if type(encoder) is not SentenceTransformerEncoder or encoder.device == "cpu":
         for batch in batches:

@@ -7,8 +7,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.metadata import version
-from itertools import chain
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -262,13 +260,11 @@ class Tokenization:
             else:
                 self.backend.enable_truncation(**self.truncation)
         encodings = self.backend.encode_batch_fast([self.prompt + text for text in texts])
-        shape = len(encodings), len(encodings[0])
         of_texts = {}
         for name in self.tensors:
-            rows = map(attrgetter(_FIELDS[name]), encodings)
-            # `torch.tensor` takes six times as long, more than a small encoder on a GPU.
-            values = np.fromiter(chain.from_iterable(rows), np.int64, shape[0] * shape[1])
-            of_texts[name] = torch.from_numpy(values.reshape(shape))
+            rows = [getattr(encoding, _FIELDS[name]) for encoding in encodings]
+            # `torch.tensor` takes four times as long, more than a small encoder on a GPU.
+            of_texts[name] = torch.from_numpy(np.array(rows, dtype=np.int64))
         return of_texts | self.others
 
 

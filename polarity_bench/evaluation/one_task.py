@@ -80,7 +80,7 @@ def evaluate(
     reference = None if reference is None else _given_encoder(reference, "reference")
     if reference is None and task.uses_reference:
         reference = base_reference(encoder)
-    embedder = embedder or Embedder()
+    embedder = embedder or Embedder.on(getattr(encoder, "device", None))
     begun = time.perf_counter()
     embedded = embedder.embed(encoder, task.texts)
     other = other_reference(encoder, reference) if task.uses_reference else None

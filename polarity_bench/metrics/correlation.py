@@ -169,9 +169,7 @@ def many_correlations(
     y = _weighted_ranks(other, weights) - (total[:, None] + 1) / 2
     weighed = weights * y
     norm = (weighed * y).sum(axis=1)
-    from scipy.stats import rankdata
-
-    once = rankdata(other) - (len(other) + 1) / 2
+    once = mean_ranks(other) - (len(other) + 1) / 2
     ranks, above = np.empty(columns.shape), np.empty(columns.shape)
     cubes = np.tile((weights**3).sum(axis=1), (len(columns), 1))
     for i, column in enumerate(columns):
@@ -183,6 +181,15 @@ def many_correlations(
             cubes[i] += _cubes_of_ties(place, counts, weights)
     products = ranks @ weighed.T + above @ (weights - 1).T
     return ratio(products, np.sqrt((total**3 - cubes) / 12 * norm))
+
+
+def mean_ranks(values: FloatArray) -> FloatArray:
+    """Return the rank of each value, from 1; equal values get their mean rank, (n,).
+
+    The ranks are those of `scipy.stats.rankdata`, but scipy.stats takes a second to import.
+    """
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return np.asarray((np.cumsum(counts) - (counts - 1) / 2)[place])
 
 
 def _many_pearson(columns: FloatArray, other: FloatArray, weights: FloatArray) -> FloatArray:

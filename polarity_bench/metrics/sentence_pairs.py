@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from polarity_bench.metrics.correlation import mean_ranks
 from polarity_bench.values import BoolArray, FloatArray, IntArray
 
 
@@ -48,9 +49,7 @@ def sentiment_guided_similarity(cosine: FloatArray, same_label: BoolArray) -> fl
         >>> round(sentiment_guided_similarity(np.array([0.9, 0.8, 0.1]), np.array([1, 1, 0])), 6)
         0.866025
     """
-    from scipy.stats import rankdata
-
-    ranks, equal = rankdata(cosine), same_label.astype(np.float64)
+    ranks, equal = mean_ranks(cosine), same_label.astype(np.float64)
     if np.ptp(ranks) == 0 or np.ptp(equal) == 0:
         return float("nan")
     return float(np.corrcoef(ranks, equal)[0, 1])

@@ -116,7 +116,7 @@ def test_a_subclass_of_our_encoder_is_not_stored(
         def encode(self, texts: Sequence[str]) -> FloatArray:
             return np.sign(super().encode(texts))
 
-    # The way of GPUs needs none.
+    # The code for GPUs runs without one.
     monkeypatch.setattr(SentenceTransformerEncoder, "device", device)
     model = SentenceTransformer(str(tiny_model), device="cpu")
     ours = vectors_of(SentenceTransformerEncoder(model, name="ours"), task, store)

@@ -15,6 +15,7 @@ from polarity_bench.metrics.correlation import (
     COEFFICIENTS,
     correlate,
     many_correlations,
+    mean_ranks,
     spearman_interval,
     weighted_correlation,
 )
@@ -48,6 +49,11 @@ def test_vectors_without_a_direction_or_a_partner_are_refused() -> None:
         cosine(np.array([[1.0], [0.0]]), np.array([[1.0], [1.0]]))
     with pytest.raises(ValueError, match=r"the same shape, got \(1, 2\) and \(2, 2\)"):
         cosine(np.ones((1, 2)), np.ones((2, 2)))
+
+
+@given(st.lists(st.sampled_from([-1.5, 0.0, -0.0, 2e-9, 3.0]) | st.floats(-9, 9), min_size=1))
+def test_ranks_are_scipys(values: list[float]) -> None:
+    assert np.array_equal(mean_ranks(np.array(values)), stats.rankdata(values))
 
 
 @given(SEEDS)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -163,13 +164,13 @@ def test_a_linear_axis_is_scored_on_the_vectors_of_its_base(
     model.similarity_fn_name = "dot" if base == "dot" else "cosine"
     model.save_pretrained(str(tmp_path / "base"), create_model_card=False)
     encoded: list[str] = []
-    encode = SentenceTransformerEncoder.encode
+    tokenize = SentenceTransformerEncoder.tokenize
 
-    def counted(encoder: SentenceTransformerEncoder, texts: Sequence[str]) -> np.ndarray:
+    def counted(encoder: SentenceTransformerEncoder, texts: Sequence[str]) -> dict[str, Any]:
         encoded.extend(texts)
-        return encode(encoder, texts)
+        return tokenize(encoder, texts)
 
-    monkeypatch.setattr(SentenceTransformerEncoder, "encode", counted)
+    monkeypatch.setattr(SentenceTransformerEncoder, "tokenize", counted)
     rows, counts = [], []
     for store in (True, False):
         encoded.clear()

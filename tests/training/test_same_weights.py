@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -86,14 +87,21 @@ def task_dir(tmp_path: Path) -> Path:
 @pytest.fixture
 def moved_by_mates(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """Move every vector by its batch, far more than padding does; returns the batches."""
-    encode, batches = SentenceTransformerEncoder.encode, list[list[str]]()
+    tokenize = SentenceTransformerEncoder.tokenize
+    encode_tokens = SentenceTransformerEncoder.encode_tokens
+    batches, tokenized = list[list[str]](), deque[list[str]]()
 
-    def moved(self: SentenceTransformerEncoder, texts: Sequence[str]) -> FloatArray:
-        batches.append(list(texts))
-        vectors = encode(self, texts)
-        return np.asarray(vectors + _noise(texts, vectors.shape[1]), dtype=np.float32)
+    def noted(self: SentenceTransformerEncoder, texts: Sequence[str]) -> dict[str, Any]:
+        tokenized.append(list(texts))
+        return tokenize(self, texts)
 
-    monkeypatch.setattr(SentenceTransformerEncoder, "encode", moved)
+    def moved(self: SentenceTransformerEncoder, features: dict[str, Any]) -> FloatArray:
+        batches.append(tokenized.popleft())
+        vectors = encode_tokens(self, features)
+        return np.asarray(vectors + _noise(batches[-1], vectors.shape[1]), dtype=np.float32)
+
+    monkeypatch.setattr(SentenceTransformerEncoder, "tokenize", noted)
+    monkeypatch.setattr(SentenceTransformerEncoder, "encode_tokens", moved)
     return batches
 
 

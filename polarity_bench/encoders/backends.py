@@ -91,8 +91,9 @@ def use_backend(model: SentenceTransformer, backend: Backend, dtype: Dtype, name
         nonlocal run
         if run is None:
             with _quietly():
-                run = _compile(TracedTransformer(model, forward), backend, dtype)
-            _check(run, model, forward, f"the encoder {name!r}: `backend` {backend}", dtype)
+                compiled = _compile(TracedTransformer(model, forward), backend, dtype)
+            _check(compiled, model, forward, f"the encoder {name!r}: `backend` {backend}", dtype)
+            run = compiled  # after the check, because a suite tries again after an error
         return {"last_hidden_state": run(features)}
 
     transformer.forward = run_backend

@@ -105,8 +105,9 @@ def test_a_graph_that_computes_something_else_is_refused(
 
     monkeypatch.setattr(backends, "_compile", compile_wrongly)
     encoder = load_encoder(str(sentence_bert), EncoderOptions(backend="onnx"))
-    with pytest.raises(InputError, match=r"`backend` onnx: the vectors differ from those of torch"):
-        encoder.encode(TEXTS)
+    for _ in range(2):  # a suite tries again, task by task
+        with pytest.raises(InputError, match=r"`backend` onnx: the vectors differ from those of "):
+            encoder.encode(TEXTS)
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,6 @@ def encoding(rounds: int, static: str) -> Section:
     import torch
 
     from polarity_bench import EncoderOptions, load_encoder, load_task
-    from polarity_bench.embedding.embedder import Embedder
     from polarity_bench.encoders.load import SentenceTransformerEncoder
 
     task: Any = load_task("contrast")
@@ -86,17 +85,11 @@ def encoding(rounds: int, static: str) -> Section:
     assert isinstance(plain, SentenceTransformerEncoder)
     n_tokens = int(plain.count_tokens(texts).sum())
 
-    def of_library(encoder: Any) -> Action:
-        return lambda: encoder.model.encode(texts, show_progress_bar=False)
-
-    def ours(encoder: Any) -> Action:
-        return lambda: Embedder().embed(encoder, texts).vectors(texts).vectors
-
     paths = {
-        "`SentenceTransformer.encode`, float32": of_library(plain),
-        "`SentenceTransformer.encode`, bfloat16": of_library(encoders["torch, bfloat16"]),
+        "`SentenceTransformer.encode`, float32": with_library(plain, texts),
+        "`SentenceTransformer.encode`, bfloat16": with_library(encoders["torch, bfloat16"], texts),
     }
-    paths |= {f"polarity-bench, {name}": ours(encoder) for name, encoder in encoders.items()}
+    paths |= {f"polarity-bench, {name}": ours(encoder, texts) for name, encoder in encoders.items()}
     with tempfile.TemporaryDirectory() as folder:
         paths |= other_libraries(plain, texts, Path(folder), static)
     seconds = medians(interleave(paths, rounds))
@@ -119,6 +112,16 @@ def encoding(rounds: int, static: str) -> Section:
     head = ["path", "tokens/s", "against `encode`", "share of the matrix rate, %", "mean cosine"]
     note = f"MiniLM, {len(texts)} texts of contrast, {n_tokens:,} tokens. "
     return head, rows, f"{note}The matrix rate is {rate / 1e9:.0f} GFLOP/s in float32."
+
+
+def with_library(encoder: Any, texts: list[str], batch_size: int = 32) -> Action:
+    return lambda: encoder.model.encode(texts, batch_size=batch_size, show_progress_bar=False)
+
+
+def ours(encoder: Any, texts: list[str]) -> Action:
+    from polarity_bench.embedding.embedder import Embedder
+
+    return lambda: Embedder.on(encoder.device).embed(encoder, texts).vectors(texts).vectors
 
 
 def other_libraries(plain: Any, texts: list[str], folder: Path, static: str) -> dict[str, Action]:
@@ -181,7 +184,6 @@ def matrix_rate() -> float:
 def gpu(rounds: int) -> Section:
     """Time sentence-transformers and this package on a GPU, on short and on long texts."""
     from polarity_bench import EncoderOptions, load_encoder, load_task
-    from polarity_bench.embedding.embedder import Embedder
     from polarity_bench.encoders.base import Dtype
 
     task: Any = load_task("sst2")
@@ -198,17 +200,9 @@ def gpu(rounds: int) -> Section:
         paths: dict[str, Action] = {}
         for dtype, encoder in encoders.items():
             for size in (32, 512):
-                paths[f"`SentenceTransformer.encode`, {dtype}, batches of {size}"] = (
-                    lambda encoder=encoder, texts=texts, size=size: encoder.model.encode(  # type: ignore[misc]
-                        texts, batch_size=size, show_progress_bar=False
-                    )
-                )
-            embedder = Embedder.on("cuda")
-            paths[f"polarity-bench, {dtype}"] = (
-                lambda encoder=encoder, texts=texts, embedder=embedder: (  # type: ignore[misc]
-                    embedder.embed(encoder, texts).vectors(texts).vectors
-                )
-            )
+                path = f"`SentenceTransformer.encode`, {dtype}, batches of {size}"
+                paths[path] = with_library(encoder, texts, size)
+            paths[f"polarity-bench, {dtype}"] = ours(encoder, texts)
         seconds = medians(interleave(paths, rounds))
         plain = next(iter(seconds.values()))
         expected = encoders["float32"].model.encode(texts, normalize_embeddings=True)
@@ -220,12 +214,8 @@ def gpu(rounds: int) -> Section:
                 [f"{name}, {n_tokens:,} tokens", path, n_tokens / value, plain / value, cosine]
             )
     head = ["texts", "path", "tokens/s", "against `encode`, batches of 32", "mean cosine"]
-    note = f"MiniLM. Short: {len(short):,} texts of SST-2. "
-    return (
-        head,
-        rows,
-        f"{note}Long: {len(long):,} texts, each ten of them in a row, overlapping by five.",
-    )
+    note = f"MiniLM. Short: {len(short):,} texts of SST-2. Long: {len(long):,} texts, each ten of "
+    return head, rows, f"{note}them in a row, overlapping by five."
 
 
 # Retrieval
@@ -383,7 +373,7 @@ INSTRUCTIONS = ("amx_bf16", "avx512_bf16", "avx512f", "avx2")
 """Vector instructions that decide the speed of encoding, from the fastest."""
 
 
-def machine(section: str) -> str:
+def machine(on_gpu: bool) -> str:
     """Describe the processor or the GPU, the cores, the load and the libraries."""
     text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     model = re.search(r"model name\s*: (.*)", text)
@@ -392,7 +382,7 @@ def machine(section: str) -> str:
     flags = set(text.partition("flags")[2].partition("\n")[0].split())
     widest = next((each for each in INSTRUCTIONS if each in flags), "no vector instructions")
     name = f"{name} ({widest})"
-    if section.startswith("gpu"):
+    if on_gpu:
         import torch
 
         name = f"{torch.cuda.get_device_name()}, {name}"
@@ -426,10 +416,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     file = PAGE.with_suffix(".json")
     stored = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     for section in options.sections or SECTIONS:
-        if section.startswith("gpu") and not has_gpu():
+        on_gpu = section.startswith("gpu")
+        if on_gpu and not has_gpu():
             print(f"without {section}: this machine has no GPU", file=sys.stderr)
             continue
-        where = machine(section)
+        where = machine(on_gpu)
         more = {"static": options.static} if section == "encoding" else {}
         head, rows, note = SECTIONS[section](options.rounds, **more)
         stored[section] = {

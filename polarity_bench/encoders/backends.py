@@ -86,14 +86,16 @@ def use_backend(model: SentenceTransformer, backend: Backend, dtype: Dtype, name
         raise InputError(f"the encoder {name!r} is not a transformer; remove the option `backend`")
     forward = transformer.forward
     run: Run | None = None
+    is_checked = False
 
     def run_backend(**features: Any) -> dict[str, Tensor]:
-        nonlocal run
+        nonlocal run, is_checked
         if run is None:
             with _quietly():
-                compiled = _compile(TracedTransformer(model, forward), backend, dtype)
-            _check(compiled, model, forward, f"the encoder {name!r}: `backend` {backend}", dtype)
-            run = compiled  # after the check, because a suite tries again after an error
+                run = _compile(TracedTransformer(model, forward), backend, dtype)
+        if not is_checked:  # A suite tries again after an error, so each attempt checks.
+            _check(run, model, forward, f"the encoder {name!r}: `backend` {backend}", dtype)
+            is_checked = True
         return {"last_hidden_state": run(features)}
 
     transformer.forward = run_backend

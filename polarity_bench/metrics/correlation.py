@@ -174,7 +174,7 @@ def many_correlations(
     cubes = np.tile((weights**3).sum(axis=1), (len(columns), 1))
     for i, column in enumerate(columns):
         _, place, counts = np.unique(column, return_inverse=True, return_counts=True)
-        ranks[i] = (np.cumsum(counts) - (counts - 1) / 2)[place]
+        ranks[i] = _ranks_of_distinct(counts)[place]
         at = np.bincount(place, once)
         above[i] = (at.sum() - np.cumsum(at) + at / 2)[place]
         if len(counts) < len(column):
@@ -189,7 +189,12 @@ def mean_ranks(values: FloatArray) -> FloatArray:
     The ranks are those of `scipy.stats.rankdata`, but scipy.stats takes a second to import.
     """
     _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return np.asarray((np.cumsum(counts) - (counts - 1) / 2)[place])
+    return _ranks_of_distinct(counts)[place]
+
+
+def _ranks_of_distinct(counts: IntArray) -> FloatArray:
+    """Return the mean rank of each distinct value, in ascending order of the values."""
+    return np.asarray(np.cumsum(counts) - (counts - 1) / 2)
 
 
 def _many_pearson(columns: FloatArray, other: FloatArray, weights: FloatArray) -> FloatArray:

@@ -18,7 +18,6 @@ Shapes: n texts, d dimensions.
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import sys
 import time
@@ -44,9 +43,11 @@ from polarity_bench.embedding.store_file import (
     pack_row,
     prepare_file,
     read_dimension,
+    read_encoder,
     read_vectors,
 )
 from polarity_bench.encoders.base import Encoder, EncoderId
+from polarity_bench.encoders.probe import check_probe
 from polarity_bench.errors import InputError, InputWarning
 from polarity_bench.files import cache_folder
 from polarity_bench.values import FloatArray
@@ -146,13 +147,20 @@ class EmbeddingStore(AbstractContextManager["EmbeddingStore"]):
             group: Digest of the texts' group; '' without a group.
 
         Raises:
-            InputError: If the file is corrupt or belongs to another encoder.
+            InputError: If the file is corrupt or belongs to another encoder, or the encoder gives
+                other vectors now (see `encoders.probe`).
         """
         path = self.path(encoder)
         with explain_errors(path):
             stored = self._stored(path)
             if stored is None:
                 return list(texts)
+            check_probe(
+                read_encoder(stored[0], path),
+                encoder,
+                path,
+                "delete this file, or restore the setting",
+            )
             keys = [hash_text(text, group) for text in texts]
             rows = find_rows(stored[0], keys)
             return [text for text, key in zip(texts, keys, strict=True) if key not in rows]
@@ -339,8 +347,8 @@ def _usage_of(path: Path, wait_seconds: float) -> StoredEncoder:
             if read_dimension(connection, path) is None:
                 n_texts = 0
             else:
-                fields, used = connection.execute("SELECT id, used FROM encoder").fetchone()
-                name = EncoderId(**json.loads(fields)).label
+                name = read_encoder(connection, path).label
+                used = connection.execute("SELECT used FROM encoder").fetchone()[0]
                 n_texts = int(connection.execute("SELECT count(*) FROM vectors").fetchone()[0])
     except (sqlite3.DatabaseError, ValueError, TypeError):
         pass  # The summary still lists the file, with None for unreadable values.

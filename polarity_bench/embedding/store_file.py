@@ -90,7 +90,7 @@ def initialise_file(connection: sqlite3.Connection, encoder: EncoderId, dimensio
     connection.execute(f"PRAGMA user_version = {_VERSION}")
     connection.execute(
         "INSERT INTO encoder (digest, id, dimension, created, used) VALUES (?, ?, ?, ?, ?)",
-        (encoder.digest, json.dumps(encoder.to_dict()), dimension, time.time(), time.time()),
+        (encoder.digest, json.dumps(encoder.to_record()), dimension, time.time(), time.time()),
     )
 
 
@@ -126,6 +126,19 @@ def read_dimension(connection: sqlite3.Connection, path: Path) -> int | None:
             "again"
         )
     return int(rows[0][1])
+
+
+def read_encoder(connection: sqlite3.Connection, path: Path) -> EncoderId:
+    """Return the encoder that created a file; the file must not be empty.
+
+    Raises:
+        InputError: If the record of the encoder is damaged.
+    """
+    record = connection.execute("SELECT id FROM encoder").fetchone()[0]
+    try:
+        return EncoderId(**json.loads(record))
+    except (ValueError, TypeError) as error:
+        raise corrupt(path, "the record of the encoder is damaged") from error
 
 
 def find_rows(connection: sqlite3.Connection, keys: Sequence[bytes]) -> dict[bytes, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache, cached_property
 from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
@@ -46,6 +46,8 @@ class EncoderId:
         axis_scale: Scale of an axis at the beginning of a vector (see `encoders.axis`). None for an
             axis at the end, or without an axis.
         backend: Library that computes the forward pass.
+        probe: Summary of the encoder's vectors for fixed texts (see `encoders.probe`), which is not
+            part of the digest. None if unknown.
     """
 
     name: str
@@ -60,16 +62,19 @@ class EncoderId:
     strength: float | None = None
     axis_scale: float | None = None
     backend: Backend = "torch"
+    probe: Sequence[int] | None = field(default=None, compare=False, repr=False)
 
     @cached_property
     def digest(self) -> str:
-        """Digest of every field except the name and the revision, as 16 hexadecimal digits."""
+        """Digest of all fields but name, revision and probe, as 16 hexadecimal digits."""
         values = self.to_dict()
         del values["name"], values["revision"]
         return digest_of(values)
 
     def to_dict(self, *, with_defaults: bool = False) -> dict[str, Any]:
-        """Return the identity as JSON values, without newer fields that have their default values.
+        """Return the identity as JSON values, without its probe.
+
+        Newer fields are left out if they have their default values.
 
         Digests and stored files contain the names of the fields, so fields must not be renamed.
 
@@ -78,11 +83,16 @@ class EncoderId:
                 their default values.
         """
         values = asdict(self)
+        del values["probe"]
         # Checksums of curves cover the other defaults, but not these two.
         usual: dict[str, Any] = {"axis_scale": None, "backend": "torch"}
         if not with_defaults:
             usual |= {"similarity": "cosine", "axis": 0, "strength": None}
         return {name: value for name, value in values.items() if (name, value) not in usual.items()}
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the identity as JSON values, with its probe if known, to store beside vectors."""
+        return self.to_dict() | ({} if self.probe is None else {"probe": list(self.probe)})
 
     @property
     def stored(self) -> EncoderId:

@@ -34,6 +34,9 @@ _SETTLED = {"use_cache": False}
 Existing digests contain these values, but the defaults depend on the version of transformers.
 """
 
+_VOLATILE_ATTRIBUTES = ("kwargs", "_caches", "name_or_path")
+"""Attributes of modules that do not affect vectors, but depend on the device or the folder."""
+
 _PACKAGES = {"torch", "transformers", "sentence_transformers", "polarity_bench"}
 """Packages whose source code is not part of the digest, even outside site-packages."""
 
@@ -80,7 +83,8 @@ def _configurations(model: SentenceTransformer | Sequence[Any]) -> list[Any]:
     """Return the configurations of the modules, without fields that do not affect vectors."""
     configurations: list[Any] = []
     modules: list[Any] = list(model)
-    for module in [*modules, *_towers(modules)]:
+    inner = [part for module in modules for part in module.modules() if part is not module]
+    for module in [*modules, *(part for part in inner if hasattr(part, "get_config_dict"))]:
         if hasattr(module, "get_config_dict"):
             configurations.append(module.get_config_dict())
         config = getattr(getattr(module, "auto_model", None), "config", None)
@@ -91,20 +95,25 @@ def _configurations(model: SentenceTransformer | Sequence[Any]) -> list[Any]:
     return configurations
 
 
-def _towers(modules: Sequence[Any]) -> list[Any]:
-    """Return the modules of the towers inside other modules (see `Axis`)."""
-    towers = (getattr(module, "tower", None) for module in modules)
-    return [part for tower in towers if tower is not None for part in tower.values()]
-
-
 def _tokenizer_state(tokenizer: Any) -> Any:
     """Return a tokenizer's rules and vocabulary, without settings that calls may change."""
     backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
     if hasattr(backend, "to_str"):
         state = json.loads(backend.to_str())
         return {k: v for k, v in state.items() if k not in {"truncation", "padding"}}
-    vocabulary = tokenizer.get_vocab() if hasattr(tokenizer, "get_vocab") else {}
-    return [type(tokenizer).__name__, sorted(vocabulary.items())]
+    return [type(tokenizer).__name__, _plain(vars(tokenizer))]
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON, without the parts of dicts that are not JSON values."""
+    if isinstance(value, dict):
+        fields = {str(name): _plain(part) for name, part in value.items()}
+        return {name: part for name, part in fields.items() if part is not None}
+    if isinstance(value, set | frozenset):
+        return sorted(map(str, value))
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    return value if isinstance(value, str | int | float) else None
 
 
 def _unusual(model: SentenceTransformer) -> dict[str, Any]:
@@ -116,6 +125,14 @@ def _unusual(model: SentenceTransformer) -> dict[str, Any]:
     # Only the tokenizers of static models have this setting; no call resets it.
     if getattr(model.tokenizer, "truncation", None):
         unusual["truncation"] = model.tokenizer.truncation
+    # Without the attention mask, padding becomes part of a text.
+    inputs = getattr(model.tokenizer, "model_input_names", None)
+    if inputs != getattr(type(model.tokenizer), "model_input_names", None):
+        unusual["model_input_names"] = inputs
+    if template := getattr(model.tokenizer, "chat_template", None):
+        unusual["chat_template"] = template
+    if settings := _settings_of_others(model):
+        unusual["settings"] = settings
     if model.truncate_dim is not None:
         unusual["truncate_dim"] = model.truncate_dim
     if code := _foreign_code(model):
@@ -123,6 +140,22 @@ def _unusual(model: SentenceTransformer) -> dict[str, Any]:
         unsaved = {n: b.tolist() for n, b in model.named_buffers() if n not in saved}
         unusual |= {"code": code, "buffers": unsaved}
     return unusual
+
+
+def _settings_of_others(model: SentenceTransformer) -> dict[str, Any]:
+    """Return the attributes of the modules that other packages or scripts define.
+
+    Neither the weights nor a configuration contain, for example, the scaling of an adapter of peft,
+    or which of several adapters is active.
+    """
+    from torch.nn import Module
+
+    common = {*vars(Module()), *_VOLATILE_ATTRIBUTES}
+    return {
+        name: _plain({k: v for k, v in vars(module).items() if k not in common})
+        for name, module in model.named_modules()
+        if type(module).__module__.partition(".")[0] not in _PACKAGES
+    }
 
 
 def _foreign_code(model: SentenceTransformer) -> list[str]:

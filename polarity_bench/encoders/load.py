@@ -22,6 +22,7 @@ from polarity_bench.encoders.fingerprint import digest_of_model as digest_of_mod
 from polarity_bench.encoders.sentence_transformer_encoder import (
     SentenceTransformerEncoder as SentenceTransformerEncoder,
 )
+from polarity_bench.encoders.sentence_transformer_encoder import set_prompt
 from polarity_bench.errors import InputError, how_to_install, nearest
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ _PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.pickle", "*.ckpt")
 _KERNEL_CACHES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
 _KERNELS = 32
 """Size of each kernel cache, enough for all layers of a transformer at one batch shape."""
+_REFUSED = {"CLIPModel", "CrossEncoder", "MultiVectorEncoder", "SparseEncoder"}
+"""Models and modules of sentence-transformers that do not give a dense vector of a text alone."""
 _HUB_NAME = re.compile(r"^[\w.-]+(/[\w.-]+)?$")
 
 
@@ -207,6 +210,7 @@ def load_folder(
     with _load_errors(name, folder), quiet() as messages:
         pooling_added = False
         if (folder / "modules.json").is_file():
+            _check_supported(folder, name)
             model: SentenceTransformer = _Known(
                 str(folder), model_kwargs=loading, device=device, **remote
             )
@@ -226,18 +230,36 @@ def load_folder(
     check_whole(model, f"the encoder {name!r}: {folder / 'config_sentence_transformers.json'}")
     if options.max_tokens is not None:
         _limit_tokens(model, name, options.max_tokens)
-    encoder = SentenceTransformerEncoder(
-        model,
-        name=name,
-        revision=revision,
-        prompt=_prompt(model, name, options),
-        pooling_added=pooling_added,
-        backend=options.backend,
-        dtype=None if options.backend == "torch" else options.dtype,
-    )
+    with _load_errors(name, folder):  # The encoder encodes the texts of its probe.
+        encoder = SentenceTransformerEncoder(
+            model,
+            name=name,
+            revision=revision,
+            prompt=_prompt(model, name, options),
+            pooling_added=pooling_added,
+            backend=options.backend,
+            dtype=None if options.backend == "torch" else options.dtype,
+        )
+    set_prompt(model, encoder.id.prompt)
     use_backend(model, options.backend, options.dtype, name)
     name_for_mteb(model, encoder.id)
     return encoder
+
+
+def _check_supported(folder: Path, name: str) -> None:
+    """Raise an error if a sentence-transformers folder holds another kind of model.
+
+    sentence-transformers would load it, and replace its last modules by mean pooling.
+    """
+    config, modules = folder / "config_sentence_transformers.json", folder / "modules.json"
+    kinds = {entry["type"].rpartition(".")[2] for entry in json.loads(modules.read_text("utf-8"))}
+    if config.is_file():
+        kinds.add(json.loads(config.read_text("utf-8")).get("model_type"))
+    if refused := sorted(kinds & _REFUSED):
+        raise InputError(
+            f"the encoder {name!r}: {folder} contains a {refused[0]}; polarity-bench needs a "
+            "SentenceTransformer for text, which gives one dense vector per text"
+        )
 
 
 def _prompt(model: SentenceTransformer, name: str, options: EncoderOptions) -> str | None:

@@ -14,6 +14,8 @@ import numpy as np
 from polarity_bench.encoders.backends import PACKAGES
 from polarity_bench.encoders.base import Backend, Dtype, EncoderId
 from polarity_bench.encoders.fingerprint import BASE_KEY, digest_of_model
+from polarity_bench.encoders.probe import take_probe
+from polarity_bench.errors import InputError
 from polarity_bench.values import FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -77,6 +79,9 @@ class SentenceTransformerEncoder:
         )
         self._tokenization: Tokenization | Literal[False] | None = None  # False: unknown
         self._sides: dict[str, Any] = {} if axis is None else {"task": "document"}
+        was_training = model.training
+        self.id = replace(self.id, probe=take_probe(self.encode))
+        model.train(was_training)
 
     @property
     def device(self) -> str:
@@ -197,7 +202,12 @@ class SentenceTransformerEncoder:
             model.eval()
         with without_autocast(model), torch.inference_mode():
             features = batch_to_device(features, model.device)
-            vectors = model(features, **self._sides)["sentence_embedding"]
+            vectors = model(features, **self._sides).get("sentence_embedding")
+            if vectors is None:
+                raise InputError(
+                    f"the encoder {self.id.name!r}: the last module gives no sentence embedding; "
+                    "add a pooling module"
+                )
             if model.truncate_dim is not None:
                 vectors = truncate_embeddings(vectors, model.truncate_dim)
         result: FloatArray = vectors.float().cpu().numpy()
@@ -294,6 +304,16 @@ def without_autocast(model: SentenceTransformer) -> Iterator[None]:
     finally:
         if wrapped is not None:
             vars(model)["forward"] = wrapped
+
+
+def set_prompt(model: SentenceTransformer, prompt: str | None) -> None:
+    """Make a prompt the only one of a model, so that `encode` and mteb use it for every text.
+
+    It becomes the default prompt and the prompt of `encode_query` and `encode_document`. Other
+    prompts are dropped, because mteb would choose one by its name.
+    """
+    model.prompts = {"query": prompt or "", "document": prompt or ""}
+    model.default_prompt_name = "query" if prompt else None
 
 
 def _token_counts(tokenizer: Any, texts: Sequence[str]) -> IntArray:

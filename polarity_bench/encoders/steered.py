@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from polarity_bench.encoders.base import Encoder, EncoderId
 from polarity_bench.encoders.sentence_transformer_encoder import SentenceTransformerEncoder
 from polarity_bench.errors import InputError
 from polarity_bench.values import FloatArray
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
 
 Side = Literal["query", "source", "both"]
 """Role of vectors: queries, sources, or both sides of a symmetric comparison."""
@@ -44,8 +47,21 @@ def at_strength(encoder: Encoder, strength: float) -> Encoder:
         )
     encoder.base  # noqa: B018  Copies share the base, so its weights are hashed only once.
     steered = copy(encoder)
+    steered.model = _model_at(encoder.model, strength + 0.0)
     steered.id = replace(encoder.id, strength=strength + 0.0)  # Adding 0.0 turns -0.0 into 0.0.
     return steered
+
+
+def _model_at(model: SentenceTransformer, strength: float) -> SentenceTransformer:
+    """Return a copy of a model whose axis has another strength; both share their weights."""
+    changed: Any = copy(model)
+    axis: Any = copy(model[-1])
+    axis.strength = strength
+    *_, last = model._modules  # noqa: SLF001  `nn.Module` has no public way to copy a sequence.
+    changed._modules = {**model._modules, last: axis}  # noqa: SLF001
+    changed.model_card_data = copy(model.model_card_data)
+    changed.model_card_data.model = changed  # mteb's revision is the digest of this model.
+    return changed  # type: ignore[no-any-return]
 
 
 def with_strength(

@@ -19,6 +19,7 @@ from typing import Any
 
 from polarity_bench.embedding.embedder import EmbeddedTexts, Embedder, Usage
 from polarity_bench.encoders.base import AbsentEncoder, CorpusEncoder, Encoder
+from polarity_bench.encoders.probe import check_probe
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation.one_task import (
     experiment_name,
@@ -162,6 +163,10 @@ def _stored(task: Task, plan: EvaluationPlan, output: Path) -> Result | None:
         except InputError:
             continue  # The file is incomplete or from another version, so replace it.
         if result.key.digest == key.digest and has_values_per_query(result):
+            remedy = "restore the setting, or pass `overwrite` to evaluate again"
+            check_probe(result.key.encoder, encoder, path, remedy)
+            if reference and result.key.reference:
+                check_probe(result.key.reference, reference.id, path, remedy)
             return result
     return None
 

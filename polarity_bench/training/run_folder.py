@@ -31,6 +31,7 @@ from filelock import FileLock, Timeout
 
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.encoders.load import quiet
+from polarity_bench.encoders.sentence_transformer_encoder import set_prompt
 from polarity_bench.encoders.train_file import FORMAT, TRAIN_FILE, read_train_file
 from polarity_bench.errors import InputError
 from polarity_bench.files import check_writable, write_atomically
@@ -316,12 +317,10 @@ def save_encoder(
 ) -> None:
     """Save an encoder with its training prompt and additional files, and sync all files.
 
-    The prompt becomes the default prompt and the prompt of `encode_query` and `encode_document`. It
-    may be None. Other prompts of the base are dropped: the encoder was not trained with them, but
-    mteb would choose one by name.
+    The prompt may be None. Other prompts of the base are dropped, because the encoder was not
+    trained with them.
     """
-    model.prompts = {"query": prompt or "", "document": prompt or ""}
-    model.default_prompt_name = "query" if prompt else None
+    set_prompt(model, prompt)
     with quiet():
         model.save_pretrained(str(folder), create_model_card=False, safe_serialization=True)
     for name, content in beside.items():

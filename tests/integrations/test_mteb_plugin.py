@@ -9,7 +9,7 @@ import pickle
 import random
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,15 +27,17 @@ from polarity_bench import register
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.data.specs import Domain
 from polarity_bench.encoders.axis import Axis
+from polarity_bench.encoders.card_data import name_for_mteb
 from polarity_bench.encoders.load import (
     EncoderOptions,
     SentenceTransformerEncoder,
     digest_of_model,
     load_encoder,
 )
+from polarity_bench.encoders.steered import at_strength
 from polarity_bench.errors import InputError, InputWarning
 from polarity_bench.evaluation.one_task import evaluate
-from polarity_bench.tasks.catalogue import load_suites, load_tasks
+from polarity_bench.tasks.catalogue import load_suites, load_task, load_tasks
 from polarity_bench.tasks.types.base import Settings
 from polarity_bench.training.run_folder import save_encoder
 from polarity_bench.values import FloatArray
@@ -294,6 +296,95 @@ def test_minilm_scores_alike_by_mteb_and_by_us(mteb: Any) -> None:
         # Other batches pad otherwise: vectors differ by 1e-7, and a near-tie may fall differently.
         assert theirs[name] == pytest.approx(value, abs=5e-4, nan_ok=True), name
     assert not math.isnan(theirs["main_score"])
+
+
+# The settings of a loaded encoder
+
+PROMPTS = {"query": "not good", "document": "a bad film", "Retrieval": "the acting was"}
+
+GIVEN: dict[str, dict[str, Any]] = {
+    "nothing": {},
+    "prompt": {"prompt": "not good "},
+    "no prompt": {"prompt": ""},
+    "prompt name": {"prompt_name": "document"},
+    "tokens": {"max_tokens": 6},
+    "prompt and tokens": {"prompt": "not good ", "max_tokens": 6},
+    "bfloat16": {"dtype": "bfloat16"},
+    "prompt in bfloat16": {"prompt_name": "document", "dtype": "bfloat16"},
+}
+
+
+@pytest.fixture(scope="module")
+def prompted(tmp_path_factory: pytest.TempPathFactory) -> dict[str | None, Path]:
+    """Return folders with prompts, by the name of their default prompt."""
+    parent = tmp_path_factory.mktemp("prompted")
+    return {
+        name: tiny_encoder(
+            parent / f"default-{name}", width=16, prompts=PROMPTS, default_prompt_name=name
+        )
+        for name in (None, "query")
+    }
+
+
+def joint_scores(scores: Mapping[str, float]) -> dict[str, float]:
+    return {name: scores[name] for name in ("polarity_at_4", "similarity_at_4", "joint_at_4")}
+
+
+@pytest.mark.parametrize("default", [None, "query"])
+@pytest.mark.parametrize("given", GIVEN)
+def test_a_loaded_model_carries_its_settings_to_mteb_and_to_python(
+    given: str,
+    default: str | None,
+    mteb: Any,
+    prompted: dict[str | None, Path],
+    tmp_path: Path,
+) -> None:
+    write_task(tmp_path, "alike", k=4)
+    polarity_bench.register(tmp_path)
+    encoder = load_encoder(str(prompted[default]), EncoderOptions(device="cpu", **GIVEN[given]))
+    assert isinstance(encoder, SentenceTransformerEncoder)
+    ours = joint_scores(evaluate(encoder, load_task("alike", task_dir=tmp_path)).flat)
+    in_python = joint_scores(evaluate(encoder.model, load_task("alike", task_dir=tmp_path)).flat)
+    task = mteb.get_task("AlikePolarityRetrieval")
+    outcome = mteb.evaluate(encoder.model, task, cache=None, show_progress_bar=False)
+    in_mteb = joint_scores(outcome.task_results[0].scores["test"][0])
+    # The batches differ, and with them the last digits in bfloat16 (see the next test).
+    digits = 0.02 if "bfloat16" in given else 1e-6
+    assert in_python == pytest.approx(ours, abs=digits)
+    assert in_mteb == pytest.approx(ours, abs=digits)
+
+
+def test_in_bfloat16_a_vector_depends_on_its_batch_alone(tiny_model: Path) -> None:
+    encoder = load_encoder(str(tiny_model), EncoderOptions(device="cpu", dtype="bfloat16"))
+    assert isinstance(encoder, SentenceTransformerEncoder)
+    texts = ["the film was good and the acting was bad", "a film", "not good", "bad"]
+    theirs = encoder.model.encode(texts, batch_size=2, convert_to_tensor=True).float().numpy()
+    ours = np.concatenate([encoder.encode(texts[:2]), encoder.encode(texts[2:])])
+    assert np.array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("strength", [0.0, 0.5, 3.0])
+def test_the_model_of_an_encoder_at_another_strength_has_this_strength(
+    strength: float, mteb: Any, tiny_model: Path, tmp_path: Path
+) -> None:
+    write_task(tmp_path, "steered", k=4)
+    polarity_bench.register(tmp_path)
+    plain = SentenceTransformer(str(tiny_model), device="cpu")
+    torch.manual_seed(1)
+    axis = Axis(["bad", "good"], 16, strength=1.0)
+    model = SentenceTransformer(
+        modules=[*plain, Normalize(), axis], device="cpu", similarity_fn_name="dot"
+    )
+    encoder = at_strength(SentenceTransformerEncoder(model, name="steered"), strength)
+    assert isinstance(encoder, SentenceTransformerEncoder)
+    name_for_mteb(encoder.model, encoder.id)
+    ours = joint_scores(evaluate(encoder, load_task("steered", task_dir=tmp_path)).flat)
+    task = mteb.get_task("SteeredPolarityRetrieval")
+    outcome = mteb.evaluate(encoder.model, task, cache=None, show_progress_bar=False)
+    assert joint_scores(outcome.task_results[0].scores["test"][0]) == pytest.approx(ours, abs=1e-6)
+    assert axis.strength == 1.0  # Only the copy changes.
+    assert encoder.model[0] is model[0]
+    assert digest_of_model(encoder.model) != digest_of_model(model)
 
 
 TWO_MODELS = """

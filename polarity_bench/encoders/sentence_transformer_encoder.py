@@ -79,9 +79,11 @@ class SentenceTransformerEncoder:
         )
         self._tokenization: Tokenization | Literal[False] | None = None  # False: unknown
         self._sides: dict[str, Any] = {} if axis is None else {"task": "document"}
-        was_training = model.training
+        # A model in training stays so, and one that shares its modules with others changes nothing.
+        modes = {module: module.training for module in model.modules()}
         self.id = replace(self.id, probe=take_probe(self.encode))
-        model.train(was_training)
+        for module, mode in modes.items():
+            module.training = mode
 
     @property
     def device(self) -> str:

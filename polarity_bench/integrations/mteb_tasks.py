@@ -26,10 +26,11 @@ from datasets import Dataset, DatasetDict
 from mteb import AbsTask, Benchmark, TaskMetadata
 from mteb._create_dataloaders import create_dataloader
 from mteb.timing import TimingStack
-from mteb.types import EncodeKwargs, Licenses
+from mteb.types import EncodeKwargs, Licenses, PromptType
 
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.embedding.embedder import Embedder
+from polarity_bench.encoders.axis import axis_of
 from polarity_bench.encoders.base import Encoder, EncoderId
 from polarity_bench.encoders.baselines import UnpaddedEncoder
 from polarity_bench.encoders.load import load_encoder
@@ -52,11 +53,17 @@ class MtebEncoder(UnpaddedEncoder):
         self._encode_kwargs = encode_kwargs
         self._where = where
         meta = model.mteb_model_meta
+        # Encode an axis as sources, like our runner, which applies the strength afterwards.
+        axis = axis_of(getattr(model, "model", model))
+        self._side = None if axis is None else PromptType.document
         # mteb's metadata does not identify the weights, so the vectors must not be cached.
         self.id = EncoderId(
             name=str(meta.name),
             weights=f"mteb:{meta.name}@{meta.revision}",
             similarity="dot" if meta.similarity_fn_name == "dot" else "cosine",
+            axis=0 if axis is None else axis.n_coordinates,
+            strength=None if axis is None else float(axis.strength),
+            axis_scale=None if axis is None else axis.scale,
         )
 
     def encode(self, texts: Sequence[str]) -> FloatArray:
@@ -67,7 +74,8 @@ class MtebEncoder(UnpaddedEncoder):
             input_column="text",
             **self._encode_kwargs,
         )
-        vectors = self._model.encode(loader, prompt_type=None, **self._where, **self._encode_kwargs)
+        how = {"prompt_type": self._side} | self._where | self._encode_kwargs
+        vectors = self._model.encode(loader, **how)
         return np.asarray(torch.as_tensor(vectors).float().cpu().numpy())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -51,7 +52,7 @@ def load(folder: Path, **options: Any) -> SentenceTransformerEncoder:
 def word_embeddings(width: int = 8) -> nn.Module:
     vectors = np.random.default_rng(0).normal(size=(len(WORDS), width)).astype(np.float32)
     tokenizer = WhitespaceTokenizer(WORDS, stop_words=["the"], do_lower_case=True)
-    return modules.WordEmbeddings(tokenizer, vectors)  # type: ignore[no-any-return, no-untyped-call]
+    return modules.WordEmbeddings(tokenizer, vectors)
 
 
 def save(parts: list[Any], folder: Path) -> Path:
@@ -373,3 +374,17 @@ def test_a_module_for_images_is_refused_by_name(bert: Path, tmp_path: Path) -> N
 def test_modules_without_a_sentence_embedding_are_refused(bert: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no sentence embedding; add a pooling module"):
         load(save([Transformer(str(bert))], tmp_path / "encoder"))
+
+
+def test_the_page_about_evaluation_lists_each_kind_of_module() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "evaluate.md").read_text(encoding="utf-8")
+    rows = [line.split("|")[1:3] for line in page.splitlines() if line.startswith("| `")]
+    listed = {
+        name: support.strip()[:3]
+        for names, support in rows
+        for name in re.findall(r"`([A-Z]\w+)`", names)
+    }
+    assert {name for name, support in listed.items() if support == "yes"} == set(MODULES)
+    refused = {name for name, support in listed.items() if support == "ref"}
+    assert refused == {*OTHERS, "CLIPModel"}
+    assert f"{len(TEXTS)} fixed texts" in page

@@ -14,11 +14,11 @@ from polarity_bench.cli.options import (
     TRUST_OPTIONS,
     DataFlags,
     EncoderFlags,
-    OutputFlags,
     StoreFlags,
     Weight,
 )
 from polarity_bench.cli.output import (
+    OutputFlags,
     curves_as_json,
     exit_code,
     print_json,

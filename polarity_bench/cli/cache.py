@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from polarity_bench.cli.options import AsJson, Commands, OutputFlags
-from polarity_bench.cli.output import show
+from polarity_bench.cli.options import Commands
+from polarity_bench.cli.output import AsJson, OutputFlags, show
 from polarity_bench.errors import InputError
 from polarity_bench.values import count
 

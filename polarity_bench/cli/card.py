@@ -7,15 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from polarity_bench.cli.options import (
-    TEXT_OPTIONS,
-    TRUST_OPTIONS,
-    AsJson,
-    EncoderFlags,
-    TaskDir,
-    Weight,
-)
-from polarity_bench.cli.output import print_json, remark
+from polarity_bench.cli.options import TEXT_OPTIONS, TRUST_OPTIONS, EncoderFlags, TaskDir, Weight
+from polarity_bench.cli.output import AsJson, print_json, remark
 from polarity_bench.errors import InputError, reworded
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from polarity_bench.cli.options import DataFlags, OutputFlags, Weight
-from polarity_bench.cli.output import remark
+from polarity_bench.cli.options import DataFlags, Weight
+from polarity_bench.cli.output import OutputFlags, remark
 from polarity_bench.errors import InputError, MissingDataError, check_at_least
 
 if TYPE_CHECKING:

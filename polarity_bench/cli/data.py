@@ -6,8 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from polarity_bench.cli.options import AsJson, Commands, DataFlags, OutputFlags, TaskFlags
-from polarity_bench.cli.output import fields_to_flags, print_json, progress_bar, remark
+from polarity_bench.cli.options import Commands, DataFlags, TaskFlags
+from polarity_bench.cli.output import (
+    AsJson,
+    OutputFlags,
+    fields_to_flags,
+    print_json,
+    progress_bar,
+    remark,
+)
 from polarity_bench.errors import InputError
 
 if TYPE_CHECKING:

@@ -5,14 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from polarity_bench.cli.options import (
-    AsJson,
-    DataFlags,
-    EncoderFlags,
-    Model,
-    StoreFlags,
-)
-from polarity_bench.cli.output import print_json, progress_bar, remark
+from polarity_bench.cli.options import DataFlags, EncoderFlags, Model, StoreFlags
+from polarity_bench.cli.output import AsJson, print_json, progress_bar, remark
 from polarity_bench.errors import check_at_least
 from polarity_bench.training.examples import ExampleKind
 from polarity_bench.training.examples.spec import ExampleSpec

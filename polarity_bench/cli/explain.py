@@ -9,15 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from polarity_bench.cli.inputs import check_file
-from polarity_bench.cli.options import (
-    DataFlags,
-    EmbeddingFlags,
-    LoadingFlags,
-    OutputFlags,
-    StoreFlags,
-    Weight,
-)
+from polarity_bench.cli.options import DataFlags, EmbeddingFlags, LoadingFlags, StoreFlags, Weight
 from polarity_bench.cli.output import (
+    OutputFlags,
     print_json,
     print_tables,
     progress_bar,

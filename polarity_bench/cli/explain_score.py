@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from polarity_bench.cli.options import AsJson, TaskDir
-from polarity_bench.cli.output import show
+from polarity_bench.cli.options import TaskDir
+from polarity_bench.cli.output import AsJson, show
 
 
 def explain_score(

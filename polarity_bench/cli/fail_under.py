@@ -17,7 +17,7 @@ from polarity_bench.render.markdown import MISSING, escape, percent, probability
 from polarity_bench.scores import Weighting
 
 if TYPE_CHECKING:
-    from polarity_bench.cli.options import OutputFlags
+    from polarity_bench.cli.output import OutputFlags
     from polarity_bench.compare.alignment import Alignment
     from polarity_bench.encoders.base import Encoder
     from polarity_bench.evaluation.many_encoders import EncoderReport

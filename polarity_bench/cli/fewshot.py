@@ -6,14 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from polarity_bench.cli.inputs import parse_numbers, split_names, worker_count
-from polarity_bench.cli.options import (
-    AsJson,
-    DataFlags,
-    InputFlags,
-    Model,
-    Workers,
-)
-from polarity_bench.cli.output import announced_bar, print_json
+from polarity_bench.cli.options import DataFlags, InputFlags, Model, Workers
+from polarity_bench.cli.output import AsJson, announced_bar, print_json
 from polarity_bench.cross_validation.methods import KNOWN, FineTuning, make_methods
 from polarity_bench.errors import InputError, check_at_least, nearest
 

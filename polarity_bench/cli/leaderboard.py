@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from polarity_bench.cli.inputs import check_file, split_names
-from polarity_bench.cli.options import AsJson, Commands, OutputFlags, by_default
+from polarity_bench.cli.options import Commands, by_default
 from polarity_bench.cli.output import (
+    AsJson,
+    OutputFlags,
     json_text,
     print_json,
     print_tables,

@@ -11,11 +11,10 @@ from polarity_bench.cli.options import (
     DataFlags,
     EncoderFlags,
     Model,
-    OutputFlags,
     StoreFlags,
     Strength,
 )
-from polarity_bench.cli.output import remark, remark_draws
+from polarity_bench.cli.output import OutputFlags, remark, remark_draws
 from polarity_bench.errors import InputError, check_at_least
 
 if TYPE_CHECKING:

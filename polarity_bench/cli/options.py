@@ -28,7 +28,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from polarity_bench.cli.inputs import check_device, tasks_of
-from polarity_bench.cli.output import name_options, show, terminal_width
+from polarity_bench.cli.output import name_options
 from polarity_bench.encoders.base import Backend, Dtype, Encoder
 from polarity_bench.encoders.load import EncoderOptions
 from polarity_bench.errors import InputError, check_known
@@ -71,7 +71,6 @@ Suite = Annotated[
     str | None, "Suite of tasks: demo, polarity, unseen, transfer, sts or full.", "-s"
 ]
 
-AsJson = Annotated[bool, "Print the output, or an error, as JSON.", "--json"]
 
 Output = Annotated[Path, "Folder to store the results in.", "-o"]
 Weight = Annotated[
@@ -208,28 +207,6 @@ class EmbeddingFlags:
 
 
 StoreFlags = Annotated[EmbeddingFlags, ("no_store",)]
-
-
-@dataclass(frozen=True)
-class OutputFlags:
-    """Options for printing results."""
-
-    wide: Annotated[bool, "Do not fit tables to the width of the terminal."] = False
-    as_json: AsJson = False
-
-    @property
-    def width(self) -> int | None:
-        """Maximum width of tables in characters; None if unlimited."""
-        return terminal_width(self.wide)
-
-    def show(self, value: Callable[[], Any], text: Callable[[], str]) -> None:
-        """Print the value as JSON with `--json`, and the text otherwise.
-
-        Args:
-            value: Function that returns the value; only called with `--json`.
-            text: Function that returns the text; only called without `--json`.
-        """
-        show(self.as_json, value, text)
 
 
 def with_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -11,8 +11,9 @@ import threading
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from polarity_bench.scores import Weighting
 from polarity_bench.values import printable
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
     from rich.progress import Task as ProgressTask
 
-    from polarity_bench.cli.options import OutputFlags
     from polarity_bench.compare.encoder_ranks import Standings
     from polarity_bench.evaluation.many_encoders import EncoderReport
     from polarity_bench.evaluation.many_tasks import SuiteReport
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from polarity_bench.results.curve import Dial
     from polarity_bench.results.result_files import Result
     from polarity_bench.tasks.types.base import Task
+
+AsJson = Annotated[bool, "Print the output, or an error, as JSON.", "--json"]
 
 LINE_SECONDS = 30.0
 """Seconds between progress lines if stderr is not a terminal."""
@@ -193,6 +195,28 @@ def show(as_json: bool, value: Callable[[], Any], text: Callable[[], str]) -> No
         print_json(value())
     else:
         print_tables(text())
+
+
+@dataclass(frozen=True)
+class OutputFlags:
+    """Options for printing results."""
+
+    wide: Annotated[bool, "Do not fit tables to the width of the terminal."] = False
+    as_json: AsJson = False
+
+    @property
+    def width(self) -> int | None:
+        """Maximum width of tables in characters; None if unlimited."""
+        return terminal_width(self.wide)
+
+    def show(self, value: Callable[[], Any], text: Callable[[], str]) -> None:
+        """Print the value as JSON with `--json`, and the text otherwise.
+
+        Args:
+            value: Function that returns the value; only called with `--json`.
+            text: Function that returns the text; only called without `--json`.
+        """
+        show(self.as_json, value, text)
 
 
 def print_report(

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-from polarity_bench.cli.options import AsJson, EncoderFlags
-from polarity_bench.cli.output import print_json, progress_bar
+from polarity_bench.cli.options import EncoderFlags
+from polarity_bench.cli.output import AsJson, print_json, progress_bar
 from polarity_bench.errors import InputError, nearest
 
 

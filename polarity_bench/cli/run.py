@@ -25,13 +25,13 @@ from polarity_bench.cli.options import (
     EncoderFlags,
     Models,
     Output,
-    OutputFlags,
     Strength,
     TaskFlags,
     Weight,
     Workers,
 )
 from polarity_bench.cli.output import (
+    OutputFlags,
     curves_as_json,
     exit_code,
     print_json,

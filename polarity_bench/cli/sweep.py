@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from polarity_bench.cli.options import (
+from polarity_bench.cli.options import Commands, DataFlags, LoadingFlags, StoreFlags, by_default
+from polarity_bench.cli.output import (
+    LINE_SECONDS,
     AsJson,
-    Commands,
-    DataFlags,
-    LoadingFlags,
-    StoreFlags,
-    by_default,
+    duration,
+    fields_to_flags,
+    print_json,
+    remark,
 )
-from polarity_bench.cli.output import LINE_SECONDS, duration, fields_to_flags, print_json, remark
 from polarity_bench.errors import InputError, check_at_least
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from polarity_bench.cli.inputs import tasks_of
-from polarity_bench.cli.options import AsJson, Commands, DataFlags, OutputFlags, Suite, TaskDir
-from polarity_bench.cli.output import print_json, remark
+from polarity_bench.cli.options import Commands, DataFlags, Suite, TaskDir
+from polarity_bench.cli.output import AsJson, OutputFlags, print_json, remark
 
 if TYPE_CHECKING:
     from polarity_bench.tasks.types.base import TaskSpec

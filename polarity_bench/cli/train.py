@@ -9,18 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from polarity_bench.cli.options import (
-    DataFlags,
-    InputFlags,
-    Model,
-    OutputFlags,
-    StoreFlags,
-)
-from polarity_bench.cli.output import (
-    announced_bar,
-    remark,
-    warnings_as_remarks,
-)
+from polarity_bench.cli.options import DataFlags, InputFlags, Model, StoreFlags
+from polarity_bench.cli.output import OutputFlags, announced_bar, remark, warnings_as_remarks
 from polarity_bench.errors import InputError
 from polarity_bench.training.parameters import ParameterWarning, from_flat
 from polarity_bench.training.processes import is_first

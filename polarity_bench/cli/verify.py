@@ -14,11 +14,10 @@ from polarity_bench.cli.options import (
     EncoderFlags,
     Model,
     Output,
-    OutputFlags,
     Tasks,
     Workers,
 )
-from polarity_bench.cli.output import progress_bar, remark
+from polarity_bench.cli.output import OutputFlags, progress_bar, remark
 from polarity_bench.errors import InputError, check_known
 
 if TYPE_CHECKING:

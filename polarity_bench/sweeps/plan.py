@@ -11,14 +11,13 @@ from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError, reworded
 from polarity_bench.files import json_bytes, read_json, write_atomically
 from polarity_bench.sweeps.cost import Sizes, effort
-from polarity_bench.sweeps.items import Setup, Training, loading_of
+from polarity_bench.sweeps.items import Item, Setup, Training, loading_of
 from polarity_bench.training.parameters import Parameters, declared
 from polarity_bench.training.recipes import RECIPES
 from polarity_bench.validation import validated
 
 if TYPE_CHECKING:
     from polarity_bench.encoders.load import EncoderOptions
-    from polarity_bench.sweeps.grid import Grid
 
 FILE = "sweep.json"
 """Name of the plan's file in a sweep's folder."""
@@ -81,12 +80,18 @@ class SweepPlan:
 
 
 def plan_of(
-    grid: Grid, setup: Setup, known: Sizes, encoders: Mapping[str, EncoderId], file: Path
+    title: str,
+    items: Sequence[Item],
+    setup: Setup,
+    known: Sizes,
+    encoders: Mapping[str, EncoderId],
+    file: Path,
 ) -> SweepPlan:
     """Return the plan of a grid.
 
     Args:
-        grid: The grid.
+        title: Title of the grid.
+        items: Items of the grid.
         setup: Folders and loading options.
         known: Sizes of the data sets.
         encoders: Encoders of evaluations and cross-validations, by the digest of the item.
@@ -94,7 +99,7 @@ def plan_of(
     """
     access = setup.access()
     return SweepPlan(
-        grid.title,
+        title,
         [
             PlanItem(
                 digest=item.digest,
@@ -110,10 +115,10 @@ def plan_of(
                 encoder_digest="" if isinstance(item, Training) else encoders[item.digest].digest,
                 resolved=with_defaults(item.settings) if isinstance(item, Training) else {},
             )
-            for item in grid.items
+            for item in items
         ],
         str(file.absolute()),
-        _digest_inputs(grid, known, encoders),
+        _digest_inputs(items, known, encoders),
     )
 
 
@@ -134,10 +139,12 @@ def with_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {**defaults, **settings}
 
 
-def _digest_inputs(grid: Grid, known: Sizes, encoders: Mapping[str, EncoderId]) -> dict[str, str]:
+def _digest_inputs(
+    items: Sequence[Item], known: Sizes, encoders: Mapping[str, EncoderId]
+) -> dict[str, str]:
     """Return the digests, by name, of all bases, data and other inputs of recipes."""
     digests = {f"the data of {task}": digest for task, digest in known.digests.items()}
-    for item in grid.items:
+    for item in items:
         if not isinstance(item, Training):
             digests[_encoder_key(item.model, item.options)] = encoders[item.digest].digest
             continue

@@ -148,7 +148,7 @@ def find_sweep(
         )
     encoders = check(grid.items, setup)
     data_sizes = sizes(grid.items, setup)
-    plan = plan_of(grid, setup, data_sizes, encoders, file)
+    plan = plan_of(grid.title, grid.items, setup, data_sizes, encoders, file)
     plan = plan if before is None else merge_plans(before, plan, setup.output)
     sweep = Sweep(grid, setup, plan, encoders, data_sizes, retry_failed)
     _check_examples(sweep)

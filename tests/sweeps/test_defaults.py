@@ -70,7 +70,8 @@ def test_a_plan_stores_the_defaults_by_which_its_trainings_are_made(
     file = small_grid(tmp_path, tiny_model)
     grid, setup = read_small(file, tmp_path / "sweep", task_dir)
     names = {item.digest: EncoderId("tiny", "w") for item in grid.items}
-    write_plan(plan_of(grid, setup, sizes(grid.items, setup), names, file), tmp_path)
+    plan = plan_of(grid.title, grid.items, setup, sizes(grid.items, setup), names, file)
+    write_plan(plan, tmp_path)
     request.getfixturevalue("changed_defaults")
     base, *trainings = read_plan(tmp_path).items
     assert base.resolved == {}

@@ -441,7 +441,8 @@ def test_the_best_is_told_for_each_way_to_divide_a_task(setup: Setup, tmp_path: 
     names = {item.digest: EncoderId("tiny", "w") for item in grid.items}
     state = SweepState(tmp_path)
     state.make_folders()
-    write_plan(plan_of(grid, setup, sizes(grid.items, setup), names, file), tmp_path)
+    plan = plan_of(grid.title, grid.items, setup, sizes(grid.items, setup), names, file)
+    write_plan(plan, tmp_path)
     plan = read_plan(tmp_path)
     assert [(item.kind, item.task, item.encoder) for item in plan.items] == [
         ("cross-validation", "little-mr", "tiny")

@@ -261,8 +261,9 @@ def test_what_training_writes_into_a_card_is_known_again(task_dir: Path) -> None
     assert isinstance(spec, PolaritySpec)
     scores = {"polarity": 0.5, "similarity": 0.4, "retention": 0.3, "joint": 0.2}
     row = {"epoch": 1.0, "step": 1, "loss": 0.1, **scores}
-    identity = RunIdentity(Margins(), ME, {}, *"tde")
-    card = model_card(Path("me"), identity, spec, [row], FitResult(1, {}), Base("base", ME))
+    recipe = Margins()
+    identity = RunIdentity(recipe, ME, {}, *"tde")
+    card = model_card(Path("me"), recipe, identity, spec, [row], FitResult(1, {}), Base("base", ME))
     made = update_card(card, "me", entries(placed(ME, "mini", 0.75, 0.4)))
     (entry,) = results_of(made)
     assert entry["source"]["name"] == SOURCE

@@ -148,7 +148,8 @@ def _digest_inputs(
         if not isinstance(item, Training):
             digests[_encoder_key(item.model, item.options)] = encoders[item.digest].digest
             continue
-        inputs = item.job.recipe.additional_inputs(item.job)
+        job = item.job
+        inputs = job.recipe.additional_inputs(job.access(), job.task_dir, job.options)
         digests |= {name: digest() for name, digest in inputs.items() if name not in digests}
     return digests
 

@@ -24,7 +24,7 @@ from polarity_bench.training.processes import is_first
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-    from polarity_bench.training.recipes.base import TrainingContext
+    from polarity_bench.training.data import TrainingData
 
 HELD_OUT = "held_out_"
 
@@ -41,21 +41,28 @@ class EpochScorer:
         rows: Scores so far, one row for each scored epoch.
 
     Args:
-        bench: The data, and the encoder to train. Before training, the encoder is the reference.
-            Embeddings of the encoder in training are not stored. An axis on the untrained base
-            uses the stored vectors of the base.
+        data: The task to score on, and the held-out queries.
+        base: The encoder to train. Before training, it is the reference.
+        embedder: Embedder for the base. Embeddings of the encoder in training are not stored. An
+            axis on the untrained base uses the stored vectors of the base.
+        bar: Opens progress bars.
     """
 
-    def __init__(self, bench: TrainingContext) -> None:
-        data, base = bench.data, bench.base
+    def __init__(
+        self,
+        data: TrainingData,
+        base: SentenceTransformerEncoder,
+        embedder: Embedder,
+        bar: Bar = no_bar,
+    ) -> None:
         self._tasks = {"": data.task}
         if data.held_out is not None:
             self._tasks[HELD_OUT] = data.held_out
         self.chosen_by = f"{HELD_OUT if data.held_out else ''}joint"
         self.rows: list[Row] = []
         self._model, self._base = base.model, base.id
-        self._embedder = bench.embedder
-        self._reference = self._ranked(base, bench.embedder, bench.bar) if is_first() else {}
+        self._embedder = embedder
+        self._reference = self._ranked(base, embedder, bar) if is_first() else {}
 
     def add(
         self, epoch: int, step: int, loss: float | None = None, rate: float | None = None

@@ -18,7 +18,7 @@ from polarity_bench.render.table import Column
 from polarity_bench.tasks.types.base import TaskSpec
 from polarity_bench.tasks.types.polarity.task import PolaritySpec
 from polarity_bench.training.history import SCORE_TITLES, Row
-from polarity_bench.training.recipes.base import FitResult
+from polarity_bench.training.recipes.base import FitResult, Recipe
 from polarity_bench.training.run_folder import RunIdentity
 
 LIBRARY, PIPELINE = "sentence-transformers", "sentence-similarity"
@@ -107,6 +107,7 @@ polarity-bench rejects such encoders."""
 
 def model_card(
     folder: Path,
+    recipe: Recipe,
     identity: RunIdentity,
     task: PolaritySpec,
     rows: Sequence[Row],
@@ -121,6 +122,7 @@ def model_card(
     Args:
         folder: Folder of the encoder, whose name is the encoder's. If the folder contains
             `history.svg`, the card shows it.
+        recipe: How the encoder was trained.
         identity: Identity of the run.
         task: Task that the encoder was trained on.
         rows: Scores by epoch; the first row is before training.
@@ -129,7 +131,7 @@ def model_card(
         licence: Licence of the base, or None if the base's card does not state a licence.
         has_axis: Whether the encoder's last module is an axis.
     """
-    base, recipe = identity.base, identity.recipe
+    base = identity.base
     kept = next(row for row in rows if row["step"] == fitted.kept)
     facts = {
         "Base": f"{base.label} (digest {base.digest})",

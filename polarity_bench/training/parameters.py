@@ -138,6 +138,8 @@ class Parameters:
 
     name: ClassVar[str]
     family: ClassVar[str]
+    version: ClassVar[int] = 2
+    """Version of the code; increased if the same parameters give different results."""
 
     def __post_init__(self) -> None:
         for each in declared(type(self)):

@@ -35,12 +35,12 @@ from polarity_bench.encoders.sentence_transformer_encoder import set_prompt
 from polarity_bench.encoders.train_file import FORMAT, TRAIN_FILE, read_train_file
 from polarity_bench.errors import InputError
 from polarity_bench.files import check_writable, write_atomically
+from polarity_bench.training.parameters import Parameters
 from polarity_bench.values import digest_of
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-    from polarity_bench.training.recipes.base import Recipe
 
 _WHOLE = "whole"
 _ENTRY = "modules.json"
@@ -69,7 +69,7 @@ class RunIdentity:
         gathered: Whether the loss is computed on the joined batches of all processes.
     """
 
-    recipe: Recipe
+    recipe: Parameters
     base: EncoderId
     encoders: Mapping[str, EncoderId]
     task: str

@@ -32,7 +32,7 @@ from polarity_bench.training.job import Job
 from polarity_bench.training.model_card import model_card
 from polarity_bench.training.parameters import ParameterWarning
 from polarity_bench.training.processes import is_first, join, n_processes, of_first, wait
-from polarity_bench.training.recipes.base import FitResult, Inputs, TrainingContext
+from polarity_bench.training.recipes.base import FitResult, Inputs, Recipe, TrainingContext
 from polarity_bench.training.run_folder import RunFolder, RunIdentity, run_folder
 from polarity_bench.values import digest_of
 
@@ -100,7 +100,7 @@ def train(
     ):
         check(bench.base.id)
         inputs = recipe.load(bench)
-        identity = identify(bench, inputs)
+        identity = identify(recipe, bench, inputs)
         if of_first(is_first() and folder.state(identity, overwrite=overwrite)) == "finished":
             return finished(folder, identity)
         examples = recipe.prepare(bench, inputs.examples)
@@ -110,12 +110,12 @@ def train(
         # Checkpoints are saved with this model, so they record the base too.
         write_base(bench.base.model, Base(folder.base, identity.base))
         try:
-            epochs = EpochScorer(bench)
+            epochs = EpochScorer(bench.data, bench.base, bench.embedder, bench.bar)
             if recipe.scores_first:
                 epochs.add(0, 0)
             fitted = recipe.fit(bench, examples, epochs)
             if is_first():
-                publish(bench, identity, fitted, epochs.rows)
+                publish(job, bench, identity, fitted, epochs.rows)
             wait()
             return replace(finished(folder, identity), reused=False, speed=fitted.speed)
         except OSError as error:
@@ -138,7 +138,10 @@ def open_bench(job: Job, folder: RunFolder, bar: Bar) -> Iterator[TrainingContex
     data = load_training_data(spec, job.access(), held_out=rows, seed=seed, known=known)
     base = load_base(job.model, job.options)
     with job.embedder(base.device) as embedder:
-        yield TrainingContext(job, folder, base, data, data.in_groups(embedder), bar)
+        embedder = data.in_groups(embedder)
+        yield TrainingContext(
+            folder, base, job.options, data, embedder, job.access(), job.task_dir, bar
+        )
 
 
 def load_base(
@@ -162,19 +165,19 @@ def load_base(
     return encoder
 
 
-def identify(bench: TrainingContext, inputs: Inputs) -> RunIdentity:
+def identify(recipe: Recipe, bench: TrainingContext, inputs: Inputs) -> RunIdentity:
     """Return the identity of a run: everything that affects its weights and scores."""
     data = bench.data
     judged = [task.digest for task in (data.task, data.held_out) if task is not None]
     return RunIdentity(
-        recipe=bench.job.recipe,
+        recipe=recipe,
         base=bench.base.id,
         encoders=inputs.encoders,
         task=data.task.spec.digest,
         inputs=inputs.digest,
         judged=digest_of([*judged, data.task.protocol]),
         processes=n_processes(),
-        gathered=bench.job.recipe.gathers,
+        gathered=recipe.gathers,
     )
 
 
@@ -186,21 +189,25 @@ def finished(folder: RunFolder, identity: RunIdentity) -> TrainingRun:
 
 
 def publish(
-    bench: TrainingContext, identity: RunIdentity, fitted: FitResult, scored: Sequence[Row]
+    job: Job,
+    bench: TrainingContext,
+    identity: RunIdentity,
+    fitted: FitResult,
+    scored: Sequence[Row],
 ) -> None:
     """Write the history, the model card and the encoder, then mark the run as finished."""
     from polarity_bench.encoders.axis import axis_of
 
-    folder, recipe, task = bench.folder, bench.job.recipe, bench.data.task.spec
+    folder, recipe, task = bench.folder, job.recipe, bench.data.task.spec
     n_held_out = len(bench.data.held_out.query) if bench.data.held_out else 0
     rows = [with_null(row) for row in scored]
     facts = {**fitted.facts, "Held out": f"{n_held_out:,} training rows"}
     write_history(rows, folder.path)
     draw_history(rows, folder.path, f"{identity.base.name} on {task.title}, {recipe.title}")
-    encoder = bench.base if fitted.kept else load_base(bench.job.model, bench.job.options)
+    encoder = bench.base if fitted.kept else load_base(job.model, job.options)
     if not fitted.kept and encoder.id.digest != identity.base.digest:
         raise InputError(
-            f"`model` {bench.job.model}: no epoch was better than the base, so the base must be "
+            f"`model` {job.model}: no epoch was better than the base, so the base must be "
             f"published, but its weights have changed: expected {identity.base.digest}, got "
             f"{encoder.id.digest}; restore the base and run the same command again"
         )
@@ -210,6 +217,7 @@ def publish(
     licence = card_of(bench.base.model).get("license")
     card = model_card(
         folder.path,
+        recipe,
         identity,
         task,
         rows,

@@ -27,8 +27,9 @@ from standins.board import placed
 from standins.sweeps import GRID, begun, made, made_here, read_small, small_grid, sweep_words
 
 from polarity_bench.boards.sweep_tables import read_sweep
+from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders.base import EncoderId
-from polarity_bench.encoders.load import load_encoder
+from polarity_bench.encoders.load import EncoderOptions, load_encoder
 from polarity_bench.errors import InputError
 from polarity_bench.results.result_files import read_results, write_result
 from polarity_bench.scores import Score, ScoreKey
@@ -676,8 +677,8 @@ def test_one_encoder_by_two_names_is_refused(bench: Bench, grid: Path, tiny_mode
 
 def test_examples_from_outside_must_stay_what_they_were(tmp_path: Path) -> None:
     def digest() -> str:
-        (named,) = recipe.additional_inputs(Job(recipe, "tiny", "mini", tmp_path / "x")).values()
-        return named()
+        (digest,) = recipe.additional_inputs(DataAccess(), None, EncoderOptions()).values()
+        return digest()
 
     rows = {"anchor": ["a", "b"], "positive": ["c", "d"], "negative": ["e", "f"]}
     file = tmp_path / "train.parquet"

@@ -141,9 +141,10 @@ def test_every_column_is_explained() -> None:
 
 def card(task: PolaritySpec, rows: list[Row], kept: int = 8, **changes: Any) -> str:
     base = EncoderId("org/<script>|base", "abc")
-    identity = RunIdentity(Margins(**changes), base, {"example_encoder": base}, *"tde")
+    recipe = Margins(**changes)
+    identity = RunIdentity(recipe, base, {"example_encoder": base}, *"tde")
     fitted = FitResult(kept, {"Examples": "2,000 an epoch, by <script>"})
-    return model_card(Path("my_run"), identity, task, rows, fitted, Base("org/base", base))
+    return model_card(Path("my_run"), recipe, identity, task, rows, fitted, Base("org/base", base))
 
 
 def test_the_card_says_what_was_done_and_escapes_what_came_from_outside(task: PolaritySpec) -> None:

@@ -33,7 +33,7 @@ from polarity_bench.training.job import Job
 from polarity_bench.training.train import train
 
 if "DIE_AT" in os.environ:
-    from polarity_bench.training.loops.trainer import PolarityTrainer
+    from polarity_bench.training.recipes.margins.trainer import PolarityTrainer
 
     compute = PolarityTrainer.compute_loss
 
@@ -217,7 +217,7 @@ def test_what_trains_in_one_process_is_refused_in_several(
 
 
 def test_a_process_with_many_gpus_trains_on_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    from polarity_bench.training.loops.trainer import check_device
+    from polarity_bench.training.recipes.margins.trainer import check_device
 
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)
     for device in ("cpu", "cuda", "cuda:0"):

@@ -15,9 +15,12 @@ from standins import call
 from standins.training import SMALL, run
 from transformers import get_scheduler
 
-from polarity_bench.training.loops.trainer import RELEASED_WARM_UP_STEPS, learning_rate_factor
 from polarity_bench.training.parameters import ParameterWarning
 from polarity_bench.training.recipes.margins.recipe import SCHEDULES, Margins, Schedule
+from polarity_bench.training.recipes.margins.trainer import (
+    RELEASED_WARM_UP_STEPS,
+    learning_rate_factor,
+)
 
 
 def theirs(schedule: Schedule, warm_up: int, n_steps: int) -> list[float]:

@@ -37,9 +37,9 @@ from polarity_bench.training.history import Row, best_row, is_over, kept_row
 from polarity_bench.training.job import Job
 from polarity_bench.training.loops import length_sorted
 from polarity_bench.training.loops.length_sorted import BFLOAT16_CHUNK_TOKENS, CHUNK_TOKENS
-from polarity_bench.training.loops.trainer import EpochRows, PolarityTrainer
 from polarity_bench.training.recipes.margins.losses import LOSSES, Triplet
 from polarity_bench.training.recipes.margins.recipe import Margins, TrainDtype
+from polarity_bench.training.recipes.margins.trainer import EpochRows, PolarityTrainer
 from polarity_bench.training.run_folder import run_folder
 from polarity_bench.training.train import train
 
@@ -638,7 +638,7 @@ def test_a_second_process_on_the_folder_is_told_who_holds_it(
 import time
 from pathlib import Path
 from polarity_bench.training.job import Job
-from polarity_bench.training.loops.trainer import PolarityTrainer
+from polarity_bench.training.recipes.margins.trainer import PolarityTrainer
 from polarity_bench.training.train import train
 
 def wait(*_, **__):

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic
 from typing_extensions import TypeVar
 
 from polarity_bench.errors import InputError, how_to_install
+from polarity_bench.progress import Bar, no_bar
 from polarity_bench.training.parameters import Parameters, ParameterWarning
 from polarity_bench.training.processes import n_processes
 
@@ -29,12 +30,10 @@ if TYPE_CHECKING:
     from polarity_bench.data.sources import DataAccess
     from polarity_bench.embedding.embedder import Embedder
     from polarity_bench.encoders.base import EncoderId
-    from polarity_bench.encoders.load import SentenceTransformerEncoder
-    from polarity_bench.progress import Bar
+    from polarity_bench.encoders.load import EncoderOptions, SentenceTransformerEncoder
     from polarity_bench.tasks.labelled import LabelledTexts
     from polarity_bench.training.data import TrainingData
     from polarity_bench.training.epoch_scores import EpochScorer
-    from polarity_bench.training.job import Job
     from polarity_bench.training.loops.classifier_training import FittedHead
     from polarity_bench.training.loops.descent import Steps
     from polarity_bench.training.objective import Objective
@@ -51,20 +50,24 @@ class TrainingContext:
     """Inputs of a recipe.
 
     Attributes:
-        job: The job.
         folder: The run folder.
         base: The encoder to train; the recipe changes its weights.
+        options: Options that the base was loaded with.
         data: The training pool, and the task to score on.
         embedder: Embedder for encoders that are not in training.
+        access: Where to look for data.
+        task_dir: Folder with the user's task files, if any.
         bar: Opens progress bars.
     """
 
-    job: Job
     folder: RunFolder
     base: SentenceTransformerEncoder
+    options: EncoderOptions
     data: TrainingData
     embedder: Embedder
-    bar: Bar
+    access: DataAccess
+    task_dir: Path | None = None
+    bar: Bar = no_bar
 
     @contextmanager
     def steps(self, n_steps: int) -> Iterator[Steps]:
@@ -161,8 +164,6 @@ class Recipe(Parameters, Generic[Examples]):
     """
 
     family: ClassVar[str] = "recipe"
-    version: ClassVar[int] = 2
-    """Version of the training code; increased if the same parameters give different weights."""
     sources: ClassVar[str]
     """Credits for the model card."""
     tags: ClassVar[tuple[str, ...]] = ()
@@ -226,8 +227,15 @@ class Recipe(Parameters, Generic[Examples]):
         pool: Any = data.pool
         return Inputs(data.pool.digest, pool, data.pool.texts)
 
-    def additional_inputs(self, job: Job) -> Mapping[str, Callable[[], str]]:
-        """Return the additional inputs of a job, besides the task's rows and the base.
+    def additional_inputs(
+        self, access: DataAccess, task_dir: Path | None, options: EncoderOptions
+    ) -> Mapping[str, Callable[[], str]]:
+        """Return the additional inputs, besides the task's rows and the base.
+
+        Args:
+            access: Where to look for data.
+            task_dir: Folder with the user's task files, if any.
+            options: Options that the base is loaded with.
 
         Returns:
             For each input, by name, a function that returns the digest of the input, or raises
@@ -237,7 +245,7 @@ class Recipe(Parameters, Generic[Examples]):
 
     def load(self, bench: TrainingContext) -> Inputs[Examples]:
         """Load and check all inputs that affect the result, except the base."""
-        return self.read(bench.data, bench.job.access(), bench.job.task_dir)
+        return self.read(bench.data, bench.access, bench.task_dir)
 
     def prepare(self, bench: TrainingContext, examples: Examples) -> Examples:
         """Complete the examples for `fit`, before anything is written to the run folder."""

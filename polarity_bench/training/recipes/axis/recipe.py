@@ -27,11 +27,10 @@ if TYPE_CHECKING:
 
     from polarity_bench.classifiers.head import Head
     from polarity_bench.data.sources import DataAccess
-    from polarity_bench.encoders.load import SentenceTransformerEncoder
+    from polarity_bench.encoders.load import EncoderOptions, SentenceTransformerEncoder
     from polarity_bench.tasks.labelled import LabelledTexts
     from polarity_bench.training.data import TrainingData
     from polarity_bench.training.epoch_scores import EpochScorer
-    from polarity_bench.training.job import Job
     from polarity_bench.training.objective import Objective
     from polarity_bench.training.recipes.axis.probe import Probe
 
@@ -122,13 +121,15 @@ class Axis(Recipe["LabelledTexts"]):
             return f"axis, stretched {self.stretch:g} times"
         return f"axis, {self.head if self.probe == 'logistic' else self.probe}"
 
-    def additional_inputs(self, job: Job) -> Mapping[str, Callable[[], str]]:
+    def additional_inputs(
+        self, access: DataAccess, task_dir: Path | None, options: EncoderOptions
+    ) -> Mapping[str, Callable[[], str]]:
         """Return the digest of the labels of another task, if `labels_from` is set."""
         from polarity_bench.tasks.labelled import LabelledTexts
 
         if (name := self.labels_from) is None:
             return {}
-        labelled = partial(LabelledTexts.of, name, job.access(), job.task_dir)
+        labelled = partial(LabelledTexts.of, name, access, task_dir)
         return {f"`labels_from` {name}": lambda: labelled().digest}
 
     def load(self, bench: TrainingContext) -> Inputs[LabelledTexts]:

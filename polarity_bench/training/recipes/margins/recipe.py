@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from polarity_bench.encoders.load import EncoderOptions
     from polarity_bench.training.data import TrainingData
     from polarity_bench.training.epoch_scores import EpochScorer
-    from polarity_bench.training.job import Job
 
 Schedule = Literal["linear", "cosine", "constant"]
 SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
@@ -163,7 +162,9 @@ class Margins(Recipe[Draws], ExampleSpec):
         most = n_rows * self.neighbours * (self.neighbours // 4 if kind == "triplets" else 1)
         return self.epochs * self.solve_count(most) * len(COLUMNS[kind])
 
-    def additional_inputs(self, job: Job) -> Mapping[str, Callable[[], str]]:
+    def additional_inputs(
+        self, access: DataAccess, task_dir: Path | None, options: EncoderOptions
+    ) -> Mapping[str, Callable[[], str]]:
         """Return the digest of the encoder for the neighbours, or of the user's own examples."""
         from polarity_bench.encoders.load import load_encoder
         from polarity_bench.training.examples.source import read_examples
@@ -175,14 +176,14 @@ class Margins(Recipe[Draws], ExampleSpec):
                 f"`examples_from` {file}, {kind},": lambda: digest_of(read_examples(file, kind))
             }
         if (guide := self.example_encoder) is not None:
-            options = _options_of_other_encoder(job.options)
+            options = _options_of_other_encoder(options)
             return {f"`example_encoder` {guide}": lambda: load_encoder(guide, options).id.digest}
         return {}
 
     def load(self, bench: TrainingContext) -> Inputs[Draws]:
         """Load the encoder that finds the neighbours, or the user's own examples."""
         from polarity_bench.encoders.load import load_encoder
-        from polarity_bench.training.loops.trainer import check_device, check_tracker
+        from polarity_bench.training.recipes.margins.trainer import check_device, check_tracker
 
         check_tracker(self.report_to)
         check_device(bench.base.device)
@@ -193,7 +194,7 @@ class Margins(Recipe[Draws], ExampleSpec):
             return inputs
         guide: Encoder = bench.base
         if self.example_encoder is not None:
-            guide = load_encoder(self.example_encoder, _options_of_other_encoder(bench.job.options))
+            guide = load_encoder(self.example_encoder, _options_of_other_encoder(bench.options))
         return replace(inputs, examples=Draws(guide=guide), encoders={"example_encoder": guide.id})
 
     def read(self, data: TrainingData, access: DataAccess, task_dir: Path | None) -> Inputs[Draws]:
@@ -211,7 +212,10 @@ class Margins(Recipe[Draws], ExampleSpec):
         """Make the examples of all epochs, and check the batch size and the schedule."""
         from polarity_bench.training.examples.neighbour_cache import pool_neighbours
         from polarity_bench.training.examples.source import ExampleSource, shuffled
-        from polarity_bench.training.loops.trainer import learning_rate_factor, steps_in_epoch
+        from polarity_bench.training.recipes.margins.trainer import (
+            learning_rate_factor,
+            steps_in_epoch,
+        )
 
         if examples.guide is None:
             given = examples.columns
@@ -234,7 +238,7 @@ class Margins(Recipe[Draws], ExampleSpec):
 
     def fit(self, bench: TrainingContext, examples: Draws, epochs: EpochScorer) -> FitResult:
         """Train, resuming from the last complete checkpoint, and load the weights to publish."""
-        from polarity_bench.training.loops.trainer import run_epochs
+        from polarity_bench.training.recipes.margins.trainer import run_epochs
 
         rows, kept, speed = run_epochs(self, bench, examples.columns, epochs)
         epochs.rows.extend(rows)

@@ -27,9 +27,9 @@ from polarity_bench.training.recipes.base import (
 if TYPE_CHECKING:
     from polarity_bench.data.nli import NliPairs
     from polarity_bench.data.sources import DataAccess
+    from polarity_bench.encoders.load import EncoderOptions
     from polarity_bench.training.data import TrainingData
     from polarity_bench.training.epoch_scores import EpochScorer
-    from polarity_bench.training.job import Job
     from polarity_bench.training.recipes.scl.batches import Batch
 
 MOST_APART = 0.01
@@ -161,10 +161,12 @@ class Scl(Recipe[PairBatches]):
         """Return the number of texts in all pairs, two per pair."""
         return 2 * _counted(tuple(self.names), access)[0]
 
-    def additional_inputs(self, job: Job) -> Mapping[str, Callable[[], str]]:
+    def additional_inputs(
+        self, access: DataAccess, task_dir: Path | None, options: EncoderOptions
+    ) -> Mapping[str, Callable[[], str]]:
         """Return the digest of the pairs."""
         names = tuple(self.names)
-        return {f"`pairs` {', '.join(names)}": lambda: _counted(names, job.access())[1]}
+        return {f"`pairs` {', '.join(names)}": lambda: _counted(names, access)[1]}
 
     def load(self, bench: TrainingContext) -> Inputs[PairBatches]:
         """Read the pairs, and warn if they contain queries of the task."""
@@ -178,7 +180,7 @@ class Scl(Recipe[PairBatches]):
         if n_tested:
             warnings.warn(
                 f"the pairs contain {n_tested:,} of the {len(bench.data.task.query.texts):,} "
-                f"queries of {bench.job.task}, ignoring case and punctuation",
+                f"queries of {bench.data.task.spec.name}, ignoring case and punctuation",
                 ParameterWarning,
                 stacklevel=3,
             )

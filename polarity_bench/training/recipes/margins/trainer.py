@@ -238,7 +238,7 @@ class PolarityTrainer(SentenceTransformerTrainer, TrainerCallback):
         """Stop the clock."""
         self.seconds += time.perf_counter() - self._begun
 
-    def on_evaluate(self, args: Any, state: Any, control: Any, **__: Any) -> None:  # noqa: ARG002
+    def on_evaluate(self, args: Any, state: Any, control: Any, **__: Any) -> None:
         """Write the history, and stop if training is over."""
         rows, recipe = history_rows(state.log_history), self._recipe
         if is_first():
@@ -254,7 +254,7 @@ class PolarityTrainer(SentenceTransformerTrainer, TrainerCallback):
         """Return the batch sampler over the current epoch's draw."""
         return BatchSampler(EpochRows(self._per_epoch), self._recipe.batch_size, drop_last=False)
 
-    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:  # noqa: ARG002
+    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
         """Create the learning-rate schedule of the recipe; the number of steps is ignored."""
         if self.lr_scheduler is None:
             factor = learning_rate_factor(self._recipe, self.steps_per_epoch)

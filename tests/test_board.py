@@ -202,7 +202,8 @@ def of_twin(encoder: EncoderId, p: float, s: float, n_seen: int | None = None) -
 
 def known(result: Result, n_seen: int | None) -> Result:
     """Of 8 sources so many are known to the encoder; None where nobody can tell."""
-    seen = None if n_seen is None else {"sources": {"normalised": n_seen}}
+    none = {"queries": {"normalised": 0}}
+    seen = None if n_seen is None else none | {"sources": {"normalised": n_seen}}
     return replace(result, counts={"sources": 8, "queries": 2}, seen=seen)
 
 

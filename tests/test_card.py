@@ -112,6 +112,18 @@ def test_a_card_says_p_s_retention_and_joint_in_percent() -> None:
     assert entry["metrics"][0]["name"] == "P at 16, percent"
 
 
+def test_a_card_says_what_was_seen_in_training() -> None:
+    plain = placed(ME, "a", 0.75, 0.4)
+    counted = {"queries": {"normalised": 3}, "sources": {"normalised": 0}}
+    seen = replace(plain, seen=counted, counts={"queries": 8, "sources": 24})
+    lost = replace(plain, training={"base": "org/base"})
+    said = [
+        entries(each)[0]["dataset"]["args"].get("contamination") for each in (plain, seen, lost)
+    ]
+    assert said == [None, "37.50 % of the queries seen in training", "training texts unknown"]
+    assert "contamination 37.50 % of" in hub_card.eval_results(select_scores([seen]), HOMEPAGE)
+
+
 def test_other_settings_and_other_references_have_entries_of_their_own() -> None:
     other = EncoderId("other", "x")
     results = [

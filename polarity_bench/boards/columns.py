@@ -23,7 +23,13 @@ from polarity_bench.boards.rows import (
     ordered,
     rival_key,
 )
-from polarity_bench.boards.unseen_columns import seen_share, tasks_with_seen_rows, unseen_table
+from polarity_bench.boards.unseen_columns import (
+    parts_of,
+    seen_parts,
+    seen_share,
+    tasks_with_seen_rows,
+    unseen_table,
+)
 from polarity_bench.compare.encoder_ranks import Standings
 from polarity_bench.render.table import Column, Table
 from polarity_bench.results.comparability import MAIN, Entry, Group
@@ -163,7 +169,7 @@ class Sections:
         then has no separate table.
         """
         heading = self.ranked.heading if self.ranked.tasks else "Means"
-        columns = self._mean_columns(rows)
+        columns = [*self._mean_columns(rows), *self._seen_columns(rows, self.ranked.averaged)]
         table = self._table(heading, columns, rows, self.first_rankings)
         small = [group for group in self.plain if not self._has_table(group)]
         notes = [rank_note(each) for group in small for each in self._rankings_of(group)]
@@ -214,7 +220,7 @@ class Sections:
     def _of_task(self, task: str, rows: Sequence[BoardRow]) -> Table:
         """Return the table of a retrieval task."""
         rows = [row for row in rows if row.scores.get(task)]
-        columns = self._ranked_columns(rows, [task])
+        columns = [*self._ranked_columns(rows, [task]), *self._seen_columns(rows, [task])]
         rankings = self._rankings(self.ranked, [task], self.singles([task]))
         return self._table(task, columns, rows, rankings)
 
@@ -230,7 +236,9 @@ class Sections:
             if row.role in {"encoder", "method"} and all(row.scores.get(each) for each in pair)
         ]
         columns = [
-            Column(title, [self._seen_share(name, row) for row in rows])
+            Column(
+                title, [_mean_share(_results(self.ranked, [name], row), "sources") for row in rows]
+            )
             for title, name in (("seen", task), ("seen, unseen", unseen))
         ]
         for title in "PS":
@@ -239,15 +247,26 @@ class Sections:
         heading = f"{task}: from the sources of the training file to unseen ones ({unseen})"
         return self._table(heading, columns, rows)
 
-    def _seen_share(self, task: str, row: BoardRow) -> float | None:
-        """Return the share of sources seen in training, averaged over the seeds of a row.
+    def seen(
+        self, group: Group, tasks: Sequence[str], rows: Sequence[BoardRow]
+    ) -> dict[str, list[float | None]]:
+        """Return the share of texts seen in training, by part of the data and row.
 
-        It is None if the training data of a seed is unknown.
+        Only parts that a row has seen are returned. Shares are averaged over the tasks and over the
+        seeds of a row, and None if one of them is unknown.
         """
-        cells = self.ranked.tasks[task]
-        shares = [seen_share(cells[one.entry]) for one in row.members or [row]]
-        known = [share for share in shares if share is not None]
-        return fmean(known) if len(known) == len(shares) else None
+        of_rows = [_results(group, tasks, row) for row in rows]
+        saw = {part for own in of_rows for result in own if result for part in seen_parts(result)}
+        return {
+            p: [_mean_share(own, p) for own in of_rows] for p in parts_of(group.kind) if p in saw
+        }
+
+    def _seen_columns(self, rows: Sequence[BoardRow], tasks: Sequence[str]) -> list[Column]:
+        """Return columns of `seen`. Tasks with unseen copies have their own table of sources."""
+        seen = self.seen(self.ranked, tasks, rows)
+        if {task for pair in self.ranked.pairs for task in pair}.issuperset(tasks):
+            seen.pop("sources", None)
+        return [Column(f"{part} seen", shares) for part, shares in seen.items()]
 
     def _of_seen(self, group: Group) -> list[Table]:
         """Return a table that compares scores over all rows with scores over unseen rows.
@@ -447,6 +466,19 @@ class Sections:
         return before if before.is_kept and not ranking.is_kept else ranking
 
 
+def _results(group: Group, tasks: Sequence[str], row: BoardRow) -> list[Result | None]:
+    """Return the results of a row, or of its best point, for each task and seed."""
+    entries = [one.entry for one in row.members or [row.point or row]]
+    return [group.result(task, entry) for task in tasks for entry in entries]
+
+
+def _mean_share(results: Sequence[Result | None], part: str) -> float | None:
+    """Return the mean share of a part seen in training; None if a result's share is unknown."""
+    shares = [seen_share(result, part) if result else None for result in results]
+    known = [share for share in shares if share is not None]
+    return fmean(known) if known and len(known) == len(shares) else None
+
+
 def _mean_change(row: BoardRow, pair: tuple[str, str], metric: str) -> float:
     """Return the change of a score from the first task to the second, averaged over seeds."""
     runs = row.members or [row]
@@ -466,7 +498,8 @@ def group_mean(group: Group, row: BoardRow) -> Score | None:
     """
     if row.role == "published":
         return None
-    return row.mean([group.place(task) for task in group.averaged], MAIN)
+    shown = group.key(group.averaged[0], MAIN).metric
+    return row.mean([group.place(task) for task in group.averaged], MAIN, shown)
 
 
 def _is_known(row: BoardRow, encoders: Collection[str]) -> bool:

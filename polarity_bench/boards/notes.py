@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from polarity_bench.boards.columns import Sections, has_front
 from polarity_bench.boards.rank_notes import Ranking
 from polarity_bench.boards.rows import BoardRow, rival_key
-from polarity_bench.boards.unseen_columns import tasks_with_seen_rows
+from polarity_bench.boards.unseen_columns import seen_words, tasks_with_seen_rows
 from polarity_bench.render.format import percent
 from polarity_bench.render.markdown import escape
 from polarity_bench.render.table import Table
@@ -57,10 +58,11 @@ def finding(sections: Sections) -> str:
     of += f" at k = {first.entry.k}" if len(ks) > 1 else ""
     if keep is not None:
         of += f" among the rows that keep {percent(keep, 0)} % of the base's S beyond chance"
-    text = f"**{escape(first.name)}**{_how(first)} has the highest {of}: {_number(best)}"
-    text += f"; {escape(second.name)}{_how(second)} follows with {_number(next_best)}"
+    how = partial(_how, sections, group_of)
+    text = f"**{escape(first.name)}**{how(first)} has the highest {of}: {_number(best)}"
+    text += f"; {escape(second.name)}{how(second)} follows with {_number(next_best)}"
     if base and base[0] is not second:
-        text += f", and the base, {escape(base[0].name)}, has {_number(base[1])}"
+        text += f", and the base, {escape(base[0].name)}{how(base[0])}, has {_number(base[1])}"
     return f"{text}. {_certainty(first, sections.first_rankings)}".strip()
 
 
@@ -70,9 +72,12 @@ def _group(row: BoardRow, by: str) -> tuple[str, int]:
     return reference if by in REFERRING else "", row.entry.k
 
 
-def _how(row: BoardRow) -> str:
+def _how(sections: Sections, group: Group, row: BoardRow) -> str:
+    """Describe a row: its seeds, the choice of its strength, and what it saw in training."""
+    seen = sections.seen(group, group.averaged, [row])
     parts = [f"{len(row.members)} seeds"] if len(row.members) > 1 else []
     parts += [f"{row.dial} {shortest(row.strength)}, chosen on these queries"] if row.dial else []
+    parts += filter(None, [seen_words({part: share for part, (share,) in seen.items()})])
     return f" ({', '.join(parts)})" if parts else ""
 
 
@@ -123,6 +128,7 @@ def board_notes(sections: Sections, groups: Sequence[Group], tables: Sequence[Ta
         (True, _mean_note(groups) if has_means else NOTES["no_means"]),
         (ranked.pairs, NOTES["unseen"]),
         (any(tasks_with_seen_rows(group.results) for group in plain), NOTES["seen"]),
+        (any(c.title.endswith(" seen") for t in tables for c in t.columns), NOTES["seen_parts"]),
         (True, NOTES["bold"]),
         (any(table.heads[0][0] == "rank" for table in tables), NOTES["ranks"]),
         (printed, NOTES["published"]),

@@ -12,8 +12,8 @@ import numpy as np
 
 from polarity_bench.errors import InputError
 from polarity_bench.metrics.similarity import joint, retention
-from polarity_bench.metrics.statistics import interval_over_seeds
 from polarity_bench.render.format import percent
+from polarity_bench.results.aggregate import over_seeds
 from polarity_bench.results.comparability import MAIN, Entry, Group, mean_of
 from polarity_bench.results.curve import Curve
 from polarity_bench.results.published import PublishedNumber, footnote, footnote_numbers
@@ -69,18 +69,23 @@ class BoardRow:
         """Return the score on a task by a metric; None if the score is missing."""
         return self.scores.get(task, {}).get(metric)
 
-    def mean(self, tasks: Sequence[str], metric: str) -> Score | None:
+    def mean(self, tasks: Sequence[str], metric: str, shown: str = "") -> Score | None:
         """Return the mean over tasks, and over the seeds of a method; None if a score is missing.
 
         Joint and front are clipped at 0 after they are averaged. If clipped scores were averaged,
         an encoder at chance would have a mean above chance.
+
+        Args:
+            tasks: Tasks to average.
+            metric: Metric to average.
+            shown: Metric that `MAIN` stands for, whose range limits the interval over seeds.
         """
         if len(tasks) == 1 and not self.members:
             return self.score(tasks[0], metric)
         means = self._seed_means(tasks, metric)
         if not means:
             return None
-        mean = over_seeds(means)
+        mean = over_seeds(means, shown or metric) if len(means) > 1 else means[0]
         if metric not in CLIPPED:
             return mean
         clipped, low, high = np.maximum([mean.mean, *mean.ci95], 0.0).tolist()  # NaN is kept.
@@ -110,18 +115,6 @@ class BoardRow:
             # scores of the best point.
             scores = [{metric: each[metric]} for each in scores]
         return mean_of([unclipped(each, metric) for each in scores])
-
-
-def over_seeds(scores: Sequence[Score]) -> Score:
-    """Return the mean over seeds, with an interval that covers other seeds and other queries.
-
-    A single score is returned unchanged.
-    """
-    if len(scores) == 1:
-        return scores[0]
-    low, high = interval_over_seeds(scores)
-    mean = fmean(score.mean for score in scores)
-    return Score(mean, math.nan, (low, min(high, 1.0)), scores[0].n)
 
 
 def encoder_rows(ranked: Group, plain: Sequence[Group], names: Mapping[str, str]) -> list[BoardRow]:

@@ -54,7 +54,7 @@ def tables(
             laid_out.append((_plain(chosen), _main_titles(chosen)))
     ranked = [result for result in results if KINDS[result.kind].ranks]
     # All strengths of an encoder have the same training texts, so one result per task is enough.
-    known = {result.task: result for result in results if result.seen}
+    known = {result.task: result for result in results if result.seen or result.training}
     of_seen = [_pair(pair, ranked, weighting) for pair in pairs_of(ranked)]
     of_seen += _unseen_tables(results)
     of_seen += [seen_in_training(list(known.values()))] if known else []

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from polarity_bench.render.format import percent
 from polarity_bench.render.table import Column, Table
 from polarity_bench.results.result_files import Result
 from polarity_bench.tasks.catalogue import KINDS
@@ -13,8 +14,8 @@ _WAYS = ("exactly", "normalised", "inside", "containing")
 
 
 def tasks_with_seen_rows(results: Iterable[Result]) -> list[str]:
-    """Return the non-retrieval tasks with test rows that an encoder saw in training."""
-    return sorted({r.task for r in results if not KINDS[r.kind].ranks and _share_tested(r)})
+    """Return the non-retrieval tasks with test rows that an encoder saw, or may have seen."""
+    return sorted({r.task for r in results if not KINDS[r.kind].ranks and seen_parts(r)})
 
 
 def unseen_table(heads: Sequence[tuple[str, Sequence[str]]], results: Sequence[Result]) -> Table:
@@ -64,7 +65,7 @@ def seen_in_training(results: Sequence[Result]) -> Table:
     Args:
         results: Results of one encoder, one for each task.
     """
-    rows = [(result, part) for result in results for part in result.seen or ()]
+    rows = [(result, part) for result in results for part in result.seen or result.counts]
     heads = [
         ("task", [result.task for result, _ in rows]),
         ("of", [_size_text(result, part) for result, part in rows]),
@@ -73,9 +74,37 @@ def seen_in_training(results: Sequence[Result]) -> Table:
     return Table("", heads, columns)
 
 
-def seen_share(result: Result) -> float | None:
-    """Return the share of sources seen in training; None if the training data is unknown."""
-    return _share(result, "sources", "normalised")
+def seen_share(result: Result, part: str = "sources") -> float | None:
+    """Return the share of a part seen in training; None if the training data is unknown.
+
+    The part `rows` is the test rows of a non-retrieval task.
+    """
+    return _share_tested(result) if part == "rows" else _share(result, part, "normalised")
+
+
+def parts_of(kind: str) -> tuple[str, ...]:
+    """Return the parts of a task type's data whose share seen in training is shown."""
+    return ("queries", "sources") if KINDS[kind].ranks else ("rows",)
+
+
+def seen_parts(result: Result) -> dict[str, float | None]:
+    """Return the share of each part that the encoder saw in training, without shares of 0.
+
+    A share is None if the encoder was trained from a recorded base on unknown texts. Without a
+    record of a training, no part is returned.
+    """
+    if result.seen is None and not result.training:
+        return {}
+    shares = {part: seen_share(result, part) for part in parts_of(result.kind)}
+    return {part: share for part, share in shares.items() if share != 0}
+
+
+def seen_words(shares: Mapping[str, float | None]) -> str:
+    """Return the shares of `seen_parts` in words; '' without shares."""
+    if None in shares.values():
+        return "training texts unknown"
+    words = (f"{percent(share)} % of the {part}" for part, share in shares.items())
+    return f"{' and '.join(words)} seen in training" if shares else ""
 
 
 def _size_text(result: Result, part: str) -> str:
@@ -88,7 +117,8 @@ def _size_text(result: Result, part: str) -> str:
 
 def _share(result: Result, part: str, way: str) -> float | None:
     """Return the share of a part's rows seen in training; None if the training data is unknown."""
-    return result.seen[part][way] / _n_rows(result, part) if result.seen else None
+    seen = (result.seen or {}).get(part)
+    return seen[way] / _n_rows(result, part) if seen else None
 
 
 def _n_rows(result: Result, part: str) -> int:

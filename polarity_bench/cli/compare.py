@@ -96,6 +96,7 @@ def _items(result: Result, data: DataFlags) -> Items:
 
 
 def _text(found: Comparison, items: Items, width: int | None) -> str:
+    from polarity_bench.boards.unseen_columns import seen_parts, seen_words
     from polarity_bench.render.markdown import decimal, escape, percent, probability, table
 
     aligned, test = found.aligned, found.test
@@ -108,6 +109,8 @@ def _text(found: Comparison, items: Items, width: int | None) -> str:
         (str(key), [percent(score.mean) for _, score in sides]),
         ("95 %", [interval_text(score.ci95) for _, score in sides]),
     ]
+    if any(seen := [seen_words(seen_parts(result)) for result in aligned.results]):
+        heads.append(("contamination", seen))
     low, high = (percent(end, sign="+") for end in test.interval)
     units = aligned.n_units
     counted = f"{aligned.n_queries:,} queries"
@@ -178,6 +181,7 @@ def comparison_json(found: Comparison, names: tuple[str, str]) -> dict[str, Any]
             "encoder_digest": result.key.encoder.digest,
             "file": str(result.path),
             "score": result.scores[aligned.key].mean,
+            "seen": result.seen,
         }
         for name, result in zip(names, aligned.results, strict=True)
     }

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from polarity_bench.boards.unseen_columns import seen_parts, seen_words
 from polarity_bench.cli.compare import comparison_json, interval_text
 from polarity_bench.cli.output import remark
 from polarity_bench.compare.gate import Gate, judge
@@ -117,6 +118,8 @@ def gate_text(judged: Gate, width: int | None) -> str:
             " If P rises, joint can stay the same although the encoder loses meaning. Therefore P "
             "and retention are also shown, for the baseline and for the new encoder."
         )
+    if any(seen := [seen_words(seen_parts(pair.results[1])) for pair in pairs]):
+        columns.append(("contamination", seen))
     old, new = (escape(f"{encoder.label} {encoder.digest}") for encoder in ids)
     files = dict.fromkeys(str(pair.results[0].path.parent) for pair in pairs)
     parts = [

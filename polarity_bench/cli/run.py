@@ -371,6 +371,12 @@ def _count_seen(
         count_seen(report.model, results, request.tasks, request.output, access, task_dir)
     except InputError as error:
         remark(f"warning: texts seen in training are not counted: {error}")
+        return
+    if any(result.training and result.seen is None for result in report.results):
+        remark(
+            f"warning: {report.model} was trained, but its training texts are unknown, so texts "
+            "seen in training are not counted"
+        )
 
 
 def _remark_next(folder: Path, *, is_cut: bool) -> None:

@@ -20,6 +20,7 @@ from typing import Any
 from polarity_bench.embedding.embedder import EmbeddedTexts, Embedder, Usage
 from polarity_bench.encoders.base import AbsentEncoder, CorpusEncoder, Encoder
 from polarity_bench.encoders.probe import check_probe
+from polarity_bench.encoders.reference_encoder import distinct_base
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation.one_task import (
     experiment_name,
@@ -180,7 +181,10 @@ def _evaluate(
     shared_by_reference = _embed(plan, plan.reference, referring, report)
     shared_seconds = time.perf_counter() - begun
     device = getattr(plan.encoder, "device", None)
-    score = partial(_score, device=device, trained=training_record(plan.model))
+    command, training = training_record(plan.model)
+    if training is None and (base := distinct_base(plan.encoder)):
+        training = {"base": base.encoder.name}  # The rest was lost, for example by saving again.
+    score = partial(_score, device=device, trained=(command, training))
 
     def make(task: Task) -> Result:
         """Score a task; if its texts are not embedded yet, embed them first."""

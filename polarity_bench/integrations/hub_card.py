@@ -26,6 +26,7 @@ from huggingface_hub.repocard import REGEX_YAML_BLOCK
 from huggingface_hub.repocard_data import eval_results_to_model_index
 from yaml.representer import SafeRepresenter
 
+from polarity_bench.boards.unseen_columns import seen_parts, seen_words
 from polarity_bench.errors import InputError
 from polarity_bench.render.markdown import escape
 from polarity_bench.results.default_settings import by_settings
@@ -204,7 +205,7 @@ def eval_results(scores: Iterable[CardScore], url: str) -> str:
 
 
 def _facts(result: Result) -> dict[str, str]:
-    """Return the protocol, reference, prompt, strength and digests of a result, keyed by name."""
+    """Return the settings, contamination and digests of a result, keyed by name."""
     key = result.key
     facts = {"protocol": key.protocol_label}
     if KINDS[result.kind].ranks:
@@ -213,6 +214,8 @@ def _facts(result: Result) -> dict[str, str]:
         facts["prompt"] = key.encoder.prompt
     if key.encoder.strength is not None:
         facts["strength"] = shortest(key.encoder.strength)
+    if words := seen_words(seen_parts(result)):
+        facts["contamination"] = words
     return facts | {"task": key.task, "encoder": key.encoder.digest}
 
 

@@ -13,8 +13,16 @@ from polarity_bench.scores import Score
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-_LEAST = {"polarity": 0.0, "similarity": -1.0}
-"""Minimum of each metric in [minimum, 1]. Intervals over seeds are clipped to this range."""
+_SHARES = (
+    *("polarity", "joint", "front", "knn_accuracy", "pairwise_accuracy", "overlap"),
+    *("accuracy", "exact_accuracy", "dev_accuracy", "macro_f1", "f1", "recall"),
+)
+_RANGES = (
+    dict.fromkeys(_SHARES, (0.0, 1.0))
+    | dict.fromkeys(("similarity", "sgts", "pearson", "spearman", "dev_pearson"), (-1.0, 1.0))
+    | dict.fromkeys(("retention", "lift"), (-math.inf, 1.0))
+)
+"""Range of each metric. Intervals over seeds are clipped to it."""
 _MEASURES = ("value", "std", "ci_low", "ci_high", "seed_std", "seed_min", "seed_max")
 
 
@@ -49,17 +57,31 @@ def mean_over_seeds(records: DataFrame, by: Sequence[str]) -> DataFrame:
         if len(group) == 1:
             row |= {name: group[name].iloc[0] for name in _MEASURES}
         elif means:
-            low, high = interval_over_seeds(scores)
-            least = _LEAST.get(group["metric"].iloc[0])
-            if least is not None:  # `max` and `min` return their first argument if it is NaN
-                low, high = max(low, least), min(high, 1.0)
-            row |= {"value": fmean(means), "ci_low": low, "ci_high": high}
+            mean = over_seeds(scores, group["metric"].iloc[0])
+            row |= {"value": mean.mean, "ci_low": mean.ci95[0], "ci_high": mean.ci95[1]}
         if means and group["role"].iloc[0] != "published":
             deviation = stdev(means) if len(means) > 1 else math.nan
             row |= {"seed_std": deviation, "seed_min": min(means), "seed_max": max(means)}
         rows.append(row)
     table = pd.DataFrame(rows, columns=[*by, *_MEASURES, "n_seeds", "n_planned"])
     return table.astype(dict.fromkeys(_MEASURES, float))
+
+
+def over_seeds(scores: Sequence[Score], metric: str) -> Score:
+    """Return the mean over seeds, with an interval that covers other seeds and other queries.
+
+    Args:
+        scores: Score of each seed, with its interval over queries.
+        metric: Metric of the scores, to whose range the interval is clipped.
+
+    Returns:
+        The mean. Its interval is NaN with a single seed, or if a seed has no interval.
+    """
+    low, high = interval_over_seeds(scores)
+    least, most = _RANGES.get(metric, (-math.inf, math.inf))
+    # `max` and `min` return their first argument if it is NaN.
+    ends = max(low, least), min(high, most)
+    return Score(fmean(score.mean for score in scores), math.nan, ends, scores[0].n)
 
 
 def scores_of(records: DataFrame) -> list[Score]:

@@ -61,6 +61,8 @@ WORDS = {
     "p (Holm)": "p-value of the paired t-test, corrected for all methods on the data set",
     "seen": "share of the sources, or of the tested rows, that occur in the encoder's "
     "training texts, ignoring case and punctuation; empty if the training texts are unknown",
+    "queries seen": "share of the queries that are training texts of the encoder, as in `seen`",
+    "sources seen": "share of the sources that are training texts of the encoder, as in `seen`",
     "base": "the same score of the base that the encoder was trained from",
     "seen exactly": "share of the texts that are training texts of the encoder, letter for letter",
     "seen normalised": "share of the texts that are training texts, ignoring case and punctuation",
@@ -127,6 +129,9 @@ NOTES = {
     "score over all other test rows. The classifier is the same, so it was also fitted to seen "
     "rows. Compare the score with that of the encoder's base over the same rows, because these "
     "rows may be harder or have other class frequencies. No mean is taken over unseen rows.",
+    "seen_parts": "queries seen, sources seen: the share of the texts that were training texts of "
+    "the encoder, ignoring letter case and punctuation; - if the training texts are unknown. "
+    "Seen texts raise the scores of a row, so compare it only with rows that saw as much.",
     "ranks": "Ranks are ranges. They come from paired tests over the queries, corrected by Holm's "
     "method for all pairs of one ranking: the encoders of one table at one k and reference. In "
     "each ranking, the probability of any false difference is at most 5 %. On a board with several "

@@ -164,6 +164,23 @@ def test_the_front_of_a_plain_encoder_is_its_share_of_the_oracles_rectangle(
     assert mean(result, "front", 8, weighting) == pytest.approx(expected, abs=1e-12)
 
 
+@pytest.mark.parametrize(("k", "oracle"), [(8, 1.0), (16, 12 / 16)])
+def test_the_front_of_its_own_reference_is_its_lift_where_every_label_has_k_sources(
+    tmp_path: Path, k: int, oracle: float
+) -> None:
+    """As docs/protocols.md says; of 12 sources of either label, a third has the other's word."""
+    words = {"1": ("warm", "warm", "cold"), "0": ("cold", "cold", "warm")}
+    sources = [(f"{words[y][i % 3]} day {i}", y) for y in words for i in range(12)]
+    queries = [(f"{words[y][0]} evening {i}", y) for y in words for i in range(6)]
+    result = evaluate(BagEncoder(), loaded(tmp_path, (k,), sources=sources, queries=queries))
+    lifted = 2 * mean(result, "polarity", k, "uniform") - 1
+    assert mean(result, "polarity_oracle", k, "uniform") == pytest.approx(oracle)
+    front = mean(result, "front", k, "uniform")
+    assert front == pytest.approx(lifted / (2 * oracle - 1), abs=1e-9)
+    assert lifted > 0
+    assert (front == pytest.approx(lifted, abs=1e-9)) == (oracle == 1)
+
+
 def test_the_interval_of_a_front_is_of_the_same_draws_as_its_parts() -> None:
     task = load_task("contrast", access=HERE)
     assert isinstance(task, PolarityTask)

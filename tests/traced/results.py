@@ -37,6 +37,7 @@ KINDS = {"Transfer": "transfer", "Supervised relatedness": "relatedness", "STS":
 _MEANS = re.compile(r"Means(?: over (.+?) polarity tasks)?|Summary: (.+)")
 _PAIR = re.compile(r"(.+): from the sources of the training file to unseen ones \((.+)\)")
 SINGLE = ": single runs"
+_PART = re.compile("(queries|sources) seen")
 _OVER_SEEDS = " std over seeds"
 _SEEN = re.compile(r"(.+?), (.+): rows seen in training")
 _GROUP = re.compile(r"(.+?) \((.+)\)")
@@ -81,7 +82,7 @@ class Results:
         if len(seeds) == 1:
             return seeds[0]
         middle = fmean(each.value for each in seeds)
-        if "change" in line.column or line.column.startswith("seen"):
+        if "change" in line.column or "seen" in line.column:
             return Number(middle)
         ends = [over_seeds([e.value for e in seeds], [e.low for e in seeds])]
         ends += [over_seeds([e.value for e in seeds], [e.high for e in seeds])]
@@ -149,6 +150,8 @@ class Results:
 
     def _of_one(self, line: Line) -> Number:
         """Return the number of a line of a single encoder, curve, bound or published row."""
+        if part := _PART.fullmatch(line.column):
+            return self._of_parts(line, part[1])
         if means := _MEANS.fullmatch(line.table):
             if line.column not in SCORES:
                 return self._group_mean(line, line.column)
@@ -279,9 +282,13 @@ class Results:
         low = stored.low if low > 0 else low  # above 0, retention clips it, not the lift
         return Number(value, low, stored.high if stored.high > 0 else high)
 
-    def _of_pair(self, line: Line, task: str) -> Number:
+    def _of_pair(self, line: Line, task: str, part: str = "sources") -> Number:
         raw = self._at(task, self.called(line.heads["encoder"]), *self._entry(line))
-        return Number(raw.made["seen"]["sources"]["normalised"] / raw.made["counts"]["sources"])
+        return Number(raw.made["seen"][part]["normalised"] / raw.made["counts"][part])
+
+    def _of_parts(self, line: Line, part: str) -> Number:
+        shares = (self._of_pair(line, task, part) for task in self.tasks_of(line.table))
+        return Number(fmean(share.value for share in shares))
 
     def _of_seen(self, line: Line, kind: str, protocol: set[str]) -> Number:
         """Return a main score, the share of tested rows that were seen, or an unseen score."""

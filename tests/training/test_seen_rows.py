@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from safetensors.numpy import save_file
 from scipy.stats import pearsonr, spearmanr
+from sentence_transformers import SentenceTransformer
 from standins import Bench, Done, Workshop, call, tiny_encoder, write_task
 from standins.board import read_board
 from standins.training import made_run
@@ -22,6 +23,7 @@ from polarity_bench.boards.unseen_columns import unseen_table
 from polarity_bench.data.nli import load_nli
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders.load import load_encoder
+from polarity_bench.encoders.reference_encoder import Base, write_base
 from polarity_bench.render.markdown import render
 from polarity_bench.results.result_files import read_arrays, read_results, scores_digest
 from polarity_bench.results.score_names import explain
@@ -379,6 +381,66 @@ def test_a_board_of_polarity_and_of_seen_rows_has_tables_of_both(bench: Bench) -
     assert titles[:2] == ["task", "encoder"]
     assert {row[1] for row in rows} == {"base", "own"}
     assert "gold labels (oracle)" in board
+
+
+def leaky(workshop: Workshop) -> list[str]:
+    """Write a polarity task without an unseen copy; all its queries but one were trained on."""
+    queries = [(text, str(i % 2)) for i, text in enumerate(trained_on(workshop)[:7])]
+    queries += [("Never a warm day .", "1")]
+    sources = [
+        (f"A {word} walk in {month}.", str(y))
+        for y, word in enumerate(("dull", "kind"))
+        for month in ("March", "April", "May", "June", "July", "August")
+    ]
+    write_task(workshop.tasks, "leaky", queries=queries, sources=sources)
+    return ["leaky"]
+
+
+def test_a_board_says_that_the_queries_of_a_plain_task_were_seen(
+    bench: Bench, workshop: Workshop
+) -> None:
+    """In the table, in the finding, in a comparison and in the model card."""
+    tasks = leaky(workshop)
+    for model in ("base", "own"):
+        assert bench(*asked(model=model, tasks=tasks)).code == 0
+    text = render(read_board(Path("results")))
+    titles, *rows = rows_of(text, "## Summary: leaky")
+    assert {row[0]: row[titles.index("queries seen")] for row in rows} == {
+        "own": "87.50",
+        "base": "-",
+        "gold labels (oracle)": "-",
+        "random retrieval": "-",
+    }
+    assert "sources seen" not in titles
+    assert " (87.50 % of the queries seen in training) " in text.partition("## ")[0]
+    assert "queries seen, sources seen: the share of the texts" in text
+    compared = bench("compare", "base", "own", "--task", "leaky", "--measure", "P")
+    assert "87.50 % of the queries seen in training" in compared.out
+    as_json = json.loads(bench("compare", "base", "own", "--task", "leaky", "--json").out)
+    assert as_json["a"]["seen"] is None
+    assert as_json["b"]["seen"]["queries"]["normalised"] == 7
+    gate = bench(*asked("--fail-under", "base", tasks=tasks))
+    assert "87.50 % of the queries seen in training" in gate.out.partition("## Gate")[2]
+
+
+def test_an_encoder_saved_again_does_not_look_unseen(bench: Bench, workshop: Workshop) -> None:
+    """Its base is found, its training is not: a dash, and never 0."""
+    model = SentenceTransformer("own")
+    write_base(model, Base(str(Path("base").absolute()), load_encoder("base").id))
+    model.save_pretrained("again")
+    tasks = [*leaky(workshop), "little-mr"]
+    assert bench(*asked(model="base", tasks=tasks)).code == 0
+    done = bench(*asked(model="again", tasks=tasks))
+    assert "warning: again was trained, but its training texts are unknown" in done.err
+    lines = [line.split("|") for line in done.out.splitlines() if "8 queries" in line]
+    assert [cell.strip() for cell in lines[-1][3:7]] == ["-"] * 4
+    assert all(result.seen is None for result in read_results(Path("results")))
+    text = render(read_board(Path("results")))
+    titles, *rows = rows_of(text, "## Means" if "## Means" in text else "## Summary: leaky")
+    assert {row[titles.index("queries seen")] for row in rows} == {"-"}
+    assert " (training texts unknown) " in text.partition("## ")[0]
+    cells = list(rows_of(text, "## Transfer, senteval-exact, k = 3: rows seen in training"))
+    assert {tuple(row[3:]) for row in cells[1:]} == {("-",) * 3}
 
 
 @pytest.mark.parametrize("damage", ["scores", "values"])

@@ -70,8 +70,6 @@ def made_by(latest: Result) -> dict[str, str]:
 
 
 FORMAT = 5
-# Format 3 has no `n` and no `limit`. Formats 3 and 4 have no checksum of the provenance.
-_READABLE = {3, 4, FORMAT}
 PROGRAMS = frozenset({"polarity-bench", "__main__.py"})
 """Possible first words of a recorded command of this project."""
 TRAINED_BY = "training command"
@@ -396,7 +394,6 @@ def read_result(path: str | Path) -> Result:
         raise
     except (KeyError, TypeError, ValueError) as error:
         raise _unusable(path, f"not a result of polarity-bench ({error!r})") from error
-    # Before format 5, the provenance has no checksum. The digest of the key still detects edits.
     if key.digest != provenance.run:
         raise _unusable(path, _EDITED)
     if result.main_score not in result.scores:
@@ -418,11 +415,9 @@ def write_seen(result: Result) -> None:
     """
     provenance = result.path.with_suffix(PROVENANCE)
     made = read_stored(provenance)
-    if not isinstance(made, dict) or not _is_as_written(made):
+    if not isinstance(made, dict) or made != with_checksum(made):
         raise _unusable(result.path, _EDITED)
-    content = made | {"seen": result.seen, "unseen": result.unseen}
-    if made["format"] >= FORMAT:
-        content = with_checksum(content)
+    content = with_checksum(made | {"seen": result.seen, "unseen": result.unseen})
     write_atomically(provenance, json_bytes(content))
 
 
@@ -464,23 +459,13 @@ def read_arrays(path: Path, names: Collection[str] | None = None) -> dict[str, N
 
 
 def has_values_per_query(result: Result) -> bool:
-    """Return whether the values per query of a stored result exist and belong to the result.
-
-    The function compares the checksum of the values. Results in formats before 5 have no checksum;
-    for them, it compares the means of the values with the scores.
-    """
+    """Return whether the values per query of a stored result exist and have their checksum."""
     try:
         provenance = read_stored(result.path.with_suffix(PROVENANCE))
-        checksum: str | None = provenance.get("queries_sha256")
-        if checksum is not None:
-            content = result.path.with_suffix(_QUERIES).read_bytes()
-            return checksum == hashlib.sha256(content).hexdigest()
-        arrays = read_arrays(result.path)
+        content = result.path.with_suffix(_QUERIES).read_bytes()
     except (InputError, OSError):
         return False
-    named = {str(key): score.mean for key, score in result.scores.items()}
-    means = {n: np.mean(v[~np.isnan(v)]) for n, v in arrays.items() if n in named and v.size}
-    return all(math.isclose(mean, named[name], abs_tol=1e-4) for name, mean in means.items())
+    return bool(provenance.get("queries_sha256") == hashlib.sha256(content).hexdigest())
 
 
 def files_of(path: Path) -> list[Path]:
@@ -499,23 +484,15 @@ def _unusable(path: Path, why: str) -> InputError:
 
 
 def _check_whole(path: Path, made: Mapping[str, Any], stored: Mapping[str, Any]) -> None:
-    if made["format"] not in _READABLE:
+    if made["format"] != FORMAT:
         raise InputError(
             f"{path}: expected a result in format {FORMAT}, got format {made['format']}; run the "
             "evaluation again, or use the version of polarity-bench that wrote the file"
         )
-    if made["format"] < FORMAT and "__limit_" in f"__{made['experiment']}":
-        why = f"results with a limit need format {FORMAT}, got format {made['format']}"
-        raise _unusable(path, why)
-    if not _is_as_written(made):
+    if made != with_checksum(made):
         raise _unusable(path, _EDITED)
     if made["scores_sha256"] != _digest_of_scores(stored):
         raise _unusable(path, "the scores were edited or are incomplete")
-
-
-def _is_as_written(made: Mapping[str, Any]) -> bool:
-    needs_none = made["format"] < FORMAT and "sha256" not in made
-    return bool(needs_none or made == with_checksum(made))
 
 
 def _digest_of_scores(task_result: Mapping[str, Any]) -> str:

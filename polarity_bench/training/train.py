@@ -24,7 +24,7 @@ from polarity_bench.errors import InputError
 from polarity_bench.evaluation.one_task import environment
 from polarity_bench.progress import Bar, no_bar
 from polarity_bench.tasks.catalogue import choose_tasks, load_tasks
-from polarity_bench.training.contamination import known_to
+from polarity_bench.training.contamination import TEXTS_FILE, TrainingTexts, known_to
 from polarity_bench.training.data import load_training_data
 from polarity_bench.training.epoch_scores import EpochScorer
 from polarity_bench.training.history import Row, draw_history, with_null, write_history
@@ -115,7 +115,7 @@ def train(
                 epochs.add(0, 0)
             fitted = recipe.fit(bench, examples, epochs)
             if is_first():
-                publish(bench, identity, fitted, epochs.rows)
+                publish(bench, identity, fitted, epochs.rows, inputs.texts)
             wait()
             return replace(finished(folder, identity), reused=False, speed=fitted.speed)
         except OSError as error:
@@ -134,7 +134,7 @@ def open_bench(job: Job, folder: RunFolder, bar: Bar) -> Iterator[TrainingContex
     """
     (spec,) = choose_tasks(load_tasks(job.task_dir), names=[job.task])
     rows, seed = job.recipe.hold_out
-    known = None if rows == 0 else known_to(job.model, job.access(), job.task_dir)
+    known = None if rows == 0 else known_to(job.model)
     data = load_training_data(spec, job.access(), held_out=rows, seed=seed, known=known)
     base = load_base(job.model, job.options)
     with job.embedder(base.device) as embedder:
@@ -186,7 +186,11 @@ def finished(folder: RunFolder, identity: RunIdentity) -> TrainingRun:
 
 
 def publish(
-    bench: TrainingContext, identity: RunIdentity, fitted: FitResult, scored: Sequence[Row]
+    bench: TrainingContext,
+    identity: RunIdentity,
+    fitted: FitResult,
+    scored: Sequence[Row],
+    texts: Sequence[str],
 ) -> None:
     """Write the history, the model card and the encoder, then mark the run as finished."""
     from polarity_bench.encoders.axis import axis_of
@@ -219,6 +223,10 @@ def publish(
         has_axis=axis_of(encoder.model) is not None,
     )
     beside = {"README.md": card.encode(), **fitted.files}
+    before = TrainingTexts.read(bench.job.model) or TrainingTexts()
+    trained_on = before | TrainingTexts.of(texts if fitted.kept else ())
+    if trained_on.exact:
+        beside[TEXTS_FILE] = trained_on.to_bytes()
     files = folder.publish(encoder.model, beside, prompt=identity.base.prompt)
     outcome = {
         "task": task.name,

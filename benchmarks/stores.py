@@ -11,8 +11,8 @@ cosine or Euclidean distance.
 
     python benchmarks/stores.py runs/axis --scales
 
-indexes the documents at several scales in FAISS's HNSW instead, also in the form of earlier
-releases, with lengths that differ. Needs the extra `stores`; engines that are not installed are
+indexes the documents at several scales in FAISS's HNSW instead, also without a scale,
+with lengths that differ. Needs the extra `stores`; engines that are not installed are
 left out. Results are added to the JSON file, so that a second run measures only what is missing.
 """
 
@@ -359,7 +359,7 @@ def recall(
 def compare_scales(
     documents: FloatArray, by_strength: dict[float, FloatArray]
 ) -> list[dict[str, Any]]:
-    """Measure FAISS's HNSW over documents at several scales, and over those of earlier releases."""
+    """Measure FAISS's HNSW over documents at several scales, and over (e, h) without a scale."""
     now = float(np.hypot(documents[0, 0], documents[0, 1]))
     base = np.ascontiguousarray(documents[:, 2:])
     rows = run("faiss-hnsw", base, {"base": np.ascontiguousarray(by_strength[0.0][:, 2:])})
@@ -372,7 +372,7 @@ def compare_scales(
         for at, queries in by_strength.items():
             turned[f"{at:g}"] = queries[:, part].copy()
             turned[f"{at:g}"][:, 0] *= now / (scale or 1)
-        title = "earlier form" if scale is None else f"scale {scale:g}"
+        title = "no scale" if scale is None else f"scale {scale:g}"
         rows = run("faiss-hnsw", grown, turned)
         found += [{"engine": f"scales: {title}", "setting": s, **row} for s, row in rows.items()]
     return found

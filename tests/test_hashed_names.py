@@ -27,7 +27,7 @@ from polarity_bench.tasks.senteval.presets import PRESETS
 from polarity_bench.tasks.types.rows_task import RowsTask
 
 WORDS = ["a", "film", "was", "good", "bad"]
-DIGEST = "63a141ee0c781e26"
+DIGEST = "6343e68c065e181c"
 """Of the encoder that `with_axis` makes."""
 
 
@@ -108,7 +108,7 @@ def renamed_axis(monkeypatch: pytest.MonkeyPatch) -> type[Any]:
 def with_axis(cls: type[Any]) -> SentenceTransformer:
     tokenizer = word_tokenizer(WORDS)
     vectors = torch.arange(tokenizer.get_vocab_size() * 4, dtype=torch.float32).reshape(-1, 4)
-    head = cls(["bad", "good"], 4, 0.25, scale=None)  # the form of the first releases
+    head = cls(["bad", "good"], 4, 0.25)
     with torch.no_grad():
         head.head.weight.fill_(0.5)
         head.head.bias.fill_(-0.25)
@@ -124,7 +124,8 @@ def test_an_axis_is_hashed_and_saved_by_the_name_of_before(
     assert (cls is axis.Axis) != renamed
     model = with_axis(cls)
     told = (
-        "Axis({'classes': ['bad', 'good'], 'dimension': 4, 'strength': 0.25, 'has_tower': False})"
+        "Axis({'classes': ['bad', 'good'], 'dimension': 4, 'strength': 0.25, 'has_tower': False, "
+        "'scale': 0.25})"
     )
     assert repr(model[-1]) == told
     assert digest_of_model(model) == DIGEST
@@ -133,7 +134,7 @@ def test_an_axis_is_hashed_and_saved_by_the_name_of_before(
     assert saved["type"] == "polarity_bench.encoders.axis.Axis"
     assert saved["path"] == "1_Axis"
     config = json.loads((tmp_path / "1_Axis" / "config.json").read_bytes())
-    assert list(config) == ["classes", "dimension", "strength", "has_tower"]
+    assert list(config) == ["classes", "dimension", "strength", "has_tower", "scale"]
     assert load_encoder(str(tmp_path)).id.weights == DIGEST
 
 

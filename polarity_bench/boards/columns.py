@@ -452,18 +452,8 @@ class Sections:
             under = f"under {self.names[first.reference]}, " if by in REFERRING else ""
             under = f"{under}k = {first.k}" if len(shares) > 1 else ""
             ranking = Ranking(competing, group, tasks, by, under, self.standings)
-            rankings += [self._in_kept_order(ranking)] if len(competing) > 1 else []
+            rankings += [ranking] if len(competing) > 1 else []
         return rankings
-
-    def _in_kept_order(self, ranking: Ranking) -> Ranking:
-        """Return the ranking, reordered as the first table if only that order is stored.
-
-        Old `statistics.json` files store the standings of all tables in the order of the first.
-        """
-        order = [row.entry for row in self.first_singles]
-        rows = sorted(ranking.rows, key=lambda row: order.index(row.entry))
-        before = replace(ranking, rows=rows)
-        return before if before.is_kept and not ranking.is_kept else ranking
 
 
 def _results(group: Group, tasks: Sequence[str], row: BoardRow) -> list[Result | None]:

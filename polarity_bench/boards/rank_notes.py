@@ -61,11 +61,6 @@ class Ranking:
         k = self.rows[0].entry.k
         return {task: self.group.key(task, self.metric, k) for task in self.tasks}
 
-    @property
-    def is_kept(self) -> bool:
-        """Whether `statistics.json` contains the standing over all tasks, in this row order."""
-        return self.standings.keeps(list(self.results.values()), list(self.keys.values()))
-
     def standing_on(self, tasks: Sequence[str]) -> Standing | None:
         """Return ranks and ties by the mean over these tasks; None if they are unknown."""
         return self.standings.of([self.results[t] for t in tasks], [self.keys[t] for t in tasks])

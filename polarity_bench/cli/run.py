@@ -49,7 +49,6 @@ from polarity_bench.tasks.senteval.protocol_names import SentEvalProtocol, Torch
 
 if TYPE_CHECKING:
     from polarity_bench.cli.fail_under import RunGate
-    from polarity_bench.data.sources import DataAccess
     from polarity_bench.evaluation.many_encoders import EncoderReport, EvaluationRequest
     from polarity_bench.tasks.types.base import Settings, Task, TaskSpec
 
@@ -295,7 +294,7 @@ def run(
     curves: list[Path] = []
     for report in map(partial(_with_hint, alone=len(models) == 1), evaluate_models(request)):
         reports.append(report)
-        _count_seen(report, request, access, data.task_dir)
+        _count_seen(report, request)
         print_report(report, out, weighting, titles)
         files.write_samples(report, tasks)
         if len(strengths) > 1:
@@ -359,16 +358,14 @@ def _with_hint(report: EncoderReport, *, alone: bool) -> EncoderReport:
     return replace(report, error=error)
 
 
-def _count_seen(
-    report: EncoderReport, request: EvaluationRequest, access: DataAccess, task_dir: Path | None
-) -> None:
+def _count_seen(report: EncoderReport, request: EvaluationRequest) -> None:
     from polarity_bench.training.contamination import count_seen
 
     if not report.results:
         return
     results = [suite.results for suite in report.suites]
     try:
-        count_seen(report.model, results, request.tasks, request.output, access, task_dir)
+        count_seen(report.model, results, request.tasks, request.output)
     except InputError as error:
         remark(f"warning: texts seen in training are not counted: {error}")
         return

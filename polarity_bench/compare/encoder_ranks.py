@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from pydantic import BeforeValidator, PlainSerializer, TypeAdapter
@@ -111,10 +111,6 @@ class Standings:
         self._requested[digest] = standing
         return standing
 
-    def keeps(self, tasks: Sequence[Sequence[Result]], keys: Sequence[ScoreKey]) -> bool:
-        """Return whether the file contains the standing of these results, in this order."""
-        return _are_defined(tasks, keys) and _digest(tasks, keys) in self._known
-
     @property
     def kept(self) -> dict[str, Standing]:
         """Standings to write to the file, by digest (see the class)."""
@@ -153,14 +149,12 @@ def _digest(tasks: Sequence[Sequence[Result]], keys: Sequence[ScoreKey]) -> str:
 
     The digest does not depend on the order of the tasks.
     """
-    content: list[Any] = sorted(
-        [str(key), [[result.key.digest, result.scores[key].mean] for result in of]]
-        for of, key in zip(tasks, keys, strict=True)
+    return digest_of(
+        sorted(
+            [str(key), [[result.key.digest, result.scores[key].mean] for result in of]]
+            for of, key in zip(tasks, keys, strict=True)
+        )
     )
-    if len(tasks) > 1 and any(key.metric in CLIPPED for key in keys):
-        # This text excludes the standings in old files, whose scores were clipped before averaging.
-        content.append("averaged before clipping")
-    return digest_of(content)
 
 
 def _standing(aligned: Sequence[Alignment]) -> Standing:

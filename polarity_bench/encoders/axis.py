@@ -11,8 +11,7 @@ and a negative strength prefers other classes.
 All sources have the length sqrt(1 + s^2). The inner product, the cosine and the Euclidean distance
 therefore give the same ranking, and a vector store may use any of them. The scale does not change
 exact rankings. It sets the weight of the axis in distances between sources, which stores use to
-build their graphs. Without a scale, a source is (e, h) and a query is (e, a h). Encoders of earlier
-releases have this form. Their sources differ in length, so only the inner product ranks correctly.
+build their graphs.
 
 Shapes: b texts, d dimensions, c classes, n coordinates.
 
@@ -38,7 +37,6 @@ from torch import Tensor, nn
 from polarity_bench.errors import InputError
 
 _PARTS = ("tower", "pooling")
-_NEW = ("scale", "truncate_dim")
 _HUB = ("token", "cache_folder", "revision", "local_files_only")
 
 SCALE = 0.25
@@ -62,8 +60,7 @@ class Axis(Module):
         strength: Default weight of the coordinates in a query.
         tower: Transformer and pooling that compute the classifier's input from the text. None
             classifies the encoder's own vector.
-        scale: Scale s of the coordinates in a source. None appends the coordinates to the vector,
-            as in earlier releases.
+        scale: Scale s of the coordinates in a source.
         truncate_dim: Number of dimensions of e to keep, before e is normalised again. None keeps
             all dimensions.
 
@@ -72,7 +69,9 @@ class Axis(Module):
     """
 
     # The base class declares both as mutable class attributes.
-    config_keys: list[str] = ["classes", "dimension", "strength", "has_tower", *_NEW]  # noqa: RUF012
+    config_keys: list[str] = [  # noqa: RUF012
+        *("classes", "dimension", "strength", "has_tower", "scale", "truncate_dim")
+    ]
     forward_kwargs: set[str] = {"task", "strength"}  # noqa: RUF012
 
     def __init__(
@@ -81,11 +80,11 @@ class Axis(Module):
         dimension: int,
         strength: float = 1.0,
         tower: tuple[Transformer, Pooling] | None = None,
-        scale: float | None = SCALE,
+        scale: float = SCALE,
         truncate_dim: int | None = None,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        if scale is not None and not 0 < scale < math.inf:
+        if not 0 < scale < math.inf:
             raise InputError(f"`scale` must be a number above 0, got {scale}")
         self.classes = list(classes)
         self.dimension = dimension
@@ -113,7 +112,7 @@ class Axis(Module):
     ) -> dict[str, Any]:
         """Add the coordinates to the sentence embeddings.
 
-        The shape changes from (b, d) to (b, n + 1 + d), or to (b, d + n) without a scale.
+        The shape changes from (b, d) to (b, n + 1 + d).
 
         Args:
             features: Features of a batch, with `sentence_embedding`, (b, d).
@@ -130,9 +129,7 @@ class Axis(Module):
         placed = coordinates(logits.float().softmax(dim=1))
         if self.truncate_dim is not None:
             vectors = _truncated(vectors, self.truncate_dim)
-        if self.scale is None:
-            parts = [vectors, weight * placed.to(vectors.dtype)]
-        elif task == "document":
+        if task == "document":
             filler = (1 - placed.square().sum(dim=1, keepdim=True)).clamp(min=0).sqrt()
             parts = [self.scale * placed, self.scale * filler, vectors]
         else:
@@ -154,12 +151,11 @@ class Axis(Module):
         return pooled
 
     def get_config_dict(self) -> dict[str, Any]:
-        """Return the configuration; keys added since the first release are omitted if None.
-
-        With these keys, the digests of encoders from earlier releases would change.
-        """
+        """Return the configuration, which digests cover, without a `truncate_dim` of None."""
         config = super().get_config_dict()
-        return {key: value for key, value in config.items() if key not in _NEW or value is not None}
+        if self.truncate_dim is None:
+            del config["truncate_dim"]
+        return config
 
     def get_embedding_dimension(self) -> int | None:
         """Return None: the dimension depends on the modules before this one."""
@@ -179,7 +175,7 @@ class Axis(Module):
 
     @classmethod
     def load(cls, model_name_or_path: str, subfolder: str = "", **kwargs: Any) -> Axis:  # type: ignore[override]
-        """Load an axis that this release or an earlier one saved."""
+        """Load a saved axis."""
         hub: dict[str, Any] = {name: kwargs[name] for name in _HUB if name in kwargs}
         config = cls.load_config(model_name_or_path, subfolder=subfolder, **hub)
         tower: Any = None
@@ -188,7 +184,7 @@ class Axis(Module):
                 part.load(model_name_or_path, subfolder=f"{subfolder}/{name}", **kwargs)
                 for name, part in zip(_PARTS, (Transformer, Pooling), strict=True)
             )
-        axis = cls(**({"scale": None} | config), tower=tower)
+        axis = cls(**config, tower=tower)
         axis.head.load_state_dict(cls.load_torch_weights(model_name_or_path, subfolder, **hub))
         return axis
 

@@ -9,7 +9,6 @@ from typing import Any
 from polarity_bench.errors import InputError
 
 FORMAT = 2
-READABLE = (1, FORMAT)  # The fields for the base are the same in both formats.
 TRAIN_FILE = "train.json"
 
 
@@ -21,14 +20,13 @@ def read_train_file(folder: str | Path) -> dict[str, Any] | None:
     """
     file = Path(folder).expanduser() / TRAIN_FILE
     try:
-        text = file.read_text(encoding="utf-8")
-        content = json.loads(text, parse_constant=lambda _: None)  # Older files contain NaN.
+        content = json.loads(file.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:
         raise InputError(f"{file}: cannot be read as JSON: {error}") from error
     keys = {"format", "run", "finished", "base", "files", "spec"}
-    if not (isinstance(content, dict) and keys <= set(content) and content["format"] in READABLE):
+    if not (isinstance(content, dict) and keys <= set(content) and content["format"] == FORMAT):
         raise InputError(
             f"{file}: not a training file of polarity-bench in format {FORMAT}; move the file "
             "out of the folder and run again"

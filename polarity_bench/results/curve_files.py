@@ -15,7 +15,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from pydantic_core import to_jsonable_python
 
 from polarity_bench.encoders.base import EncoderId
@@ -27,7 +26,7 @@ from polarity_bench.files import (
     read_json,
     write_atomically,
 )
-from polarity_bench.results.curve import Curve, Dial, Point, front_of_results, make_curve, point_of
+from polarity_bench.results.curve import Curve, Dial, Point, make_curve
 from polarity_bench.results.result_files import Result, scores_digest, with_checksum
 from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.values import shortest
@@ -68,7 +67,7 @@ def write_curves(
 def write_curve(curve: Curve, output: Path) -> Path:
     """Write a curve to a file in the folder of its results, and return the path of the file.
 
-    An older curve of the same encoder, task, data, reference encoder and protocol is overwritten.
+    A curve of the same encoder, task, data, reference encoder and protocol is overwritten.
 
     Raises:
         InputError: If the folder is not writable.
@@ -87,18 +86,18 @@ def read_curve(path: Path) -> Curve:
     """
     stored = read_json(path)
     try:
-        is_edited = "sha256" in stored and stored != with_checksum(stored)
-        if stored["format"] == FORMAT and not is_edited:
+        version, is_edited = stored["format"], stored != with_checksum(stored)
+        if version == FORMAT and not is_edited:
             return _from_json(stored)
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(
             f"{path}: not a curve of polarity-bench ({error!r}); compute the curve again"
         ) from error
-    if is_edited:
+    if version == FORMAT:
         raise InputError(f"{path}: the curve was edited or is damaged; compute the curve again")
     raise InputError(
-        f"{path}: expected a curve in format {FORMAT}, got format {stored['format']}; compute the "
-        "curve again, or use the version of polarity-bench that wrote the file"
+        f"{path}: expected a curve in format {FORMAT}, got format {version}; compute the curve "
+        "again"
     )
 
 
@@ -113,20 +112,18 @@ def read_curves(folder: Path, results: Sequence[Result]) -> Iterator[Curve]:
         Curves that were computed from these results.
 
     Raises:
-        InputError: If a file is not a valid curve, or if the numbers of a curve do not match its
-            results. The message names the file.
+        InputError: If a file is not a valid curve. The message names the file.
 
     Warns:
         InputWarning: If a curve is skipped because one of its results is missing or was
             recomputed.
     """
     paths = [path for path in find_files(folder, ".json") if path.parent.name == _FOLDER]
-    current = {(result.key.digest, scores_digest(result)): result for result in results if paths}
+    current = {(result.key.digest, scores_digest(result)) for result in results if paths}
     for path in paths:
         curve = read_curve(path)
         stale = [p.at for p in curve.points if (p.run, p.scores_sha256) not in current]
         if not stale:
-            _check_numbers(path, curve, [current[p.run, p.scores_sha256] for p in curve.points])
             yield curve
             continue
         warnings.warn(
@@ -135,24 +132,6 @@ def read_curves(folder: Path, results: Sequence[Result]) -> Iterator[Curve]:
             "the curve again",
             InputWarning,
             stacklevel=2,
-        )
-
-
-def _check_numbers(path: Path, curve: Curve, results: Sequence[Result]) -> None:
-    """Raise InputError if the points or fronts of a curve do not match its results."""
-    for point, result in zip(curve.points, results, strict=True):
-        made = point_of(point.at, result).scores
-        for key, score in point.scores.items():
-            _check_number(path, f"{key} at {shortest(point.at)}", score, made.get(key, math.nan))
-    for key, front in curve.fronts.items():
-        _check_number(path, str(key), front.mean, front_of_results(results, key))
-
-
-def _check_number(path: Path, what: str, stored: float, computed: float) -> None:
-    if not np.isclose(stored, computed, rtol=1e-9, atol=1e-9, equal_nan=True):
-        raise InputError(
-            f"{path}: the curve was edited: {what} is {stored:.6g}, but the results give "
-            f"{computed:.6g}; compute the curve again"
         )
 
 
@@ -195,7 +174,7 @@ def _from_json(stored: Mapping[str, Any]) -> Curve:
         fronts[ScoreKey.parse(name)] = Score.single(_or_nan(front["mean"]), front["n"], (low, high))
     return Curve(
         **{field: stored[field] for field in _FIELDS},
-        encoder=stored.get("encoder", stored["name"]),  # older files have no `encoder`
+        encoder=stored["encoder"],
         reference=EncoderId(**stored["reference"]),
         points=tuple(points),
         fronts=fronts,

@@ -28,7 +28,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, ValidationError
 
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.encoders.load import MINILM
@@ -70,8 +69,6 @@ def made_by(latest: Result) -> dict[str, str]:
 
 
 FORMAT = 5
-# Format 3 has no `n` and no `limit`. Formats 3 and 4 have no checksum of the provenance.
-_READABLE = {3, 4, FORMAT}
 PROGRAMS = frozenset({"polarity-bench", "__main__.py"})
 """Possible first words of a recorded command of this project."""
 TRAINED_BY = "training command"
@@ -313,38 +310,8 @@ def with_checksum(stored: Mapping[str, Any]) -> dict[str, Any]:
     return rest | {"sha256": digest}
 
 
-class _Task(BaseModel):
-    name: str
-    kind: str
-    version: int
-    digest: str
-    data: str
-    unseen_of: str | None = None
-
-
-class _Provenance(BaseModel):
-    """Fields of a provenance file that `read_result` needs."""
-
-    model_config = ConfigDict(strict=True)
-
-    run: str
-    task: _Task
-    encoder: EncoderId
-    reference: EncoderId | None
-    protocol: dict[str, Any]
-    experiment: str
-    limit: int | None = None
-    main_score: str
-    counts: dict[str, int]
-    seen: dict[str, dict[str, int]] | None = None
-    unseen: dict[str, dict[str, int | float | None]] | None = None
-    n: dict[str, int | None] = {}
-    training: dict[str, Any] | None = None
-    seconds: dict[str, float]
-    environment: dict[str, str]
-
-
-_SHARED = {"counts", "seen", "unseen", "training", "experiment", "limit", "seconds", "environment"}
+_OF_TASK = ("kind", "version", "unseen_of")
+_SHARED = ("counts", "seen", "unseen", "training", "experiment", "limit", "seconds", "environment")
 """Fields with the same name and value in a result and its provenance."""
 
 
@@ -363,51 +330,41 @@ def read_result(path: str | Path) -> Result:
     stored = read_stored(path)
     try:
         _check_whole(path, made, stored)
-        provenance = _Provenance.model_validate_json(json.dumps(made))
         (row,) = stored["scores"]["test"]
         other = {"main_score", "hf_subset", "languages"}
         flat = {n: math.nan if x is None else float(x) for n, x in row.items() if n not in other}
+        task, reference = made["task"], made["reference"]
         key = ResultKey(
-            task=provenance.task.digest,
-            data=provenance.task.data,
-            encoder=_shared(provenance.encoder),
-            reference=provenance.reference and _shared(provenance.reference),
-            protocol=provenance.protocol,
+            task=task["digest"],
+            data=task["data"],
+            encoder=_encoder(json.dumps(made["encoder"])),
+            reference=reference and _encoder(json.dumps(reference)),
+            protocol=made["protocol"],
         )
-        result = Result(
-            task=provenance.task.name,
+        return Result(
+            task=task["name"],
             result_name=stored["task_name"],
             languages=tuple(row["languages"]),
-            main_score=ScoreKey.parse(provenance.main_score),
+            main_score=ScoreKey.parse(made["main_score"]),
             key=key,
-            scores=_unflatten(flat, provenance.n),
+            scores=_unflatten(flat, made["n"]),
             date=stored["date"],
             path=path,
-            **provenance.task.model_dump(include={"kind", "version", "unseen_of"}),
-            **provenance.model_dump(include=_SHARED),
+            **{name: task.get(name) for name in _OF_TASK},
+            **{name: made.get(name) for name in _SHARED},
         )
-    except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(map(str, first["loc"]))
-        why = f"`{field}`: {first['msg']}, got {first['input']!r}"
-        damaged = path.with_suffix(PROVENANCE)
-        raise _unusable(damaged, f"the file was edited or is damaged: {why}") from error
-    except InputError:
-        raise
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError) as error:
         raise _unusable(path, f"not a result of polarity-bench ({error!r})") from error
-    # Before format 5, the provenance has no checksum. The digest of the key still detects edits.
-    if key.digest != provenance.run:
-        raise _unusable(path, _EDITED)
-    if result.main_score not in result.scores:
-        raise _unusable(path, f"the main score {provenance.main_score!r} is missing")
-    return result
 
 
 @lru_cache(maxsize=4096)
-def _shared(encoder: EncoderId) -> EncoderId:
-    """Return one shared object for equal encoders, whose digest is then computed only once."""
-    return encoder
+def _encoder(content: str) -> EncoderId:
+    """Return one shared object for equal encoders, whose digest is then computed only once.
+
+    Args:
+        content: The encoder's identity as JSON.
+    """
+    return EncoderId(**json.loads(content))
 
 
 def write_seen(result: Result) -> None:
@@ -418,11 +375,9 @@ def write_seen(result: Result) -> None:
     """
     provenance = result.path.with_suffix(PROVENANCE)
     made = read_stored(provenance)
-    if not isinstance(made, dict) or not _is_as_written(made):
+    if not isinstance(made, dict) or made != with_checksum(made):
         raise _unusable(result.path, _EDITED)
-    content = made | {"seen": result.seen, "unseen": result.unseen}
-    if made["format"] >= FORMAT:
-        content = with_checksum(content)
+    content = with_checksum(made | {"seen": result.seen, "unseen": result.unseen})
     write_atomically(provenance, json_bytes(content))
 
 
@@ -464,23 +419,13 @@ def read_arrays(path: Path, names: Collection[str] | None = None) -> dict[str, N
 
 
 def has_values_per_query(result: Result) -> bool:
-    """Return whether the values per query of a stored result exist and belong to the result.
-
-    The function compares the checksum of the values. Results in formats before 5 have no checksum;
-    for them, it compares the means of the values with the scores.
-    """
+    """Return whether the values per query of a stored result exist and have their checksum."""
     try:
         provenance = read_stored(result.path.with_suffix(PROVENANCE))
-        checksum: str | None = provenance.get("queries_sha256")
-        if checksum is not None:
-            content = result.path.with_suffix(_QUERIES).read_bytes()
-            return checksum == hashlib.sha256(content).hexdigest()
-        arrays = read_arrays(result.path)
+        content = result.path.with_suffix(_QUERIES).read_bytes()
     except (InputError, OSError):
         return False
-    named = {str(key): score.mean for key, score in result.scores.items()}
-    means = {n: np.mean(v[~np.isnan(v)]) for n, v in arrays.items() if n in named and v.size}
-    return all(math.isclose(mean, named[name], abs_tol=1e-4) for name, mean in means.items())
+    return bool(provenance.get("queries_sha256") == hashlib.sha256(content).hexdigest())
 
 
 def files_of(path: Path) -> list[Path]:
@@ -499,23 +444,16 @@ def _unusable(path: Path, why: str) -> InputError:
 
 
 def _check_whole(path: Path, made: Mapping[str, Any], stored: Mapping[str, Any]) -> None:
-    if made["format"] not in _READABLE:
+    """Check the format and the checksums, which detect edits of any field."""
+    if made["format"] != FORMAT:
         raise InputError(
             f"{path}: expected a result in format {FORMAT}, got format {made['format']}; run the "
-            "evaluation again, or use the version of polarity-bench that wrote the file"
+            "evaluation again"
         )
-    if made["format"] < FORMAT and "__limit_" in f"__{made['experiment']}":
-        why = f"results with a limit need format {FORMAT}, got format {made['format']}"
-        raise _unusable(path, why)
-    if not _is_as_written(made):
+    if made != with_checksum(made):
         raise _unusable(path, _EDITED)
     if made["scores_sha256"] != _digest_of_scores(stored):
         raise _unusable(path, "the scores were edited or are incomplete")
-
-
-def _is_as_written(made: Mapping[str, Any]) -> bool:
-    needs_none = made["format"] < FORMAT and "sha256" not in made
-    return bool(needs_none or made == with_checksum(made))
 
 
 def _digest_of_scores(task_result: Mapping[str, Any]) -> str:
@@ -529,26 +467,18 @@ def _provenance(result: Result) -> dict[str, Any]:
         "run": key.digest,
         "task": {
             "name": result.task,
-            "kind": result.kind,
-            "version": result.version,
             "digest": key.task,
             "data": key.data,
-            **({"unseen_of": result.unseen_of} if result.unseen_of else {}),
+            **{name: each for name in _OF_TASK if (each := getattr(result, name)) is not None},
         },
         "encoder": key.encoder.to_record(),
         "reference": key.reference.to_record() if key.reference else None,
         "protocol": dict(key.protocol),
-        "experiment": result.experiment,
-        "limit": result.limit,
         "main_score": str(result.main_score),
-        "counts": dict(result.counts),
-        "seen": result.seen,
-        "unseen": result.unseen,
         "n": {str(key): score.n for key, score in result.scores.items()},
-        **({"training": dict(result.training)} if result.training else {}),
+        **{name: getattr(result, name) for name in _SHARED},
         "seconds": {name: round(value, 3) for name, value in result.seconds.items()},
         "date": datetime.fromtimestamp(result.date, UTC).isoformat(timespec="seconds"),
-        "environment": dict(result.environment),
     }
 
 

@@ -72,15 +72,14 @@ class Sweep:
     def lost(self) -> set[str]:
         """Digests of ended items whose outcome no longer counts.
 
-        These are done items whose files are missing, or whose files an older version did not
-        record. With `retry_failed`, they include failed items. If results of such an item exist,
-        they are treated like external results.
+        These are done items whose files are missing. With `retry_failed`, they include failed
+        items. If results of such an item exist, they are treated like external results.
         """
 
         def is_lost(outcome: ItemOutcome) -> bool:
             if outcome.state == "failed":
                 return self.retry_failed
-            return not outcome.files or self.state.is_gone(outcome)
+            return self.state.is_gone(outcome)
 
         return {digest for digest, outcome in self.outcomes.items() if is_lost(outcome)}
 

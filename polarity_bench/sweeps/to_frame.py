@@ -36,9 +36,9 @@ from polarity_bench.results.published import FILE as PUBLISHED
 from polarity_bench.results.published import PublishedNumber, footnote_numbers, read_published
 from polarity_bench.results.result_files import Result, made_by, read_result
 from polarity_bench.scores import ScoreKey, Weighting
-from polarity_bench.sweeps.plan import PlanItem, SweepPlan, with_defaults
+from polarity_bench.sweeps.plan import PlanItem, SweepPlan
 from polarity_bench.sweeps.state_files import SweepState
-from polarity_bench.values import grouped, shortest
+from polarity_bench.values import shortest
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -50,7 +50,6 @@ METRICS = {"polarity": ("Polarity", "P"), "similarity": ("Semantic similarity", 
 _USUAL = ("", "reference")  # first words of experiments with the task's defaults
 _SETTING = "settings."
 _REFERENCE = "reference"
-_OLD_SIZES = "published-sizes.csv"
 _FURTHER = {"twins": frozenset[int](), "footnote": 0, "paper": "", "date": math.nan, "made_by": {}}
 
 _Results = Mapping[tuple[str, str], Sequence[Result]]
@@ -68,7 +67,7 @@ class _Item(NamedTuple):
         settings: All settings.
         result: The result; None if there is none.
         state: `done`, `failed` or `left`.
-        base: Digest of the evaluation of the base; None if unknown.
+        base: Digest of the evaluation of the base.
     """
 
     kind: str
@@ -85,15 +84,9 @@ class _Item(NamedTuple):
         """Base and task, which identify a column of tables."""
         return self.settings["model"], self.task
 
-    @property
-    def measured_with(self) -> str:
-        """Digest of the reference encoder of the result; '' if there is no result."""
-        key = self.result.key if self.result else None
-        return (key.reference or key.encoder).digest if key else ""
-
     def is_trained_from(self, base: _Item) -> bool:
         """Return whether this item is a training run of a base."""
-        is_own = base.column == self.column and base.base in (None, self.base)
+        is_own = base.column == self.column and base.base == self.base
         return self.kind == "training" and is_own
 
 
@@ -180,34 +173,26 @@ def _training(item: PlanItem, results: _Results, states: SweepState) -> _Item:
     result = _single(results.get((item.encoder, item.task), ()))
     outcome = None if result else states.outcome(item.digest)
     state = "done" if result else "failed" if outcome and outcome.state == "failed" else "left"
-    settings = item.resolved or with_defaults(item.settings)
     planned = item.encoder, item.task, tuple(item.settings)
-    return _Item("training", *planned, settings, result, state, item.after)
+    return _Item("training", *planned, item.resolved, result, state, item.after)
 
 
 def _check_references(trainings: Sequence[_Item], evaluations: Sequence[PlanItem]) -> None:
-    """Check that all training runs of a base were measured with the same reference encoder.
-
-    If the plan contains the digest of the base, the reference encoder must have that digest.
+    """Check that all training runs were measured with the base in the plan as reference encoder.
 
     Raises:
         InputError: If a training run was measured with another encoder.
     """
-    planned = {item.digest: item.encoder_digest for item in evaluations if item.encoder_digest}
-    first_of_base: dict[tuple[Any, ...], tuple[str, str]] = {}
+    planned: dict[str | None, str] = {each.digest: each.encoder_digest for each in evaluations}
     for item in trainings:
         if item.result is None or item.result.lacks_reference:
             continue
-        path, measured_with = str(item.result.path), item.measured_with
-        base = item.column, item.base, *map(item.settings.get, TOLD_BY)
-        source, expected = first_of_base.setdefault(base, (path, measured_with))
-        if item.base in planned:
-            source, expected = "the plan", planned[item.base]
+        expected, measured_with = planned[item.base], item.result.key.reference_encoder.digest
         if measured_with != expected:
             raise InputError(
-                f"{path}: the reference encoder has the digest {measured_with}, but according to "
-                f"{source} the base has the digest {expected}; delete the result with the wrong "
-                "reference, and its trained encoder in `runs`, then run the sweep again"
+                f"{item.result.path}: the reference encoder has the digest {measured_with}, but "
+                f"according to the plan the base has the digest {expected}; delete the result with "
+                "the wrong reference, and its trained encoder in `runs`, then run the sweep again"
             )
 
 
@@ -237,34 +222,23 @@ def _bases(
 ) -> list[_Item]:
     """Return the bases of a column; several if the model was loaded with different options.
 
-    The bases are the evaluations that the plan links to the training runs. Without such links, the
-    bases are the results of the model, preferably those of the encoders that the training runs were
-    measured with.
+    The bases are the evaluations that the plan links to the training runs.
     """
     model, task = column
-    runs = [item for item in trainings if item.column == column]
-    first = {item.base for item in runs}
-    candidates: list[tuple[str, str | None, Result | None]] = []
+    first = {item.base for item in trainings if item.column == column}
+    candidates: list[tuple[PlanItem, Result | None]] = []
     for item in (item for item in evaluations if item.digest in first):
         of_base = results.get((item.encoder, task), ())
         matching = [r for r in of_base if r.key.encoder.digest == item.encoder_digest]
-        candidates.append((item.encoder, item.digest, _single(matching)))
-    if not candidates:
-        names = dict.fromkeys(e.encoder for e in evaluations if e.settings.get("model") == model)
-        measured_with = {item.measured_with for item in runs}
-        of_model = [result for name in names for result in results.get((name, task), ())]
-        references = [r for r in of_model if r.key.encoder.digest in measured_with]
-        by_options = grouped(references or of_model, lambda result: str(_options(result)))
-        name = next(iter(names), model)
-        candidates = [(name, None, _single(matching)) for matching in by_options.values() or [[]]]
-    options = [_options(result) for *_, result in candidates]
+        candidates.append((item, _single(matching)))
+    options = [_options(result) for _, result in candidates]
     differ = [name for name in TOLD_BY if len({each.get(name) for each in options}) > 1]
     bases = []
-    for (name, digest, base), loaded in zip(candidates, options, strict=True):
+    for (item, base), loaded in zip(candidates, options, strict=True):
         distinct = {option: loaded[option] for option in differ if loaded.get(option) is not None}
         settings, state = {"model": model, **distinct}, "done" if base else "left"
-        names_given = tuple(settings)
-        bases.append(_Item("evaluation", name, task, names_given, settings, base, state, digest))
+        planned = item.encoder, task, tuple(settings)
+        bases.append(_Item("evaluation", *planned, settings, base, state, item.digest))
     return bases
 
 
@@ -313,11 +287,6 @@ def _published_records(
         InputError: If a line is wrong or no training run corresponds to it, or if one of `models`
             has neither training runs nor published numbers.
     """
-    if (old := folder / _OLD_SIZES).is_file():
-        raise InputError(
-            f"{old}: this file is no longer read; move its lines to {folder / PUBLISHED}, with the "
-            "task in the column `task` and the column `model` empty"
-        )
     numbers = read_published(folder / PUBLISHED)
     footnotes = footnote_numbers(numbers)
     columns = {*trained, *((model, task) for model in models for _, task in trained)}

@@ -1,7 +1,8 @@
 """Contamination: evaluation texts that were in the training data of an encoder.
 
-A run folder does not contain the training texts. They are recreated from the data and from the
-task, recipe and seed that the folder records. Their digest must match the recorded digest.
+Training writes hashes of its texts into the folder of the encoder, in `training_texts.json.gz`: one
+hash of each text, and the text's normalised words, each of them hashed. Hashes of the base's
+training texts are included, so one file says what an encoder has seen.
 
 Texts are compared by whole words, normalised by `data.normalised`: "art" is not inside "a party",
 although it is a substring. `data.relatives` compares substrings instead, because excluding too many
@@ -10,20 +11,20 @@ rows from training is safer than excluding too few.
 
 from __future__ import annotations
 
+import gzip
+import json
 import math
-import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from hashlib import blake2b
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from polarity_bench.data.sources import DataAccess
-from polarity_bench.encoders.reference_encoder import Base, base_of
-from polarity_bench.encoders.train_file import read_train_file
-from polarity_bench.errors import InputError, InputWarning, MissingValuesError
+from polarity_bench.encoders.base import Encoder
+from polarity_bench.encoders.reference_encoder import Base, base_of, find_base
+from polarity_bench.errors import InputError, MissingValuesError
 from polarity_bench.results.result_files import (
     Result,
     has_values_per_query,
@@ -33,18 +34,76 @@ from polarity_bench.results.result_files import (
     write_seen,
 )
 from polarity_bench.scores import Score
-from polarity_bench.tasks.catalogue import choose_tasks, load_tasks
 from polarity_bench.tasks.types.base import Task
 from polarity_bench.tasks.types.rows_task import RowsTask
-from polarity_bench.training.data import Known, load_training_data, normalised
-from polarity_bench.training.parameters import ParameterWarning, chosen
-from polarity_bench.training.recipes import RECIPES
+from polarity_bench.training.data import Known, normalised
 from polarity_bench.values import BoolArray
 
+TEXTS_FILE = "training_texts.json.gz"
 Row = str | tuple[str, ...]
 """A text, or both texts of a pair."""
 
 _HEAD = 3  # maximum number of words in a key of `_Phrases`; a shorter text is its own key
+
+
+@dataclass(frozen=True)
+class TrainingTexts:
+    """Hashes of the texts that an encoder was trained on.
+
+    Attributes:
+        exact: Hash of each text.
+        words: Hashes of the words of each text after normalisation, joined by spaces.
+    """
+
+    exact: frozenset[str] = frozenset()
+    words: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, texts: Iterable[str]) -> TrainingTexts:
+        """Hash texts."""
+        distinct = set(texts)
+        words = {_hashed_words(normalised(text)) for text in distinct}
+        return cls(frozenset(map(_hash, distinct)), frozenset(words - {""}))
+
+    @classmethod
+    def read(cls, model: str | Path) -> TrainingTexts | None:
+        """Read the hashes in the folder of an encoder; None if the training texts are unknown.
+
+        Raises:
+            InputError: If the file is damaged.
+        """
+        file = Path(model).expanduser() / TEXTS_FILE
+        if not file.is_file():
+            return None
+        try:
+            stored = json.loads(gzip.decompress(file.read_bytes()))
+            return cls(frozenset(stored["exact"]), frozenset(stored["words"]))
+        except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
+            raise InputError(
+                f"{file}: the file is damaged ({error!r}); train the encoder again"
+            ) from error
+
+    def to_bytes(self) -> bytes:
+        """Return the content of the file. Equal texts give equal bytes."""
+        content = {"exact": sorted(self.exact), "words": sorted(self.words)}
+        return gzip.compress(json.dumps(content).encode(), mtime=0)
+
+    def __or__(self, other: TrainingTexts) -> TrainingTexts:
+        return TrainingTexts(self.exact | other.exact, self.words | other.words)
+
+
+def _hash(text: str, size: int = 8) -> str:
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size).hexdigest()
+
+
+@lru_cache(maxsize=2**17)
+def _hashed_word(word: str) -> str:
+    return _hash(word, size=4)
+
+
+def _hashed_words(text: str) -> str:
+    """Return a normalised text with each word replaced by its hash."""
+    return " ".join(map(_hashed_word, text.split()))
 
 
 def count_seen(
@@ -52,8 +111,6 @@ def count_seen(
     stored: Sequence[list[Result]],
     tasks: Sequence[Task],
     output: Path,
-    access: DataAccess,
-    task_dir: Path | None = None,
 ) -> None:
     """Add the number of seen rows, and scores of the unseen rows, to stored results.
 
@@ -66,11 +123,9 @@ def count_seen(
         tasks: The tasks of these results.
         output: Folder of the results. If it contains the base's result for the same task and
             protocol, the base is scored on the same rows.
-        access: Where to look for the data.
-        task_dir: Folder with the user's own task files, or one such file.
 
     Raises:
-        InputError: If the encoder's training texts cannot be recreated; the message says why.
+        InputError: If the file with the hashes of the training texts is damaged.
     """
     base = base_of(model)
     if base is None:
@@ -84,7 +139,7 @@ def count_seen(
         if result.task in by_name and (result.seen is None or len(result.unseen or ()) == 1)
         if (of_base := _result_of(base, result, output)) or result.seen is None
     ]
-    trained_on = training_texts(model, access, task_dir) if lacking else None
+    trained_on = TrainingTexts.read(model) if lacking else None
     if trained_on is None:
         return
     counted = [by_name[results[i].task].rows_by_part for results, i, _ in lacking]
@@ -137,73 +192,36 @@ def _result_of(base: Base, result: Result, output: Path) -> Result | None:
     return stored if is_same and has_values_per_query(stored) else None
 
 
-def training_texts(
-    model: str,
-    access: DataAccess,
-    task_dir: Path | None = None,
-    *,
-    above: frozenset[Path] = frozenset(),
-) -> list[str] | None:
-    """Return the texts that an encoder was trained on, including its base's training texts.
-
-    Nothing is downloaded. If polarity-bench did not train the base, the base's training texts are
-    unknown and not included.
-
-    Args:
-        model: Name or folder of the encoder.
-        access: Where to look for the data.
-        task_dir: Folder with the user's own task files, or one such file.
-        above: Folders of the encoders that were trained from this encoder.
+def texts_before(model: str, encoder: Encoder) -> TrainingTexts | None:
+    """Return the training texts of an encoder that is trained further.
 
     Returns:
-        The texts, possibly repeated; None if polarity-bench did not train the encoder.
+        The texts. They are empty if polarity-bench has not trained the encoder, and None if it has,
+        but the file with their hashes is lost.
 
     Raises:
-        InputError: If the texts cannot be recreated; the message says why.
+        InputError: If the file is damaged.
     """
-    base = base_of(model)
-    if base is None:
-        return None
-    place = Path(model).expanduser().resolve()
-    stored = read_train_file(place) or {}
-    if place in above:  # possible only if the folder of a base was replaced after training
+    return TrainingTexts.read(model) or (None if find_base(encoder) else TrainingTexts())
+
+
+def known_to(model: str, encoder: Encoder) -> Known | None:
+    """Return a function that marks the texts an encoder was trained on; None without such texts.
+
+    Raises:
+        InputError: If the file with the hashes of the training texts is damaged or lost.
+    """
+    trained_on = texts_before(model, encoder)
+    if trained_on is None:
         raise InputError(
-            f"{model}: the recorded base was itself trained from this encoder; train this encoder "
-            "again"
+            f"`model` {model}: rows that the encoder has not seen cannot be held out, because "
+            f"{TEXTS_FILE} is missing in its folder; copy the file from the folder of its "
+            "training, or set `held_out` 0 and `checkpoint` last, which publishes the last epoch"
         )
-    try:
-        before = training_texts(base.source, access, task_dir, above=above | {place})
-        if not stored["kept"]:  # no epoch improved on the base, so the base itself was published
-            return before
-        own = _recreate(stored, DataAccess(access.folder, offline=True), task_dir, before or ())
-    except (InputError, KeyError) as error:
-        why = f"train.json lacks {error}" if isinstance(error, KeyError) else str(error)
-        raise InputError(f"the training texts of {model} cannot be recreated: {why}") from error
-    return [*(before or ()), *own]
+    return partial(are_known, trained_on=trained_on) if trained_on.exact else None
 
 
-def known_to(model: str, access: DataAccess, task_dir: Path | None) -> Known | None:
-    """Return a function that marks the texts an encoder was trained on.
-
-    Return None if polarity-bench did not train the encoder, or if no training text is known.
-
-    Raises:
-        InputError: If polarity-bench trained the encoder, but the texts cannot be recreated.
-    """
-    if base_of(model) is None:
-        return None
-    try:
-        texts = training_texts(model, access, task_dir)
-    except InputError as error:
-        raise InputError(
-            f"`model` {model}: rows that the encoder has not seen cannot be held out: {error}. "
-            "Provide the data and task files of that training, or set `held_out` 0 and "
-            "`checkpoint` last, which publishes the last epoch"
-        ) from error
-    return partial(are_known, trained_on=texts) if texts else None
-
-
-def are_known(texts: Sequence[str], trained_on: Collection[str]) -> BoolArray:
+def are_known(texts: Sequence[str], trained_on: TrainingTexts) -> BoolArray:
     """Return a mask of the normalised texts that an encoder knows from its training texts, (n,).
 
     A text is known if it equals a training text, is part of one, or contains one with at least half
@@ -211,48 +229,23 @@ def are_known(texts: Sequence[str], trained_on: Collection[str]) -> BoolArray:
     sentence.
 
     Example:
-        >>> are_known(["warm day", "a warm day at sea", "a warm day at the sea"], ["A warm day!"])
+        >>> trained_on = TrainingTexts.of(["A warm day!"])
+        >>> are_known(["warm day", "a warm day at sea", "a warm day at the sea"], trained_on)
         array([ True,  True,  True])
-        >>> are_known(["a warm day", "party"], ["warm", "art"])
+        >>> are_known(["a warm day", "party"], TrainingTexts.of(["warm", "art"]))
         array([False, False])
     """
-    known = set(map(normalised, trained_on)) - {""}
-    in_known, in_ours = _Phrases(known), _Phrases(set(texts) - {""})
-    inside = {phrase for text in known for phrase in in_ours.find_in(text)}
+    hashed = list(map(_hashed_words, texts))
+    in_known, in_ours = _Phrases(trained_on.words), _Phrases(set(hashed) - {""})
+    inside = {phrase for text in trained_on.words for phrase in in_ours.find_in(text)}
 
     def contains_half(text: str) -> bool:
         return any(2 * len(part.split()) >= len(text.split()) for part in in_known.find_in(text))
 
-    return np.array([text in inside or contains_half(text) for text in texts], dtype=bool)
+    return np.array([text in inside or contains_half(text) for text in hashed], dtype=bool)
 
 
-def _recreate(
-    stored: Mapping[str, Any], access: DataAccess, task_dir: Path | None, before: Sequence[str]
-) -> Sequence[str]:
-    spec = stored["spec"]
-    values = stored.get("places", {}) | spec["recipe"]
-    kind = chosen(RECIPES, values["name"])
-    unused = kind.unused(values)  # older versions accepted and recorded parameters without effect
-    recipe = kind.from_dict({key: each for key, each in values.items() if key not in unused})
-    (task,) = choose_tasks(load_tasks(task_dir), names=[stored["task"]])
-    n_held_out, seed = recipe.hold_out
-    with warnings.catch_warnings():
-        for category in (InputWarning, ParameterWarning):  # already shown during training
-            warnings.simplefilter("ignore", category)
-        for known in [partial(are_known, trained_on=before), None] if before else [None]:
-            try:
-                data = load_training_data(task, access, held_out=n_held_out, seed=seed, known=known)
-                inputs = recipe.read(data, access, task_dir)
-            except InputError:
-                if known is None:
-                    raise
-                continue  # try again without `known`: older versions held out rows the base knew
-            if inputs.digest == spec["inputs"]:
-                return inputs.texts
-    raise InputError(f"the data of {task.name} or the code has changed since the training")
-
-
-def seen_rows(rows: Sequence[Row], trained_on: Collection[str]) -> dict[str, BoolArray]:
+def seen_rows(rows: Sequence[Row], trained_on: TrainingTexts) -> dict[str, BoolArray]:
     """Return masks of the rows that match a training text, for four kinds of match.
 
     A row is a text or a pair of texts. A pair matches if either text matches.
@@ -265,22 +258,22 @@ def seen_rows(rows: Sequence[Row], trained_on: Collection[str]) -> dict[str, Boo
 
     Example:
         >>> rows = ["A warm day.", "warm day", "party", ("a party", "a warm day!")]
-        >>> seen = seen_rows(rows, ["a warm day", "warm", "art"])
+        >>> seen = seen_rows(rows, TrainingTexts.of(["a warm day", "warm", "art"]))
         >>> {way: found.astype(int).tolist() for way, found in seen.items()}["normalised"]
         [1, 0, 0, 1]
     """
     return _rows_with(rows, _seen_texts(rows, trained_on))
 
 
-def _seen_texts(rows: Iterable[Row], trained_on: Collection[str]) -> dict[str, set[str]]:
+def _seen_texts(rows: Iterable[Row], trained_on: TrainingTexts) -> dict[str, set[str]]:
     """Return the texts of rows that match a training text, by kind of match (see `seen_rows`)."""
-    exact = set(trained_on)
-    known = {normalised(text) for text in exact} - {""}
-    ours = {text: normalised(text) for row in rows for text in _texts_of(row)}
+    known = trained_on.words
+    ours = {text: _hashed_words(normalised(text)) for row in rows for text in _texts_of(row)}
     in_known, in_ours = _Phrases(known), _Phrases(set(ours.values()) - {""})
     inside = {phrase for text in known for phrase in in_ours.find_in(text) if phrase != text}
+    exact = {text for text in ours if _hash(text) in trained_on.exact}
     return {
-        "exactly": exact & ours.keys(),
+        "exactly": exact,
         "normalised": {text for text, words in ours.items() if text in exact or words in known},
         "inside": {text for text, words in ours.items() if words in inside},
         "containing": {text for text, words in ours.items() if in_known.find_in(words) - {words}},

@@ -198,7 +198,9 @@ def model_card(
         (
             f"The weights are derived from {escape(base.name)}, and the licence of that encoder"
             f"{f' ({escape(licence)})' if licence else ''} applies. The training texts are "
-            f"{texts or f'{title}{of_texts}'}. This folder does not contain them."
+            f"{texts or f'{title}{of_texts}'}. This folder does not contain them, only hashes of "
+            "them and of their words (`training_texts.json.gz`), which can confirm a guess. Delete "
+            "that file before you publish an encoder of private texts."
         ),
         f"## Sources\n\n{recipe.sources}\n",
     ]

@@ -232,7 +232,6 @@ class RunFolder:
             "base": self.base,
             "files": sorted(files),
             "spec": identity.to_dict(),
-            "places": identity.recipe.resolve_paths(Path.cwd()).to_dict("place"),
             **(outcome or {}),
         }
         self.path.mkdir(parents=True, exist_ok=True)

@@ -24,7 +24,12 @@ from polarity_bench.errors import InputError
 from polarity_bench.evaluation.one_task import environment
 from polarity_bench.progress import Bar, no_bar
 from polarity_bench.tasks.catalogue import choose_tasks, load_tasks
-from polarity_bench.training.contamination import known_to
+from polarity_bench.training.contamination import (
+    TEXTS_FILE,
+    TrainingTexts,
+    known_to,
+    texts_before,
+)
 from polarity_bench.training.data import load_training_data
 from polarity_bench.training.epoch_scores import EpochScorer
 from polarity_bench.training.history import Row, draw_history, with_null, write_history
@@ -107,6 +112,7 @@ def train(
         if is_first():
             folder.claim(identity, overwrite=overwrite)
         wait()
+        before = texts_before(job.model, bench.base)
         # Checkpoints are saved with this model, so they record the base too.
         write_base(bench.base.model, Base(folder.base, identity.base))
         try:
@@ -115,7 +121,7 @@ def train(
                 epochs.add(0, 0)
             fitted = recipe.fit(bench, examples, epochs)
             if is_first():
-                publish(job, bench, identity, fitted, epochs.rows)
+                publish(job, bench, identity, fitted, epochs.rows, inputs.texts, before)
             wait()
             return replace(finished(folder, identity), reused=False, speed=fitted.speed)
         except OSError as error:
@@ -134,9 +140,9 @@ def open_bench(job: Job, folder: RunFolder, bar: Bar) -> Iterator[TrainingContex
     """
     (spec,) = choose_tasks(load_tasks(job.task_dir), names=[job.task])
     rows, seed = job.recipe.hold_out
-    known = None if rows == 0 else known_to(job.model, job.access(), job.task_dir)
-    data = load_training_data(spec, job.access(), held_out=rows, seed=seed, known=known)
     base = load_base(job.model, job.options)
+    known = None if rows == 0 else known_to(job.model, base)
+    data = load_training_data(spec, job.access(), held_out=rows, seed=seed, known=known)
     with job.embedder(base.device) as embedder:
         embedder = data.in_groups(embedder)
         yield TrainingContext(
@@ -194,8 +200,20 @@ def publish(
     identity: RunIdentity,
     fitted: FitResult,
     scored: Sequence[Row],
+    texts: Sequence[str],
+    before: TrainingTexts | None,
 ) -> None:
-    """Write the history, the model card and the encoder, then mark the run as finished."""
+    """Write the history, the model card and the encoder, then mark the run as finished.
+
+    Args:
+        job: The job.
+        bench: The trained encoder, and the folder of the run.
+        identity: Identity of the run.
+        fitted: Result of the recipe.
+        scored: Scores by epoch.
+        texts: Training texts of the run.
+        before: Training texts of the base; None if they are unknown.
+    """
     from polarity_bench.encoders.axis import axis_of
 
     folder, recipe, task = bench.folder, job.recipe, bench.data.task.spec
@@ -227,6 +245,9 @@ def publish(
         has_axis=axis_of(encoder.model) is not None,
     )
     beside = {"README.md": card.encode(), **fitted.files}
+    if before is not None:
+        trained_on = before | TrainingTexts.of(texts if fitted.kept else ())
+        beside[TEXTS_FILE] = trained_on.to_bytes()
     files = folder.publish(encoder.model, beside, prompt=identity.base.prompt)
     outcome = {
         "task": task.name,

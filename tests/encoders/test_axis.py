@@ -37,7 +37,7 @@ def with_axis(
     strength: float = 1.0,
     *,
     tower: bool = False,
-    scale: float | None = SCALE,
+    scale: float = SCALE,
 ) -> SentenceTransformer:
     model = SentenceTransformer(str(folder), device="cpu")
     inner: Any = SentenceTransformer(str(folder), device="cpu") if tower else None
@@ -56,7 +56,6 @@ FORMS: dict[str, dict[str, Any]] = {
     "no tower": {},
     "tower": {"tower": True},
     "third": {"scale": 0.3},
-    "earlier release": {"scale": None, "tower": True},
 }
 
 
@@ -76,10 +75,10 @@ def test_certain_texts_have_the_products_of_a_simplex() -> None:
     assert coordinates(torch.full((1, 4), 0.25)).tolist() == [[0, 0, 0, 0]]
 
 
-@pytest.mark.parametrize("scale", [None, 0.25, 0.3])
+@pytest.mark.parametrize("scale", [0.25, 0.3])
 @pytest.mark.parametrize("classes", [["bad", "good"], ["a", "b", "c"]])
 def test_each_side_is_what_it_is_said_to_be(
-    tiny_model: Path, classes: list[str], scale: float | None
+    tiny_model: Path, classes: list[str], scale: float
 ) -> None:
     model = with_axis(tiny_model, classes, 0.25, scale=scale)
     base = SentenceTransformer(str(tiny_model), device="cpu").encode(
@@ -96,13 +95,8 @@ def test_each_side_is_what_it_is_said_to_be(
     shares = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     placed = 2 * shares[:, 1:] - 1 if n == 1 else math.sqrt(3 / 2) * (shares - 1 / 3)
     filler = np.sqrt(1 - (placed**2).sum(axis=1))
-    place = n if scale is None else n + 1
-    for side, weight in ((documents, scale or 1), (queries, 0.25 / (scale or 1)), (alike, 0.5)):
-        if scale is None:
-            assert_allclose(side[:, :-n], base, atol=1e-7)
-            assert_allclose(side[:, -n:], weight * placed, atol=1e-6)
-            continue
-        assert_allclose(side[:, place:], base, atol=1e-7)  # what the encoder gave is not touched
+    for side, weight in ((documents, scale), (queries, 0.25 / scale), (alike, 0.5)):
+        assert_allclose(side[:, n + 1 :], base, atol=1e-7)  # what the encoder gave is not touched
         assert_allclose(side[:, :n], weight * placed, atol=1e-6)
         assert_allclose(side[:, n], scale * filler if side is documents else 0, atol=1e-6)
     expected = base @ base.T - 2 * placed @ placed.T
@@ -128,12 +122,12 @@ def test_documents_have_one_length_and_all_similarities_rank_alike(
     documents = model.encode_document(TEXTS).astype(np.float64)
     lengths = np.linalg.norm(documents, axis=1)
     assert_allclose(lengths, math.sqrt(1 + scale**2), atol=1e-6)
-    old = sure_of_all(tiny_model, scale=None)
+    other = sure_of_all(tiny_model, scale=0.5)
     for strength in (-1.0, 0.0, 0.25, 1.0):
         queries = model.encode_query(TEXTS, strength=strength).astype(np.float64)
         products = queries @ documents.T
-        before = old.encode_query(TEXTS, strength=strength) @ old.encode_document(TEXTS).T
-        assert_allclose(products, before, atol=1e-5)  # whatever the scale
+        same = other.encode_query(TEXTS, strength=strength) @ other.encode_document(TEXTS).T
+        assert_allclose(products, same, atol=1e-5)  # whatever the scale
         cosines = products / np.outer(np.linalg.norm(queries, axis=1), lengths)
         distances = np.linalg.norm(queries[:, None] - documents, axis=2)
         for ours, theirs in zip(products, [*cosines], strict=True):

@@ -63,41 +63,23 @@ def file_of(output: Path) -> Path:
     return path
 
 
-def edited(output: Path, change: Callable[[Any], object], *, checksum: bool) -> None:
-    """Edit a curve's file; those of before had no checksum."""
-    file = file_of(output)
-    stored = json.loads(file.read_text())
-    if not checksum:
-        stored.pop("sha256", None)
-    change(stored)
-    file.write_text(json.dumps(stored))
-
-
-@pytest.mark.parametrize("checksum", [True, False])
 @pytest.mark.parametrize(
-    ("change", "message"),
+    "change",
     [
-        (lambda c: c["fronts"]["front_at_4"].update(mean=0.999), "front_at_4 is 0.999, but the"),
-        (
-            lambda c: c["points"][1]["scores"].update(polarity_at_4=0.1),
-            r"polarity_at_4 at 0\.5 is 0\.1, but the results give",
-        ),
+        lambda c: c["fronts"]["front_at_4"].update(mean=0.999),
+        lambda c: c["fronts"]["front_at_4"].update(ci95=[0.9, 0.99]),
+        lambda c: c["points"][1]["scores"].update(polarity_at_4=0.1),
+        lambda c: c.pop("sha256"),
     ],
 )
-def test_a_curve_whose_numbers_are_not_those_of_its_results_is_refused(
-    output: Path, change: Callable[[Any], object], message: str, checksum: bool
-) -> None:
-    edited(output, lambda _: None, checksum=checksum)
+def test_an_edited_curve_is_refused(output: Path, change: Callable[[Any], object]) -> None:
     assert len(list(read_curves(output, results(output)))) == 1
-    edited(output, change, checksum=checksum)
-    with pytest.raises(InputError, match="edited or is damaged" if checksum else message):
-        list(read_curves(output, results(output)))
-
-
-def test_an_edited_interval_of_a_front_is_refused(output: Path) -> None:
-    edited(output, lambda c: c["fronts"]["front_at_4"].update(ci95=[0.9, 0.99]), checksum=True)
+    file = file_of(output)
+    stored = json.loads(file.read_text())
+    change(stored)
+    file.write_text(json.dumps(stored))
     with pytest.raises(InputError, match=r"\.json: the curve was edited or is damaged"):
-        read_curve(file_of(output))
+        list(read_curves(output, results(output)))
 
 
 def test_encoders_of_one_name_have_a_curve_each(output: Path) -> None:
@@ -189,7 +171,7 @@ def test_the_checksum_of_scores_is_the_same_from_memory_and_from_disk(
         ("{", "damaged, not valid JSON"),
         ("[]", "not a curve of polarity-bench"),
         ('{"format": 99}', "expected a curve in format 1, got format 99"),
-        ('{"format": 1, "dial": "strength"}', r"not a curve of polarity-bench \(KeyError"),
+        ('{"format": 1, "dial": "strength"}', "the curve was edited or is damaged"),
     ],
 )
 def test_a_damaged_file_is_refused(output: Path, content: str, message: str) -> None:

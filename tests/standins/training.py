@@ -11,6 +11,7 @@ from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.encoders.load import EncoderOptions
 from polarity_bench.tasks.catalogue import load_tasks
+from polarity_bench.training.contamination import TEXTS_FILE, TrainingTexts
 from polarity_bench.training.data import load_training_data
 from polarity_bench.training.job import Job
 from polarity_bench.training.recipes.base import Recipe
@@ -59,6 +60,10 @@ def made_run(
     inputs = recipe.read(data, HERE, None)
     of = of or EncoderId("base", "weights")
     identity = RunIdentity(recipe, of, {}, spec.digest, inputs.digest, "judged")
+    before = TrainingTexts.read(base) or TrainingTexts()
+    trained_on = before | TrainingTexts.of(inputs.texts if kept else ())
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / TEXTS_FILE).write_bytes(trained_on.to_bytes())
     RunFolder(folder, base).record(
         identity, finished=True, outcome={"task": task, "kept": kept, "history": []}
     )

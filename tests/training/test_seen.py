@@ -1,12 +1,15 @@
-"""Seen in training: what a run was trained on is made again, and counted among a task's texts."""
+"""Seen in training: hashes of training texts are stored, and counted among a task's texts."""
 
 from __future__ import annotations
 
+import gzip
 import json
+import re
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +21,29 @@ from standins import QUERIES, SOURCES, Bench, Done, call, write_task
 from standins.training import HERE, SMALL, job_of, made_run, run
 
 from polarity_bench.data.sources import DataAccess
-from polarity_bench.encoders.base import EncoderId
+from polarity_bench.encoders.load import SentenceTransformerEncoder, load_encoder
+from polarity_bench.encoders.reference_encoder import Base, write_base
 from polarity_bench.errors import InputError
 from polarity_bench.progress import no_bar
 from polarity_bench.results.result_files import read_results
 from polarity_bench.tasks.catalogue import load_tasks
 from polarity_bench.tasks.types.base import Settings
 from polarity_bench.tasks.types.polarity.task import PolaritySpec
-from polarity_bench.training.contamination import are_known, seen_rows, training_texts
+from polarity_bench.training.contamination import (
+    TEXTS_FILE,
+    TrainingTexts,
+    are_known,
+    known_to,
+    seen_rows,
+    texts_before,
+)
 from polarity_bench.training.data import load_training_data, normalised
-from polarity_bench.training.recipes.axis.recipe import Axis
 from polarity_bench.training.recipes.base import Recipe
 from polarity_bench.training.recipes.margins.recipe import Margins
 from polarity_bench.training.recipes.scl.recipe import Scl
 from polarity_bench.training.recipes.setfit.recipe import SetFit
 from polarity_bench.training.recipes.triple_entropy import TripleEntropy
-from polarity_bench.training.run_folder import RunFolder, RunIdentity, run_folder
+from polarity_bench.training.run_folder import run_folder
 from polarity_bench.training.train import open_bench
 
 SOURCE_TEXTS = [text for text, _ in SOURCES]
@@ -42,7 +52,8 @@ SOURCE_TEXTS = [text for text, _ in SOURCES]
 
 
 def count_seen(texts: Sequence[str], trained: Sequence[str]) -> dict[str, int]:
-    return {way: int(rows.sum()) for way, rows in seen_rows(texts, trained).items()}
+    seen = seen_rows(texts, TrainingTexts.of(trained))
+    return {way: int(rows.sum()) for way, rows in seen.items()}
 
 
 def test_the_four_ways_by_hand() -> None:
@@ -129,25 +140,28 @@ def test_what_training_on_sst2_has_seen(data_dir: Path) -> None:
 # What a run was trained on
 
 
-def texts_of(folder: Path, task_dir: Path, access: DataAccess = HERE) -> list[str] | None:
-    return training_texts(str(folder), access, task_dir)
+def assert_trained_on(folder: Path, texts: Sequence[str]) -> None:
+    assert TrainingTexts.read(folder) == TrainingTexts.of(texts)
+
+
+def known_of(folder: Path, texts: Sequence[str] = SOURCE_TEXTS) -> list[str]:
+    """Return those of some texts that an encoder was trained on, letter for letter."""
+    trained_on = TrainingTexts.read(folder) or TrainingTexts()
+    return [*compress(texts, seen_rows(texts, trained_on)["exactly"])]
 
 
 def test_a_recipe_of_the_whole_pool(task_dir: Path, tmp_path: Path) -> None:
     folder = made_run(tmp_path / "x", task_dir, Margins(held_out=0))
-    assert texts_of(folder, task_dir) == SOURCE_TEXTS
+    assert_trained_on(folder, SOURCE_TEXTS)
 
 
 def test_rows_held_out_were_not_trained_on(task_dir: Path, tmp_path: Path) -> None:
     found = [
-        texts_of(made_run(tmp_path / str(seed), task_dir, replace(SMALL, seed=seed)), task_dir)
+        known_of(made_run(tmp_path / str(seed), task_dir, replace(SMALL, seed=seed)))
         for seed in range(3)
     ]
-    for texts in found:
-        assert texts is not None
-        assert len(texts) == len(SOURCES) - 6
-        assert {*texts} < {*SOURCE_TEXTS}
-    assert len({tuple(texts or ()) for texts in found}) > 1, "the seed draws them"
+    assert [len(texts) for texts in found] == [len(SOURCES) - 6] * 3
+    assert len({tuple(texts) for texts in found}) > 1, "the seed draws them"
 
 
 @pytest.mark.parametrize(
@@ -161,9 +175,9 @@ def test_rows_held_out_were_not_trained_on(task_dir: Path, tmp_path: Path) -> No
     ],
 )
 def test_recipes_that_draw(task_dir: Path, tmp_path: Path, recipe: Recipe, n_texts: int) -> None:
-    texts = texts_of(made_run(tmp_path / "x", task_dir, recipe), task_dir)
-    assert texts is not None
-    assert len(set(texts)) == len(texts) == n_texts
+    folder = made_run(tmp_path / "x", task_dir, recipe)
+    texts = known_of(folder)
+    assert_trained_on(folder, texts)
     labels = dict(SOURCES)
     counts = np.unique([labels[text] for text in texts], return_counts=True)[1]
     assert counts.tolist() == [n_texts / 2] * 2
@@ -177,126 +191,65 @@ def test_pairs_of_another_place(task_dir: Path, tmp_path: Path) -> None:
     pairs = tmp_path / "pairs.jsonl"
     pairs.write_text("".join(json.dumps(line) + "\n" for line in lines))
     folder = made_run(tmp_path / "x", task_dir, Scl(pairs=str(pairs)))
-    assert texts_of(folder, task_dir) == [
-        *("Boats 0 sail.", "Boats 1 sail.", "Boats 3 sail."),
-        *("A entailment boat.", "A neutral boat.", "A contradiction boat."),
-    ]
-    pairs.unlink()
-    with pytest.raises(
-        InputError, match=r"cannot be recreated: `pairs`: no such file: .*pairs\.jsonl"
-    ):
-        texts_of(folder, task_dir)
+    premises = ["Boats 0 sail.", "Boats 1 sail.", "Boats 3 sail."]
+    hypotheses = ["A entailment boat.", "A neutral boat.", "A contradiction boat."]
+    assert_trained_on(folder, [*premises, *hypotheses])
 
 
-def test_examples_from_outside(
-    task_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also where their folder was named as the shell stood then."""
+def test_examples_from_outside(task_dir: Path, tmp_path: Path) -> None:
     import pandas as pd
 
     rows = {"anchor": ["the a"], "positive": ["the b"], "negative": ["the c"]}
     pd.DataFrame(rows).to_parquet(tmp_path / "own.parquet")
-    monkeypatch.chdir(tmp_path)
-    recipe = Margins(examples_from=Path("own.parquet"), held_out=0)
+    recipe = Margins(examples_from=tmp_path / "own.parquet", held_out=0)
     folder = made_run(tmp_path / "x", task_dir, recipe)
-    monkeypatch.chdir("/")
-    assert texts_of(folder, task_dir) == ["the a", "the b", "the c"]
+    assert_trained_on(folder, ["the a", "the b", "the c"])
 
 
 def test_what_its_base_was_trained_on_counts_too(task_dir: Path, tmp_path: Path) -> None:
     first = made_run(tmp_path / "one", task_dir, SetFit(samples_per_class=3))
-    second = made_run(
-        tmp_path / "two", task_dir, SetFit(samples_per_class=2, seed=7), base=str(first)
-    )
-    whole, own = texts_of(second, task_dir), texts_of(first, task_dir)
-    assert whole is not None
-    assert own is not None
-    assert whole[:6] == own
-    assert len(whole) == 10
+    again = SetFit(samples_per_class=2, seed=7)
+    second = made_run(tmp_path / "two", task_dir, again, base=str(first))
+    alone = made_run(tmp_path / "three", task_dir, again)
+    assert_trained_on(second, [*known_of(first), *known_of(alone)])
 
 
 @pytest.mark.parametrize("trained", [False, True])
 def test_a_base_that_nothing_was_better_than_was_trained_on_nothing_more(
-    task_dir: Path, tmp_path: Path, trained: bool
+    tiny_model: Path, task_dir: Path, tmp_path: Path, trained: bool
 ) -> None:
-    before = made_run(tmp_path / "one", task_dir, SetFit(samples_per_class=3))
-    base = str(before) if trained else "org/base"
-    folder = made_run(tmp_path / "two", task_dir, Margins(held_out=0), base=base, kept=0)
-    assert texts_of(folder, task_dir) == (texts_of(before, task_dir) if trained else None)
+    """The learning rate of 0 leaves every epoch as good as the base, and no better."""
+    base = tiny_model
+    if trained:
+        base = as_trained(tiny_model, tmp_path / "one", task_dir, SetFit(samples_per_class=3))
+    made = run(base, task_dir, tmp_path / "two", replace(SMALL, rate=1e-12))
+    assert made.kept == 0
+    assert TrainingTexts.read(made.folder) == TrainingTexts.read(base)
+    assert (TrainingTexts.read(base) is not None) == trained
 
 
-def test_an_encoder_from_elsewhere_is_not_known(tiny_model: Path, task_dir: Path) -> None:
-    assert texts_of(tiny_model, task_dir) is None
-    assert training_texts("org/encoder", HERE, task_dir) is None
-    assert training_texts("minilm", HERE) is None
+def test_an_encoder_from_elsewhere_is_not_known(tiny_model: Path) -> None:
+    for model in (str(tiny_model), "org/encoder", "minilm"):
+        assert TrainingTexts.read(model) is None
 
 
-def _edit(folder: Path, edit: Callable[[dict[str, Any]], object]) -> None:
-    file = folder / "train.json"
-    content = json.loads(file.read_text())
-    edit(content)
-    file.write_text(json.dumps(content))
-
-
-@pytest.mark.parametrize(
-    ("spoil", "why"),
-    [
-        (lambda c: c.update(task="none"), "unknown task 'none'"),
-        (lambda c: c["spec"]["recipe"].update(name="none"), "unknown recipe 'none'"),
-        (lambda c: c["spec"]["recipe"].update(odd=1), "unknown parameter 'odd'"),
-        (lambda c: c["spec"].pop("recipe"), "train.json lacks 'recipe'"),
-        (lambda c: c["spec"]["recipe"].update(seed=5), "or the code has changed since"),
-    ],
-)
-def test_a_run_that_does_not_say_enough_is_not_guessed_at(
-    task_dir: Path, tmp_path: Path, spoil: Callable[[dict[str, Any]], object], why: str
-) -> None:
-    folder = made_run(tmp_path / "x", task_dir, SetFit(samples_per_class=3))
-    _edit(folder, spoil)
-    with pytest.raises(InputError, match=f"training texts of .*x cannot be recreated: .*{why}"):
-        texts_of(folder, task_dir)
-
-
-def test_a_run_of_before_may_record_what_had_no_effect(task_dir: Path, tmp_path: Path) -> None:
-    folder = made_run(tmp_path / "x", task_dir, Axis(labels=8))
-    before = texts_of(folder, task_dir)
-    _edit(folder, lambda content: content["spec"]["recipe"].update(epochs=3, keep=1.0))
-    assert texts_of(folder, task_dir) == before
-
-
-def test_a_run_of_before_is_known_as_far_as_it_says_its_places(
+def test_the_file_has_no_text_and_equal_texts_give_equal_bytes(
     task_dir: Path, tmp_path: Path
 ) -> None:
     folder = made_run(tmp_path / "x", task_dir, Margins(held_out=0))
-    _edit(folder, lambda content: content.pop("places"))
-    assert texts_of(folder, task_dir) == SOURCE_TEXTS
+    content = (folder / TEXTS_FILE).read_bytes()
+    assert content == TrainingTexts.of(reversed(SOURCE_TEXTS)).to_bytes()
+    stored = json.loads(gzip.decompress(content))
+    assert stored.keys() == {"exact", "words"}
+    assert all(re.fullmatch("[0-9a-f]{16}", each) for each in stored["exact"])
+    assert all(re.fullmatch("[0-9a-f]{8}( [0-9a-f]{8})*", each) for each in stored["words"])
 
 
-def test_data_that_has_changed_is_not_what_it_was_trained_on(
-    task_dir: Path, tmp_path: Path
-) -> None:
-    folder = made_run(tmp_path / "x", task_dir, Margins(held_out=0))
-    write_task(task_dir, sources=[*SOURCES[:-1], ("The l was odd.", "0")])
-    with pytest.raises(
-        InputError, match="the data of mini or the code has changed since the training"
-    ):
-        texts_of(folder, task_dir)
-    write_task(task_dir, sources=[(text.replace(".", "!"), y) for text, y in SOURCES])
-    with pytest.raises(InputError, match="has changed since the training"):
-        texts_of(folder, task_dir)
-
-
-def test_data_is_not_downloaded_to_be_counted(task_dir: Path, tmp_path: Path) -> None:
-    sha = "0" * 64
-    write_task(task_dir, split=f'url = "https://x.invalid/a.csv"\nsha256 = "{sha}"')
-    folder = tmp_path / "x"
-    recipe, of = Margins(held_out=0), EncoderId("base", "weights")
-    identity = RunIdentity(recipe, of, {}, load_tasks(task_dir)["mini"].digest, "inputs", "judged")
-    outcome = {"task": "mini", "kept": 1}
-    RunFolder(folder, "org/base").record(identity, finished=True, outcome=outcome)
-    (task_dir / "mini-source.csv").unlink()
-    with pytest.raises(InputError, match="forbids downloading"):
-        texts_of(folder, task_dir, DataAccess(offline=False))
+@pytest.mark.parametrize("content", [b"", b"text", gzip.compress(b"[]"), gzip.compress(b"{}")])
+def test_a_damaged_file_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / TEXTS_FILE).write_bytes(content)
+    with pytest.raises(InputError, match=rf"{TEXTS_FILE}: the file is damaged .*; train the enc"):
+        TrainingTexts.read(tmp_path)
 
 
 # What a training on top of a training may hold out
@@ -317,12 +270,28 @@ def as_trained(tiny_model: Path, folder: Path, task_dir: Path, recipe: Recipe) -
     return made_run(folder, task_dir, recipe, base=str(tiny_model))
 
 
+def test_nothing_is_known_of_a_base_whose_training_texts_are_lost(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    """One that was saved again; a training on top of it must not look complete."""
+    plain = load_encoder(str(tiny_model))
+    assert texts_before(str(tiny_model), plain) == TrainingTexts()
+    assert known_to(str(tiny_model), plain) is None
+    assert isinstance(plain, SentenceTransformerEncoder)
+    write_base(plain.model, Base("org/base", plain.id))
+    plain.model.save_pretrained(str(tmp_path / "again"))
+    again = load_encoder(str(tmp_path / "again"))
+    assert texts_before(str(tmp_path / "again"), again) is None
+    with pytest.raises(InputError, match=rf"{TEXTS_FILE} is missing in its folder; copy the file"):
+        known_to(str(tmp_path / "again"), again)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_rows_that_the_base_was_trained_on_are_not_held_out(
     tiny_model: Path, task_dir: Path, tmp_path: Path, seed: int
 ) -> None:
     base = as_trained(tiny_model, tmp_path / "b", task_dir, SetFit(samples_per_class=6, seed=seed))
-    before = texts_of(base, task_dir) or []
+    before = known_of(base)
     assert len(before) == 12
     held_out = held_out_of(base, task_dir, replace(SMALL, held_out=12))
     assert held_out == {*SOURCE_TEXTS} - {*before}
@@ -334,10 +303,9 @@ def test_no_encoder_of_a_chain_was_trained_on_what_is_held_out(
     first = as_trained(tiny_model, tmp_path / "one", task_dir, SetFit(samples_per_class=6))
     again = replace(SMALL, checkpoint="last")
     run(first, task_dir, tmp_path / "two", again)
-    own = texts_of(first, task_dir) or []
-    whole = texts_of(tmp_path / "two", task_dir) or []
-    assert whole[:12] == own
-    assert len(whole[12:]) == 18
+    whole = known_of(tmp_path / "two")
+    assert {*known_of(first)} < {*whole}
+    assert len(whole) == 18
     left = {*SOURCE_TEXTS} - {*whole}
     assert len(left) == 6
     for seed in range(3):
@@ -361,26 +329,6 @@ def test_a_base_that_knows_every_row_is_refused_before_anything_is_made(
     assert json.loads(Path("x/train.json").read_text())["kept"] == 4
 
 
-def test_what_a_base_knows_is_not_guessed_at(
-    tiny_model: Path, task_dir: Path, tmp_path: Path
-) -> None:
-    base = as_trained(tiny_model, tmp_path / "b", task_dir, SetFit(samples_per_class=3))
-    _edit(base, lambda content: content.update(task="away"))
-    said = r"rows that the encoder has not seen cannot be held out: .*unknown task 'away'.* set "
-    with pytest.raises(InputError, match=f"`model` {base}: {said}"):
-        run(base, task_dir, tmp_path / "x")
-    assert not (tmp_path / "x").exists()
-
-
-def test_a_chain_of_before_held_out_rows_that_its_base_knew(task_dir: Path, tmp_path: Path) -> None:
-    """It was trained on the others all the same, which its digest proves."""
-    first = made_run(tmp_path / "one", task_dir, SetFit(samples_per_class=6))
-    second = made_run(tmp_path / "two", task_dir, SMALL, base=str(first))
-    plain = made_run(tmp_path / "three", task_dir, SMALL)
-    whole = texts_of(second, task_dir) or []
-    assert whole[12:] == texts_of(plain, task_dir)
-
-
 @given(LINES, LINES)
 def test_what_is_known_is_what_a_double_loop_finds(texts: list[str], trained: list[str]) -> None:
     def knows(text: str, other: str) -> bool:
@@ -390,7 +338,7 @@ def test_what_is_known_is_what_a_double_loop_finds(texts: list[str], trained: li
 
     ours = list(map(normalised, texts))
     expected = [any(knows(text, other) for other in trained) for text in ours]
-    assert are_known(ours, trained).tolist() == expected
+    assert are_known(ours, TrainingTexts.of(trained)).tolist() == expected
 
 
 def test_rows_of_two_labels_are_not_held_out_on_top_of_a_training(
@@ -410,7 +358,7 @@ def test_margins_on_top_of_margins_find_500_rows_of_sst2_to_hold_out(data_dir: P
     """The rows that the base held out, and relatives of theirs, are what it has not seen."""
     access, spec = DataAccess(data_dir, offline=True), load_tasks()["sst2"]
     plain = load_training_data(spec, access, held_out=None, seed=0)
-    known = partial(are_known, trained_on=plain.pool.texts)
+    known = partial(are_known, trained_on=TrainingTexts.of(plain.pool.texts))
     assert plain.held_out is not None
     for seed in (0, 1):
         chained = load_training_data(spec, access, held_out=None, seed=seed, known=known)
@@ -509,7 +457,8 @@ def test_counts_stay_with_the_results_and_move_no_digest(
 ) -> None:
     """A copy that does not say how it was trained is the same encoder, with the same results."""
     plain = shutil.copytree(trained, tmp_path / "copies" / "x")
-    (plain / "train.json").unlink()
+    for name in ("train.json", TEXTS_FILE):
+        (plain / name).unlink()
     before = json.loads(bench(*asked(plain), "--json").out)["results"]
     assert [result["seen"] for result in before] == [None, None]
     after = bench(*asked("runs/x"), "--json", "--reference", plain)
@@ -522,17 +471,16 @@ def test_counts_stay_with_the_results_and_move_no_digest(
 
 
 def test_a_stored_result_is_counted_when_the_training_becomes_known(
-    bench: Bench, trained: Path, task_dir: Path
+    bench: Bench, trained: Path
 ) -> None:
-    """One made while the data of training was away is not evaluated again for that."""
-    made = (trained / "train.json").read_text()
-    _edit(trained, lambda content: content.update(task="away"))
+    """One made while the hashes were damaged is not evaluated again for that."""
+    made = (trained / TEXTS_FILE).read_bytes()
+    (trained / TEXTS_FILE).write_bytes(b"damaged")
     first = bench(*asked("runs/x"), "--json")
     assert seen_of(first) == {"mini": None, "mini-unseen": None}
-    said = "the training texts of runs/x cannot be recreated: unknown task 'away'"
-    assert said in first.err
-    assert "texts seen in training are not counted" in first.err
-    (trained / "train.json").write_text(made)
+    assert "texts seen in training are not counted: " in first.err
+    assert f"{TEXTS_FILE}: the file is damaged" in first.err
+    (trained / TEXTS_FILE).write_bytes(made)
     second = bench(*asked("runs/x"), "--json")
     assert seen_of(second) == {"mini": SEEN_MINI, "mini-unseen": SEEN_TWIN}
     assert all(result["reused"] for result in json.loads(second.out)["results"])
@@ -561,4 +509,4 @@ def test_an_encoder_really_trained_is_counted(
     n_seen = (seen["mini"] or SEEN_MINI)["sources"]["exactly"]
     assert n_seen == 18 if done.kept else seen["mini"] is None
     queries = {text for text, _ in QUERIES}
-    assert not queries & {*(texts_of(Path("runs/y"), task_dir) or ())}
+    assert not known_of(Path("runs/y"), [*queries])

@@ -29,7 +29,7 @@ from polarity_bench.results.result_files import read_arrays, read_results, score
 from polarity_bench.results.score_names import explain
 from polarity_bench.tasks.catalogue import load_tasks
 from polarity_bench.tasks.types.base import Settings
-from polarity_bench.training.contamination import count_seen, seen_rows
+from polarity_bench.training.contamination import TrainingTexts, count_seen, seen_rows
 from polarity_bench.training.data import load_training_data
 from polarity_bench.training.recipes.margins.recipe import Margins
 
@@ -133,7 +133,7 @@ def rows_of(markdown: str, heading: str) -> Iterator[list[str]]:
 
 def test_a_pair_is_seen_if_one_of_its_texts_is() -> None:
     rows = [("a warm day", "a cold day"), ("a cold day", "A warm day!"), ("a cold day", "cold")]
-    found = seen_rows(rows, ["a warm day", "the cold"])
+    found = seen_rows(rows, TrainingTexts.of(["a warm day", "the cold"]))
     assert {way: each.tolist() for way, each in found.items()} == {
         "exactly": [True, False, False],
         "normalised": [True, True, False],
@@ -169,7 +169,7 @@ def test_without_values_per_query_the_score_over_unseen_rows_is_not_known(
     tasks = [workshop.load(workshop.specs[result.task]) for result in found]
     (removed,) = Path("results").rglob("LittleSts.queries.safetensors")
     removed.unlink()
-    count_seen("own", [found], tasks, Path("results"), workshop.access, workshop.tasks)
+    count_seen("own", [found], tasks, Path("results"))
     assert {r.task: r.unseen for r in found} == kept | {"little-sts": None}
     assert all(result.seen for result in found)
     assert list(read_results(Path("results"))) == found
@@ -222,18 +222,12 @@ def test_the_base_is_scored_once_it_is_there(bench: Bench) -> None:
     assert list(later["little-sts"]["unseen"]) == ["spearman_unseen"]
 
 
-def test_a_result_of_before_is_counted_and_not_made_again(bench: Bench) -> None:
+def test_a_result_is_counted_later_and_not_made_again(bench: Bench) -> None:
     made = Path("own/train.json").read_bytes()
     Path("own/train.json").unlink()
     before = results_of(bench(*asked("--json")))
     assert {(r["seen"], r["unseen"]) for r in before.values()} == {(None, None)}
     stored = {r.path: r.path.read_bytes() for r in read_results(Path("results"))}
-    for path in stored:  # as an earlier version wrote it
-        provenance = path.with_suffix(".provenance.json")
-        content = json.loads(provenance.read_text())
-        for name in ("unseen", "sha256", "queries_sha256"):
-            del content[name]
-        provenance.write_text(json.dumps({**content, "format": 4}))
     Path("own/train.json").write_bytes(made)
     after = results_of(bench(*asked("--json")))
     assert {n: (r["reused"], bool(r["unseen"])) for n, r in after.items()} == dict.fromkeys(
@@ -346,7 +340,7 @@ def test_how_much_of_transfer_stands_in_the_training_pool_of_sst2(data_dir: Path
     lines = []
     for name, part in AFFECTED:
         rows = known[name].load(access, Settings()).rows_by_part[part]
-        seen = seen_rows(rows, pool)["normalised"]
+        seen = seen_rows(rows, TrainingTexts.of(pool))["normalised"]
         alike = [row[0] in exact or " ".join(words(row[0])) in in_pool for row in rows]
         assert seen.tolist() == alike
         title = name.upper().removesuffix("-TRANSFER") + ("" if part == "all" else f", {part}")
@@ -364,10 +358,11 @@ def test_which_pairs_hold_a_text_of_snli(data_dir: Path) -> None:
     """As docs/protocols.md says."""
     access, known = DataAccess(data_dir, offline=True), load_tasks()
     pairs = load_nli(["nli/snli_1.0_train_subset.jsonl.gz"], access)
+    trained_on = TrainingTexts.of([*pairs.premises, *pairs.hypotheses])
     shares = {}
     for name, part in (("sts12", "all"), ("sts15", "all"), ("stsb", "all"), ("sick-r", "test")):
         rows = known[name].load(access, Settings()).rows_by_part[part]
-        seen = seen_rows(rows, [*pairs.premises, *pairs.hypotheses])["normalised"]
+        seen = seen_rows(rows, trained_on)["normalised"]
         shares[name] = f"{seen.mean():.1%}"
     assert shares == {"sts12": "6.7%", "sts15": "7.5%", "stsb": "11.8%", "sick-r": "10.8%"}
 

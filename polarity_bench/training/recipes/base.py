@@ -221,8 +221,7 @@ class Recipe(Parameters, Generic[Examples]):
     ) -> Inputs[Examples]:
         """Read or draw the training data; by default, the whole pool.
 
-        The result must depend only on the parameters and the data. `contamination` can then
-        recreate the training texts of an encoder.
+        The result depends only on the parameters and the data.
         """
         pool: Any = data.pool
         return Inputs(data.pool.digest, pool, data.pool.texts)

@@ -28,6 +28,7 @@ from polarity_bench.boards.unseen_columns import (
     seen_parts,
     seen_share,
     tasks_with_seen_rows,
+    unseen_score,
     unseen_table,
 )
 from polarity_bench.compare.encoder_ranks import Standings
@@ -266,7 +267,16 @@ class Sections:
         seen = self.seen(self.ranked, tasks, rows)
         if {task for pair in self.ranked.pairs for task in pair}.issuperset(tasks):
             seen.pop("sources", None)
-        return [Column(f"{part} seen", shares) for part, shares in seen.items()]
+        columns = [Column(f"{part} seen", shares) for part, shares in seen.items()]
+        if "queries" in seen and len(tasks) == 1:
+            of_rows = [
+                [r if r and r.main_score.k == row.entry.k else None for r in own]
+                for row in rows
+                for own in [_results(self.ranked, tasks, row)]
+            ]
+            for title, part in (("joint, unseen", "unseen"), ("base, unseen", "unseen_base")):
+                columns.append(Column(title, [_mean_unseen(own, part) for own in of_rows]))
+        return columns
 
     def _of_seen(self, group: Group) -> list[Table]:
         """Return a table that compares scores over all rows with scores over unseen rows.
@@ -464,9 +474,17 @@ def _results(group: Group, tasks: Sequence[str], row: BoardRow) -> list[Result |
 
 def _mean_share(results: Sequence[Result | None], part: str) -> float | None:
     """Return the mean share of a part seen in training; None if a result's share is unknown."""
-    shares = [seen_share(result, part) if result else None for result in results]
-    known = [share for share in shares if share is not None]
-    return fmean(known) if known and len(known) == len(shares) else None
+    return _mean_of_all([seen_share(result, part) if result else None for result in results])
+
+
+def _mean_unseen(results: Sequence[Result | None], part: str) -> float | None:
+    """Return the mean joint over unseen queries; None if it is unknown for a result."""
+    return _mean_of_all([unseen_score(result, part) if result else None for result in results])
+
+
+def _mean_of_all(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known and len(known) == len(values) else None
 
 
 def _mean_change(row: BoardRow, pair: tuple[str, str], metric: str) -> float:

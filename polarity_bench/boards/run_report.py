@@ -214,10 +214,7 @@ def _score(result: Result, key: ScoreKey) -> Score | None:
 
 
 def _unseen_tables(results: Sequence[Result]) -> list[Table]:
-    """Return tables of scores over all rows and over unseen rows, by task type and protocol.
-
-    Only non-retrieval tasks have such tables.
-    """
+    """Return tables of scores over all rows and over unseen rows, by task type and protocol."""
     tasks = tasks_with_seen_rows(results)
     shown = (result for result in results if result.task in tasks)
     by_group = grouped(shown, lambda result: (result.kind, result.key.protocol_label))

@@ -14,8 +14,11 @@ _WAYS = ("exactly", "normalised", "inside", "containing")
 
 
 def tasks_with_seen_rows(results: Iterable[Result]) -> list[str]:
-    """Return the non-retrieval tasks with test rows that an encoder saw, or may have seen."""
-    return sorted({r.task for r in results if not KINDS[r.kind].ranks and seen_parts(r)})
+    """Return the tasks with test rows that an encoder saw, or may have seen.
+
+    Of retrieval tasks, only those with seen queries are returned.
+    """
+    return sorted({r.task for r in results if seen_parts(r).get(tested_part(r.kind), 0) != 0})
 
 
 def unseen_table(heads: Sequence[tuple[str, Sequence[str]]], results: Sequence[Result]) -> Table:
@@ -28,17 +31,19 @@ def unseen_table(heads: Sequence[tuple[str, Sequence[str]]], results: Sequence[R
         results: Results of one task type and protocol, one for each row of the table.
     """
     kind, protocol = KINDS[results[0].kind], results[0].key.protocol_label
+    measure = kind.measure or results[0].main_score.metric
     columns = [
-        Column.of(kind.measure, [result.main for result in results]),
+        Column.of(measure, [result.main for result in results]),
         Column("seen", list(map(_share_tested, results))),
-        Column(f"{kind.measure}, unseen", [_unseen(result, "unseen") for result in results]),
-        Column("base, unseen", [_unseen(result, "unseen_base") for result in results]),
+        Column(f"{measure}, unseen", [unseen_score(result, "unseen") for result in results]),
+        Column("base, unseen", [unseen_score(result, "unseen_base") for result in results]),
     ]
-    return Table(f"{kind.heading}, {protocol}: rows seen in training", heads, columns)
+    of = f"{tested_part(results[0].kind)} seen in training"
+    return Table(f"{kind.heading or 'Retrieval'}, {protocol}: {of}", heads, columns)
 
 
-def _unseen(result: Result, part: str) -> float | None:
-    """Return the score over unseen rows; None if it is unknown.
+def unseen_score(result: Result, part: str) -> float | None:
+    """Return the main score over unseen rows or queries; None if it is unknown.
 
     Args:
         result: The result.
@@ -55,6 +60,8 @@ def _share_tested(result: Result) -> float | None:
 
     Without a test split, all rows are test rows.
     """
+    if KINDS[result.kind].ranks:
+        return _share(result, "queries", "normalised")
     tested = "test" if "test" in (result.seen or ()) else "all"
     return _share(result, tested, "normalised")
 
@@ -80,6 +87,11 @@ def seen_share(result: Result, part: str = "sources") -> float | None:
     The part `rows` is the test rows of a non-retrieval task.
     """
     return _share_tested(result) if part == "rows" else _share(result, part, "normalised")
+
+
+def tested_part(kind: str) -> str:
+    """Return the part of a task type's data that is tested."""
+    return parts_of(kind)[0]
 
 
 def parts_of(kind: str) -> tuple[str, ...]:

@@ -155,12 +155,7 @@ class EmbeddingStore(AbstractContextManager["EmbeddingStore"]):
             stored = self._stored(path)
             if stored is None:
                 return list(texts)
-            check_probe(
-                read_encoder(stored[0], path),
-                encoder,
-                path,
-                "delete this file, or restore the setting",
-            )
+            check_probe(read_encoder(stored[0], path), encoder, path)
             keys = [hash_text(text, group) for text in texts]
             rows = find_rows(stored[0], keys)
             return [text for text, key in zip(texts, keys, strict=True) if key not in rows]

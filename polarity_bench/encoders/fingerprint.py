@@ -35,7 +35,7 @@ Existing digests contain these values, but the defaults depend on the version of
 """
 
 _VOLATILE_ATTRIBUTES = ("kwargs", "_caches", "name_or_path")
-"""Attributes of modules that do not affect vectors, but depend on the device or the folder."""
+"""Attributes of adapters that do not affect vectors, but depend on the device or the folder."""
 
 _PACKAGES = {"torch", "transformers", "sentence_transformers", "polarity_bench"}
 """Packages whose source code is not part of the digest, even outside site-packages."""
@@ -97,11 +97,18 @@ def _configurations(model: SentenceTransformer | Sequence[Any]) -> list[Any]:
 
 def _tokenizer_state(tokenizer: Any) -> Any:
     """Return a tokenizer's rules and vocabulary, without settings that calls may change."""
+    from sentence_transformers.sentence_transformer.modules.tokenizer import WordTokenizer
+
+    if isinstance(tokenizer, WordTokenizer):  # Some wrap a tokenizer of transformers.
+        tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
     backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
     if hasattr(backend, "to_str"):
         state = json.loads(backend.to_str())
         return {k: v for k, v in state.items() if k not in {"truncation", "padding"}}
-    return [type(tokenizer).__name__, _plain(vars(tokenizer))]
+    if isinstance(tokenizer, WordTokenizer):  # The vocabulary, stop words and lower-casing.
+        return [type(tokenizer).__name__, _plain(vars(tokenizer))]
+    vocabulary = tokenizer.get_vocab() if hasattr(tokenizer, "get_vocab") else {}
+    return [type(tokenizer).__name__, sorted(vocabulary.items())]
 
 
 def _plain(value: Any) -> Any:
@@ -131,8 +138,10 @@ def _unusual(model: SentenceTransformer) -> dict[str, Any]:
         unusual["model_input_names"] = inputs
     if template := getattr(model.tokenizer, "chat_template", None):
         unusual["chat_template"] = template
-    if settings := _settings_of_others(model):
-        unusual["settings"] = settings
+    if adapters := _settings_of_adapters(model):
+        unusual["adapters"] = adapters
+    if others := _other_tokenizers(model):
+        unusual["tokenizers"] = others
     if model.truncate_dim is not None:
         unusual["truncate_dim"] = model.truncate_dim
     if code := _foreign_code(model):
@@ -142,11 +151,21 @@ def _unusual(model: SentenceTransformer) -> dict[str, Any]:
     return unusual
 
 
-def _settings_of_others(model: SentenceTransformer) -> dict[str, Any]:
-    """Return the attributes of the modules that other packages or scripts define.
+def _other_tokenizers(model: SentenceTransformer) -> list[Any]:
+    """Return the states of tokenizers that differ from the model's, as in a router."""
+    parts = [getattr(module, "tokenizer", None) for module in model.modules()]
+    others = {id(part): part for part in parts if part is not None and part is not model.tokenizer}
+    if not others:
+        return []
+    own = _tokenizer_state(model.tokenizer)
+    return [state for state in map(_tokenizer_state, others.values()) if state != own]
 
-    Neither the weights nor a configuration contain, for example, the scaling of an adapter of peft,
-    or which of several adapters is active.
+
+def _settings_of_adapters(model: SentenceTransformer) -> dict[str, Any]:
+    """Return the attributes of the modules of peft, by name.
+
+    Neither the weights nor a configuration contain the scaling of an adapter, or which of several
+    adapters is active.
     """
     from torch.nn import Module
 
@@ -154,7 +173,7 @@ def _settings_of_others(model: SentenceTransformer) -> dict[str, Any]:
     return {
         name: _plain({k: v for k, v in vars(module).items() if k not in common})
         for name, module in model.named_modules()
-        if type(module).__module__.partition(".")[0] not in _PACKAGES
+        if type(module).__module__.partition(".")[0] == "peft"
     }
 
 

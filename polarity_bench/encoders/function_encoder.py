@@ -8,16 +8,18 @@ from typing import Any
 import numpy as np
 
 from polarity_bench.encoders.base import EncoderId
-from polarity_bench.encoders.probe import TEXTS
 from polarity_bench.errors import InputError
 from polarity_bench.values import FloatArray, IntArray, digest_of
+
+PROBES = ("A good film.", "A bad film.", "It rains in Oslo today, and nobody minds.", "no")
+"""Texts to encode with a function; their vectors identify the function."""
 
 
 class FunctionEncoder:
     """Encoder that calls a user's function.
 
-    Two functions are treated as the same encoder if they return the same vectors for the texts of a
-    probe. Vectors are not cached on disk.
+    Two functions are treated as the same encoder if they return the same vectors for the probe
+    texts. Vectors are not cached on disk.
 
     Args:
         function: Function that takes a list of b texts and returns their vectors, (b, d).
@@ -29,7 +31,7 @@ class FunctionEncoder:
     def __init__(self, function: Callable[[list[str]], Any]) -> None:
         self._function = function
         name = getattr(function, "__name__", type(function).__name__)
-        vectors = [[float(value) for value in row] for row in self.encode(TEXTS)]
+        vectors = [[float(value) for value in row] for row in self.encode(PROBES)]
         self.id = EncoderId(name=name, weights=f"function {digest_of(vectors)}")
 
     def count_tokens(self, texts: Sequence[str]) -> IntArray:

@@ -60,31 +60,33 @@ def take_probe(encode: Callable[[Sequence[str]], FloatArray]) -> tuple[int, ...]
     """
     # The long text is encoded alone, so that the other texts need no padding.
     vectors = np.concatenate([encode(TEXTS[:-1]), encode(TEXTS[-1:])]).astype(np.float64)
+    vectors = np.nan_to_num(vectors)
     fixed = np.sqrt(2) * np.cos(np.arange(1, vectors.shape[1] + 1))
     mean_length = np.linalg.norm(vectors, axis=1).mean()
     numbers = 1000 * (vectors @ fixed) / (mean_length or 1.0)
-    return tuple(int(number) for number in np.nan_to_num(numbers).round())
+    return tuple(int(number) for number in numbers.round())
 
 
-def check_probe(stored: EncoderId, now: EncoderId, where: object, remedy: str) -> None:
+def check_probe(stored: EncoderId, now: EncoderId, where: object) -> None:
     """Raise an error if an encoder gives other vectors than the stored encoder of its digest.
 
     Args:
         stored: Identity that was stored with vectors or scores.
         now: Identity of the loaded encoder, with the same digest.
         where: File of the stored vectors or scores, for the message.
-        remedy: Advice to the user, for the message.
 
     Raises:
         InputError: If both have a probe, and the probes differ by more than rounding errors.
     """
-    if stored.probe is None or now.probe is None:
+    if stored.probe is None or now.probe is None or len(stored.probe) != len(now.probe):
         return
-    difference = np.abs(np.subtract(stored.probe, now.probe)).max()
+    differences = np.abs(np.subtract(stored.probe, now.probe))
+    difference, worst = differences.max(), TEXTS[differences.argmax()]
     if difference > _TOLERANCE.get(now.dtype, _TOLERANCE_OF_OTHERS):
         raise InputError(
             f"{where}: the encoder {stored.label} of this file and the encoder {now.label} that "
             f"is loaded now have the digest {now.digest}, but their vectors for fixed texts "
-            f"differ, by {difference / 1000:.3f}; a setting or a library that the digest does not "
-            f"cover has changed; {remedy}"
+            f"differ, by {difference / 1000:.3f} for {worst[:40]!r}; a setting "
+            "or a library that the digest does not cover has changed; restore it, or run "
+            f"`polarity-bench cache prune --encoder {now.digest}` and pass `overwrite`"
         )

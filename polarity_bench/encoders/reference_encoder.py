@@ -94,7 +94,7 @@ def base_reference(
     base = distinct_base(holder, recorded)
     if base is None:
         return None
-    loaded = base.load(options or EncoderOptions(device=str(_model_of(holder).device)))
+    loaded = base.load(options or EncoderOptions(device=str(model_of(holder).device)))
     if isinstance(loaded, AbsentEncoder):
         warnings.warn(loaded.why, ReferenceWarning, stacklevel=3)
     return loaded
@@ -119,7 +119,7 @@ def distinct_base(holder: Any, recorded: Base | None = None) -> Base | None:
 def find_base(holder: Any) -> Base | None:
     """Return the base recorded in an encoder's configuration or model card, or None."""
     library = sys.modules.get("sentence_transformers")  # its import takes seconds
-    model = _model_of(holder)
+    model = model_of(holder)
     if library is None or not isinstance(model, library.SentenceTransformer):
         return None
     places: list[Any] = [getattr(_config(model), BASE_KEY, None), card_of(model).get(BASE_KEY)]
@@ -149,7 +149,7 @@ def base_of(model: str) -> Base | None:
     return Base(stored["base"], EncoderId(**stored["spec"]["base"]))
 
 
-def _model_of(holder: Any) -> Any:
+def model_of(holder: Any) -> Any:
     """Return the model inside an encoder of this package or of mteb, without mteb's wrappers."""
     while (inner := getattr(holder, "model", None) or getattr(holder, "_model", None)) is not None:
         holder = inner

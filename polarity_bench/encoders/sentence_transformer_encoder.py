@@ -81,7 +81,8 @@ class SentenceTransformerEncoder:
         self._sides: dict[str, Any] = {} if axis is None else {"task": "document"}
         # A model in training stays so, and one that shares its modules with others changes nothing.
         modes = {module: module.training for module in model.modules()}
-        self.id = replace(self.id, probe=take_probe(self.encode))
+        if backend == "torch":  # Other backends convert the model at the first text.
+            self.id = replace(self.id, probe=take_probe(self.encode))
         for module, mode in modes.items():
             module.training = mode
 

@@ -136,7 +136,11 @@ def run_suite(
     report = SuiteReport()
     pending = []
     for task in tasks:
-        stored = None if overwrite else _stored(task, plan, output)
+        try:
+            stored = None if overwrite else _stored(task, plan, output)
+        except InputError as error:  # The encoder differs from the one that was scored.
+            report.failures[task.spec.name] = str(error)
+            continue
         if stored is None:
             pending.append(task)
         else:
@@ -164,10 +168,9 @@ def _stored(task: Task, plan: EvaluationPlan, output: Path) -> Result | None:
         except InputError:
             continue  # The file is incomplete or from another version, so replace it.
         if result.key.digest == key.digest and has_values_per_query(result):
-            remedy = "restore the setting, or pass `overwrite` to evaluate again"
-            check_probe(result.key.encoder, encoder, path, remedy)
+            check_probe(result.key.encoder, encoder, path)
             if reference and result.key.reference:
-                check_probe(result.key.reference, reference.id, path, remedy)
+                check_probe(result.key.reference, reference.id, path)
             return result
     return None
 

@@ -34,7 +34,7 @@ from polarity_bench.encoders.axis import axis_of
 from polarity_bench.encoders.base import Encoder, EncoderId
 from polarity_bench.encoders.baselines import UnpaddedEncoder
 from polarity_bench.encoders.load import load_encoder
-from polarity_bench.encoders.reference_encoder import base_reference
+from polarity_bench.encoders.reference_encoder import base_reference, model_of
 from polarity_bench.errors import InputError, InputWarning
 from polarity_bench.evaluation.one_task import experiment_name, score_task
 from polarity_bench.tasks.catalogue import load_suites, load_tasks
@@ -54,7 +54,7 @@ class MtebEncoder(UnpaddedEncoder):
         self._where = where
         meta = model.mteb_model_meta
         # Encode an axis as sources, like our runner, which applies the strength afterwards.
-        axis = axis_of(getattr(model, "model", model))
+        axis = axis_of(model_of(model))
         self._side = None if axis is None else PromptType.document
         # mteb's metadata does not identify the weights, so the vectors must not be cached.
         self.id = EncoderId(

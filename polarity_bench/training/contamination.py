@@ -35,7 +35,6 @@ from polarity_bench.results.result_files import (
 )
 from polarity_bench.scores import Score
 from polarity_bench.tasks.types.base import Task
-from polarity_bench.tasks.types.rows_task import RowsTask
 from polarity_bench.training.data import Known, normalised
 from polarity_bench.values import BoolArray
 
@@ -137,7 +136,8 @@ def count_seen(
         for results in stored
         for i, result in enumerate(results)
         if result.task in by_name and (result.seen is None or len(result.unseen or ()) == 1)
-        if (of_base := _result_of(base, result, output)) or result.seen is None
+        if (of_base := _result_of(base, by_name[result.task], result, output))
+        or result.seen is None
     ]
     trained_on = TrainingTexts.read(model) if lacking else None
     if trained_on is None:
@@ -151,13 +151,13 @@ def count_seen(
         seen = {part: _rows_with(rows, texts) for part, rows in parts.items()}
         counts = {p: {way: int(n.sum()) for way, n in ways.items()} for p, ways in seen.items()}
         equal = {part: ways["normalised"] for part, ways in seen.items()}
-        unseen = _score_unseen(task, equal, result, of_base) if isinstance(task, RowsTask) else None
+        unseen = _score_unseen(task, equal, result, of_base)
         results[i] = replace(result, seen=counts, unseen=unseen)
         write_seen(results[i])
 
 
 def _score_unseen(
-    task: RowsTask, seen: Mapping[str, BoolArray], own: Result, base: Result | None
+    task: Task, seen: Mapping[str, BoolArray], own: Result, base: Result | None
 ) -> dict[str, dict[str, float | None]] | None:
     """Score the unseen rows of the encoder's and the base's result from their values per query.
 
@@ -182,13 +182,16 @@ def _as_json(score: Score) -> dict[str, float | None]:
     return {name: None if x is None or math.isnan(x) else x for name, x in numbers.items()}
 
 
-def _result_of(base: Base, result: Result, output: Path) -> Result | None:
+def _result_of(base: Base, task: Task, result: Result, output: Path) -> Result | None:
     """Return the base's complete result for the same task and protocol, if any."""
+    key, experiment = replace(result.key, encoder=base.encoder), result.experiment
+    if key.reference and key.reference.digest == base.encoder.digest:  # the base's own reference
+        key, experiment = replace(key, reference=None), task.experiment
     try:
-        stored = read_result(place(output, base.encoder, result.experiment, result.result_name))
+        stored = read_result(place(output, base.encoder, experiment, result.result_name))
     except InputError:  # missing, damaged or of another version; `run` evaluates the base again
         return None
-    is_same = stored.key.digest == replace(result.key, encoder=base.encoder).digest
+    is_same = stored.key.digest == key.digest
     return stored if is_same and has_values_per_query(stored) else None
 
 

@@ -17,7 +17,10 @@ from sentence_transformers import CrossEncoder, MultiVectorEncoder, SentenceTran
 from sentence_transformers.base.modules import Dense, Normalize, Router, Transformer
 from sentence_transformers.sentence_transformer import modules
 from sentence_transformers.sentence_transformer.modules import Pooling
-from sentence_transformers.sentence_transformer.modules.tokenizer import WhitespaceTokenizer
+from sentence_transformers.sentence_transformer.modules.tokenizer import (
+    TransformersTokenizerWrapper,
+    WhitespaceTokenizer,
+)
 from standins import word_tokenizer
 from standins.models import WORDS
 from torch import nn
@@ -226,6 +229,16 @@ class Moody(nn.Module):
         return features | {"sentence_embedding": turned}
 
 
+class Noting(nn.Module):
+    """Changes an attribute of its own with each batch."""
+
+    n_batches = 0
+
+    def forward(self, features: dict[str, Any], **_: Any) -> dict[str, Any]:
+        self.n_batches += 1
+        return features
+
+
 @pytest.fixture
 def moody(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[float], Any]:
     monkeypatch.setattr(Moody, "file", tmp_path / "mood", raising=False)
@@ -261,10 +274,12 @@ def test_a_stored_result_is_not_reused_for_other_vectors(
     output = tmp_path / "results"
     run_suite(EvaluationPlan(moody(0)), [task], output)
     assert run_suite(EvaluationPlan(moody(0.001)), [task], output).reused == ["contrast"]
-    with pytest.raises(
-        InputError, match=r"ContrastPolarityRetrieval\.json: the encoder moody .* digest"
-    ):
-        run_suite(EvaluationPlan(moody(0.5)), [task], output)
+    changed = run_suite(EvaluationPlan(moody(0.5)), [task], output)
+    assert not changed.results
+    assert re.search(
+        r"ContrastPolarityRetrieval\.json: the encoder moody .* digest .* cache prune --encoder ",
+        changed.failures["contrast"],
+    )
     again = run_suite(EvaluationPlan(moody(0.5)), [task], output, overwrite=True)
     assert not again.reused
     assert not again.failures
@@ -332,6 +347,57 @@ def test_the_word_lists_of_a_tokenizer_are_part_of_the_digest(bert: Path, tmp_pa
         file.write_text(json.dumps({**stored, **change}))
         digests.add(load(folder).id.digest)
     assert len(digests) == 4
+
+
+def test_the_rules_of_a_wrapped_tokenizer_are_part_of_the_digest(
+    bert: Path, tmp_path: Path
+) -> None:
+    """Words that no probe contains are swapped in the vocabulary of a tokenizer of transformers."""
+    from transformers import AutoTokenizer
+
+    vectors = np.random.default_rng(0).normal(size=(64, 8)).astype(np.float32)
+    digests = set()
+    for name, n in (("one", 0), ("two", 1)):
+        tokenizer = AutoTokenizer.from_pretrained(str(bert))
+        tokenizer.add_tokens(["zyzzyva", "quokka"][:: 1 - 2 * n])
+        words = modules.WordEmbeddings(TransformersTokenizerWrapper(tokenizer), vectors)
+        digests.add(load(save([words, Pooling(8, "mean")], tmp_path / name)).id.digest)
+    assert len(digests) == 2
+
+
+def test_a_slow_tokenizer_has_the_same_digest_in_every_folder_and_after_use(
+    bert: Path, tmp_path: Path
+) -> None:
+    from transformers import ByT5Tokenizer
+
+    digests = set()
+    for name in ("one", "two"):
+        ByT5Tokenizer().save_pretrained(tmp_path / name)
+        model = SentenceTransformer(modules=transformer(bert), device="cpu")
+        inner: Any = model[0]
+        inner.processor = ByT5Tokenizer.from_pretrained(tmp_path / name)
+        digests.add(digest_of_model(model))
+        model.tokenizer("good")
+        digests.add(digest_of_model(model))
+    assert len(digests) == 1
+
+
+def test_a_module_that_notes_what_it_saw_keeps_its_digest(bert: Path) -> None:
+    model = SentenceTransformer(modules=[*transformer(bert), Noting()], device="cpu")
+    before = digest_of_model(model)
+    model.encode(OWN)
+    assert digest_of_model(model) == before
+
+
+def test_each_route_of_a_router_has_its_tokenizer_in_the_digest(bert: Path, tmp_path: Path) -> None:
+    parts = {"query": transformer(bert), "document": transformer(bert)}
+    folder = save([Router(parts, default_route="document")], tmp_path / "encoder")
+    before = load(folder).id.digest
+    (file,) = [f for f in folder.rglob("tokenizer.json") if "document" in f.parts[-2]]
+    rules = json.loads(file.read_text())
+    rules["normalizer"] = None
+    file.write_text(json.dumps(rules))
+    assert load(folder).id.digest != before
 
 
 def sparse(bert: Path, folder: Path) -> None:

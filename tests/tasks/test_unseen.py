@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import Counter
-from itertools import product
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import compress, product
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from standins import SOURCES, csv_text, write_task
+from standins import SOURCES, BagEncoder, HashEncoder, csv_text, write_task
 
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.data.specs import Cut
-from polarity_bench.data.split import cut_positions
+from polarity_bench.data.split import Split, cut_positions
+from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.errors import InputError
 from polarity_bench.tasks.catalogue import load_suites, load_task, load_tasks, read_task
 from polarity_bench.tasks.types.base import Settings
@@ -255,3 +260,44 @@ def test_no_query_finds_itself_where_sources_and_queries_are_of_one_file(tmp_pat
     found = rank(task, Embedder().embed(load_encoder("random"), task.texts)).retrieval.index
     for row, position in product(range(len(task.query)), range(4)):
         assert task.source.texts[found[row, position]] != task.query.texts[row]
+
+
+# Scores over unseen queries
+
+
+def only(split: Split, rows: np.ndarray) -> Split:
+    def kept(values: Sequence[str]) -> tuple[str, ...]:
+        return tuple(compress(values, rows))
+
+    columns = {name: kept(values) for name, values in split.columns.items()}
+    return Split(kept(split.texts), kept(split.labels), columns)
+
+
+@pytest.mark.parametrize("name", ["contrast", "mini"])
+@pytest.mark.parametrize("own", [False, True])
+def test_the_score_over_unseen_queries_is_that_of_a_task_with_these_queries_alone(
+    name: str, own: bool, tmp_path: Path
+) -> None:
+    """Intervals differ only because the stored values have single precision."""
+    write_task(tmp_path)
+    task = load_task(name, task_dir=tmp_path)
+    assert isinstance(task, PolarityTask)
+    rows = np.arange(len(task.query)) % 3 != 0
+    few = replace(task, query=only(task.query, rows))
+    encoder, other = BagEncoder(), HashEncoder()
+    scores = {}
+    for asked in (task, few):
+        embedded = Embedder(None).embed(encoder, asked.texts)
+        reference = None if own else Embedder(None).embed(other, asked.texts)
+        scores[asked is task] = asked.score(embedded, reference)
+    found = task.score_unseen(scores[True].arrays, {"queries": ~rows})
+    expected = scores[False].scores[task.main_score]
+    assert found is not None
+    assert found.mean == pytest.approx(expected.mean, abs=1e-6, nan_ok=True)
+    assert found.ci95 == pytest.approx(expected.ci95, abs=1e-6, nan_ok=True)
+    assert found.n == rows.sum()
+    arrays = scores[True].arrays
+    assert task.score_unseen(arrays, {"queries": np.zeros_like(rows)}) is None
+    none = task.score_unseen(arrays, {"queries": np.ones_like(rows)})
+    assert none is not None
+    assert (none.n, math.isnan(none.mean)) == (0, True)

@@ -224,7 +224,7 @@ def test_a_base_that_nothing_was_better_than_was_trained_on_nothing_more(
         base = as_trained(tiny_model, tmp_path / "one", task_dir, SetFit(samples_per_class=3))
     made = run(base, task_dir, tmp_path / "two", replace(SMALL, rate=1e-12))
     assert made.kept == 0
-    assert TrainingTexts.read(made.folder) == TrainingTexts.read(base)
+    assert TrainingTexts.read(made.folder) == (TrainingTexts.read(base) or TrainingTexts())
     assert (TrainingTexts.read(base) is not None) == trained
 
 
@@ -506,7 +506,7 @@ def test_an_encoder_really_trained_is_counted(
 ) -> None:
     done = run(tiny_model, task_dir, Path("runs/y"), replace(SMALL, held_out=6, epochs=1))
     seen = seen_of(bench(*asked("runs/y"), "--json"))
-    n_seen = (seen["mini"] or SEEN_MINI)["sources"]["exactly"]
-    assert n_seen == 18 if done.kept else seen["mini"] is None
+    assert seen["mini"] is not None
+    assert seen["mini"]["sources"]["exactly"] == (18 if done.kept else 0)
     queries = {text for text, _ in QUERIES}
     assert not known_of(Path("runs/y"), [*queries])

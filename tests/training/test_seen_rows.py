@@ -379,9 +379,9 @@ def test_a_board_of_polarity_and_of_seen_rows_has_tables_of_both(bench: Bench) -
 
 
 def leaky(workshop: Workshop) -> list[str]:
-    """Write a polarity task without an unseen copy; all its queries but one were trained on."""
-    queries = [(text, str(i % 2)) for i, text in enumerate(trained_on(workshop)[:7])]
-    queries += [("Never a warm day .", "1")]
+    """Write a polarity task without an unseen copy; all its queries but two were trained on."""
+    queries = [(text, str(i % 2)) for i, text in enumerate(trained_on(workshop)[:6])]
+    queries += [("Never a warm day .", "1"), ("Never a dull day .", "0")]
     sources = [
         (f"A {word} walk in {month}.", str(y))
         for y, word in enumerate(("dull", "kind"))
@@ -401,21 +401,31 @@ def test_a_board_says_that_the_queries_of_a_plain_task_were_seen(
     text = render(read_board(Path("results")))
     titles, *rows = rows_of(text, "## Summary: leaky")
     assert {row[0]: row[titles.index("queries seen")] for row in rows} == {
-        "own": "87.50",
+        "own": "75.00",
         "base": "-",
         "gold labels (oracle)": "-",
         "random retrieval": "-",
     }
     assert "sources seen" not in titles
-    assert " (87.50 % of the queries seen in training) " in text.partition("## ")[0]
+    by_name = {row[0]: dict(zip(titles, row, strict=True)) for row in rows}
+    (result,) = (r for r in read_results(Path("results")) if r.seen)
+    assert result.unseen is not None
+    assert set(result.unseen) == {"joint_of_unseen_at_4", "joint_of_unseen_base_at_4"}
+    for column, score in zip(
+        ("joint, unseen", "base, unseen"), result.unseen.values(), strict=True
+    ):
+        assert score["n"] == 2
+        assert by_name["own"][column] == f"{100 * (score['score'] or 0):.2f}"
+        assert by_name["base"][column] == "-"
+    assert " (75.00 % of the queries seen in training) " in text.partition("## ")[0]
     assert "queries seen, sources seen: the share of the texts" in text
     compared = bench("compare", "base", "own", "--task", "leaky", "--measure", "P")
-    assert "87.50 % of the queries seen in training" in compared.out
+    assert "75.00 % of the queries seen in training" in compared.out
     as_json = json.loads(bench("compare", "base", "own", "--task", "leaky", "--json").out)
     assert as_json["a"]["seen"] is None
-    assert as_json["b"]["seen"]["queries"]["normalised"] == 7
+    assert as_json["b"]["seen"]["queries"]["normalised"] == 6
     gate = bench(*asked("--fail-under", "base", tasks=tasks))
-    assert "87.50 % of the queries seen in training" in gate.out.partition("## Gate")[2]
+    assert "75.00 % of the queries seen in training" in gate.out.partition("## Gate")[2]
 
 
 def test_an_encoder_saved_again_does_not_look_unseen(bench: Bench, workshop: Workshop) -> None:

@@ -23,7 +23,7 @@ from polarity_bench.embedding.embedder import EmbeddedTexts
 from polarity_bench.errors import check_at_least
 from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.validation import Strict
-from polarity_bench.values import digest_of
+from polarity_bench.values import BoolArray, digest_of
 
 OfType = TypeVar("OfType")
 
@@ -209,6 +209,23 @@ class Task(ABC):
             reference: Texts of the task, embedded by the reference encoder; None if the encoder
                 under test is the reference.
         """
+
+    def score_unseen(
+        self,
+        arrays: Mapping[str, NDArray[Any]],  # noqa: ARG002
+        seen: Mapping[str, BoolArray],  # noqa: ARG002
+    ) -> Score | None:
+        """Return the main score over the queries or test rows that are not training texts.
+
+        Args:
+            arrays: Values per query or row of a stored result.
+            seen: Mask of the rows that were training texts, (n,), keyed by part.
+
+        Returns:
+            The score, which is NaN with fewer than two unseen rows; None if all are unseen, or if
+            the type of task has no such score.
+        """
+        return None
 
     @property
     def unseen_of(self) -> str | None:

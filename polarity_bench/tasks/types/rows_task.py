@@ -156,16 +156,7 @@ class RowsTask(Task):
     def score_unseen(
         self, arrays: Mapping[str, NDArray[Any]], seen: Mapping[str, BoolArray]
     ) -> Score | None:
-        """Return the main score over the unseen test rows.
-
-        Args:
-            arrays: Values per test row of a stored result.
-            seen: Mask of the rows that were training texts, (n,), keyed by part.
-
-        Returns:
-            The score, which is NaN with fewer than two unseen rows; None if all test rows are
-            unseen.
-        """
+        """Return the main score over the unseen test rows (see `Task.score_unseen`)."""
         rows = ~seen[self._tested]
         if (n := int(rows.sum())) < _FEWEST:
             return Score.single(math.nan, n)

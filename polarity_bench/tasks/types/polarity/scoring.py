@@ -28,7 +28,7 @@ from polarity_bench.scores import WEIGHTINGS, Score, ScoreKey, Weighting
 from polarity_bench.tasks.types.base import TaskScores
 from polarity_bench.tasks.types.polarity.oracle import nearest_of_own_label
 from polarity_bench.tasks.types.polarity.resampling import numbers, resampling, strata_of
-from polarity_bench.values import FloatArray, IntArray, grouped
+from polarity_bench.values import BoolArray, FloatArray, IntArray, grouped
 
 if TYPE_CHECKING:
     from polarity_bench.tasks.types.polarity.task import PolarityTask
@@ -237,6 +237,31 @@ def derived(
         p = means[ScoreKey("polarity", k, weighting)]
         return similarity.joint(p, means[_P_CHANCE], place.retention, clipped=clipped)
     return front_of([place], place_of(means, k, weighting, "_oracle"), clipped=clipped)
+
+
+def score_of_queries(main: ScoreKey, arrays: Mapping[str, NDArray[Any]], rows: BoolArray) -> Score:
+    """Compute a derived score over some of the queries from their stored values.
+
+    Args:
+        main: Key of the score: `retention`, `joint` or `front`.
+        arrays: Values per query of a stored result.
+        rows: Mask of the queries to include, (q,).
+
+    Returns:
+        The score, which is NaN with fewer than two queries, or without a reference.
+    """
+    assert main.k is not None  # noqa: S101  all derived scores have a k
+    keys = component_keys(main.metric, main.k, main.weighting)
+    n_queries = int(rows.sum())
+    if n_queries < 2 or not {*map(str, keys)} <= {*arrays}:
+        return Score.single(math.nan, n_queries)
+    drawn = None
+    if (units := arrays.get("resampled_units")) is not None:
+        renumbered = np.unique(units[rows], return_inverse=True)[1]
+        drawn = Resampling(renumbered, arrays["resampled_strata"][rows])
+    values = {key: arrays[str(key)][rows].astype(np.float64) for key in keys}
+    bootstrap = Bootstrap(values, resampling=drawn)
+    return derived_score(bootstrap, main.metric, main.k, main.weighting)
 
 
 def unclipped(scores: Mapping[str, Score], metric: str) -> Score:

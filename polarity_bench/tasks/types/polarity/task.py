@@ -24,16 +24,17 @@ from polarity_bench.data.specs import FileRef, FormatSpec, Name, SplitSpec
 from polarity_bench.data.split import Split, load_split
 from polarity_bench.embedding.embedder import EmbeddedTexts
 from polarity_bench.errors import InputError, InputWarning
-from polarity_bench.scores import ScoreKey
+from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.tasks.types.base import Settings, Task, TaskScores, TaskSpec
 from polarity_bench.tasks.types.polarity.scoring import (
     METRICS,
     polarity_scores,
     rank,
+    score_of_queries,
     without_reference,
 )
 from polarity_bench.validation import Strict
-from polarity_bench.values import IntArray
+from polarity_bench.values import BoolArray, IntArray
 
 MOST_OVERLAP = 0.1
 """Maximum share of queries that may occur among the sources if the task file has no `overlap`."""
@@ -315,6 +316,13 @@ class PolarityTask(Task):
             return without_reference(polarity_scores(self, rank(self, embedded), None))
         theirs = None if reference is None else rank(self, reference)
         return polarity_scores(self, rank(self, embedded), theirs)
+
+    def score_unseen(
+        self, arrays: Mapping[str, NDArray[Any]], seen: Mapping[str, BoolArray]
+    ) -> Score | None:
+        """Return the main score over the unseen queries (see `Task.score_unseen`)."""
+        rows = ~seen["queries"]
+        return None if rows.all() else score_of_queries(self.main_score, arrays, rows)
 
     @property
     def items(self) -> Sequence[Mapping[str, str]]:

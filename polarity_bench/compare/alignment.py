@@ -127,8 +127,7 @@ def _arrays(result: Result, key: ScoreKey) -> Arrays:
     arrays = read_arrays(result.path, names)
     if missing := [name for name in names if name not in arrays]:
         raise MissingValuesError(
-            f"{result.path}: the values per query lack {missing[0]!r}, because an earlier version "
-            f"wrote them; evaluate {result.task} again"
+            f"{result.path}: the values per query lack {missing[0]!r}; evaluate {result.task} again"
         )
     return {name: arrays[name] for name in names}
 

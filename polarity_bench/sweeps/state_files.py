@@ -3,7 +3,7 @@
 ```
 SWEEP/sweep.json           the plan, with all items
 SWEEP/runs/NAME-DIGITS/    trained encoders
-SWEEP/results/             results of trained encoders and their bases, in files or packed
+SWEEP/results/             results of trained encoders and their bases
 SWEEP/state/DIGITS.json    outcome of an item, written when the item ends
 SWEEP/state/DIGITS.begun   processes that started an item without ending it
 SWEEP/state/DIGITS.lock    lock file of the process that runs the item

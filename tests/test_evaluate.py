@@ -10,7 +10,6 @@ import torch
 from sentence_transformers import SentenceTransformer
 from standins import HashEncoder
 
-import polarity_bench
 from polarity_bench import (
     InputError,
     PolarityEvaluator,
@@ -93,8 +92,6 @@ def test_settings_that_a_loaded_task_would_ignore_are_refused(use: Any, task_dir
 def test_every_recipe_is_exported() -> None:
     for recipe in RECIPES.values():
         assert getattr(training, recipe.__name__) is recipe
-        with pytest.warns(DeprecationWarning, match="import it from polarity_bench.training"):
-            assert getattr(polarity_bench, recipe.__name__) is recipe
 
 
 def test_a_folder_and_a_function_are_encoders(task_dir: Path, tiny_model: Path) -> None:

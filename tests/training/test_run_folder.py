@@ -279,17 +279,6 @@ def test_bytes_that_are_no_text_are_refused(folder: RunFolder) -> None:
         read_train_file(folder.path)
 
 
-def test_nan_that_files_once_held_is_read_as_none_and_can_be_overwritten(
-    folder: RunFolder,
-) -> None:
-    folder.record(RUN, finished=True, outcome={"history": [{"joint_low": None}]})
-    written = folder.train_file.read_text()
-    folder.train_file.write_text(written.replace('"joint_low": null', '"joint_low": NaN'))
-    assert "NaN" in folder.train_file.read_text()
-    assert stored(folder)["history"] == [{"joint_low": None}]
-    folder.claim(replace(RUN, task="other"), overwrite=True)
-
-
 def test_without_a_train_file_there_is_nothing_to_read(tmp_path: Path) -> None:
     assert read_train_file(tmp_path) is None
 
@@ -299,15 +288,6 @@ def test_without_a_train_file_there_is_nothing_to_read(tmp_path: Path) -> None:
 
 def test_a_finished_run_knows_its_base(folder: RunFolder) -> None:
     folder.record(RUN, finished=True)
-    assert base_of(str(folder.path)) == Base("/models/base", BASE)
-
-
-def test_a_run_of_the_format_before_knows_its_base(folder: RunFolder) -> None:
-    folder.record(RUN, finished=True)
-    content = stored(folder)
-    content["format"] = 1
-    content["spec"] = {"version": 1, "spec": {"loss": "triplet"}, "base": content["spec"]["base"]}
-    folder.train_file.write_text(json.dumps(content))
     assert base_of(str(folder.path)) == Base("/models/base", BASE)
 
 

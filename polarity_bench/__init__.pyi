@@ -17,6 +17,7 @@ from .results.result_files import Result as Result
 from .scores import ScoreKey as ScoreKey
 from .tasks.catalogue import load_task as load_task
 from .tasks.catalogue import load_tasks as load_tasks
+from .tasks.scaffold import task_from as task_from
 from .tasks.types.base import Settings as Settings
 from .training.job import Job as Job
 from .training.train import train as train

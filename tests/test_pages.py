@@ -36,7 +36,7 @@ OF_OTHERS = {"--strict", "--force"}
 BOARDS = sorted((ROOT / "leaderboards").rglob("README.md"))
 GITHUB = "https://github.com/polarity-bench/polarity-bench/"
 """The address of this repository, by which the site links to files outside of `docs`."""
-RUNNABLE = ("python.md", "mteb.md")
+RUNNABLE = ("python.md", "mteb.md", "own-data.md")
 """The pages whose Python blocks run as they are."""
 
 
@@ -179,6 +179,8 @@ def test_every_python_block_runs(
         trained = re.fullmatch(r"P 57\.67 -> (\d\d\.\d\d)\n", output)
         assert trained
         assert float(trained[1]) > 65  # it trains something
+    elif "task_from" in code:
+        assert re.fullmatch(r"{'sources': 38, 'queries': 10, .*} joint \d+\.\d\d\n", output)
     elif "my-tasks" in code:
         assert re.fullmatch(r"{'sources': 24, 'queries': 8, .*} joint \d\d\.\d\d\n", output)
     elif "evaluate(" in code:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import shlex
-from pathlib import Path
+import textwrap
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
-from polarity_bench.cli.inputs import tasks_of
+from polarity_bench.cli.inputs import split_names, tasks_of
 from polarity_bench.cli.options import Commands, DataFlags, Suite, TaskDir
 from polarity_bench.cli.output import AsJson, OutputFlags, print_json, remark
+from polarity_bench.errors import InputError
 
 if TYPE_CHECKING:
     from polarity_bench.tasks.types.base import TaskSpec
@@ -65,10 +67,26 @@ def show_task(
     _print_task(spec, about, as_json or before.get("as_json", False))
 
 
-@tasks_app.command("new")
+class _LabelsTogether(TyperCommand):
+    """Command in which several words may follow `--labels`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Repeat `--labels` before each further NAME=VALUES."""
+        given: list[str] = []
+        for word in args:
+            if "=" in word and word[0] != "-" and given[-2:-1] == ["--labels"]:
+                given.append("--labels")
+            given.append(word)
+        return super().parse_args(ctx, given)
+
+
+@tasks_app.command("new", cls=_LabelsTogether)
 def make_task(
     files: Annotated[
-        list[Path], "File of labelled texts, or two: the sources and the queries.", "FILE..."
+        list[str],
+        "File, folder or archive of labelled texts, or data set on the hub (hf:NAME[CONFIG]); or "
+        "two: the sources and the queries.",
+        "FILE...",
     ],
     task_name: Annotated[
         str | None, "Name of the task [default: from the file or folder].", "--name"
@@ -79,26 +97,49 @@ def make_task(
     label_column: Annotated[
         str | None, "Column with the labels [default: detected].", "--label"
     ] = None,
+    columns: Annotated[
+        str | None,
+        "Column names of a file without a header line, separated by commas [default: detected].",
+    ] = None,
+    labels: Annotated[
+        list[str] | None,
+        "Name of a class and its labels in the data: negative=1,2 positive=4..5. Rows with other "
+        "labels are left out [default: all labels].",
+    ] = None,
+    drop_empty: Annotated[bool, "Leave out rows with an empty text or label."] = False,
     as_json: AsJson = False,
 ) -> None:
     """Write a task file for your own labelled texts, and print it.
 
     The task file is written to the folder of the data. For each query, an encoder retrieves the
     nearest sources. A single file without a split column is divided at random into sources
-    and queries.
+    and queries. Three queries are printed with their labels.
     """
     from polarity_bench.tasks.catalogue import read_task
     from polarity_bench.tasks.scaffold import new_task
     from polarity_bench.tasks.types.base import Settings
 
-    file = new_task(files, task_name=task_name, text_column=text_column, label_column=label_column)
+    if wrong := [each for each in labels or () if "=" not in each]:
+        raise InputError(f"`labels` needs NAME=VALUES, such as negative=1,2, got {wrong[0]!r}")
+    file = new_task(
+        files,
+        task_name=task_name,
+        text_column=text_column,
+        label_column=label_column,
+        columns=split_names(columns),
+        labels=dict(each.split("=", 1) for each in labels or ()),
+        drop_empty=drop_empty,
+    )
     spec = read_task(file)
     _print_task(spec, "", as_json)
     remark(
         f"wrote {file}; next: polarity-bench run --tasks {spec.name} --task-dir "
         f"{shlex.quote(str(file))}"
     )
-    spec.load(DataFlags().access(), Settings())
+    task = spec.load(DataFlags().access(), Settings())
+    for item in task.items[:: -(-len(task.items) // 3)]:
+        text = textwrap.shorten(item["text"], 60, placeholder="…")
+        remark(f"is this right? {text!r} has the label {item['label']!r}")
 
 
 @tasks_app.command("schema")

@@ -9,13 +9,16 @@ from __future__ import annotations
 import codecs
 import csv
 import gzip
+import io
 import json
+import math
+import re
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any, Literal, NamedTuple
 
 from polarity_bench.data.specs import FormatSpec
 from polarity_bench.errors import InputError, nearest
@@ -30,15 +33,25 @@ _TYPES = {
 }
 
 
+_ENCODINGS = [
+    *("utf_8", "utf_16_le", "utf_16_be", "utf_32_le", "utf_32_be", "koi8_r", "cp932", "euc_jp"),
+    *("gb18030", "big5", "cp949", *(f"cp125{i}" for i in range(9))),
+]
+"""Encodings to guess among. Others are rare, and fit too many short texts."""
+_SAMPLE = 1_000_000
+"""Number of bytes from which an encoding is guessed."""
+
 _DAMAGE = (EOFError, gzip.BadGzipFile, zlib.error)
 """Errors raised when a damaged gzip file is read."""
 
-DELIMITERS = ",;\t|"
+NOT_TEXT = re.compile("[\x00\ud800-\udfff]")
+"""NUL, and halves of surrogate pairs, which UTF-8 cannot represent."""
+
+DELIMITERS = "\t;|,"
 """Common delimiters of csv files."""
 
 
-@dataclass(frozen=True)
-class FileRow:
+class FileRow(NamedTuple):
     """One row of a file.
 
     Attributes:
@@ -105,7 +118,7 @@ def read_header(path: Path, form: FormatSpec) -> list[str]:
             return list(_parquet(path).schema_arrow.names)
         with _open_text(path, form.encoding) as file:
             if kind != "jsonl":
-                return next(csv.reader(file, delimiter=_delimiter(path, form)), [])
+                return next(_csv_reader(file, path, form), [])
             record = json.loads(next((line for line in file if line.strip()), "{}"))
             return list(record) if isinstance(record, dict) else []
 
@@ -118,6 +131,50 @@ def read_lines(path: Path, form: FormatSpec) -> list[str]:
     """
     with _read_errors(path, form):
         return _lines(path, form.encoding)
+
+
+def read_sample(path: Path, form: FormatSpec, n: int) -> list[str]:
+    """Return the first n lines of a text file, with their line breaks.
+
+    Raises:
+        InputError: If the file is damaged or is not in the encoding of `form`.
+    """
+    with _read_errors(path, form), _open_text(path, form.encoding) as file:
+        return list(islice(file, n))
+
+
+def detect_encoding(path: Path) -> str:
+    """Return the encoding of a text file, as Python names it.
+
+    A byte order mark decides. Without one, the file is UTF-8 if it is valid UTF-8 without NUL.
+    For all other files, charset-normalizer guesses.
+
+    Raises:
+        InputError: If the file cannot be read, or no encoding fits.
+    """
+    if type_of(path, FormatSpec()) == "parquet":
+        return "utf-8"
+    import charset_normalizer
+    from charset_normalizer.utils import identify_sig_or_bom
+
+    with _read_errors(path, FormatSpec()), _open_bytes(path) as file:
+        content = file.read()
+    if encoding := identify_sig_or_bom(content)[0]:
+        return encoding.replace("_", "-")
+    sample = content[:_SAMPLE]
+    if b"\x00" not in content:
+        try:
+            content.decode("utf-8")
+        except UnicodeDecodeError:  # Only the other lines tell encodings apart.
+            sample = b"".join(line for line in io.BytesIO(content) if not line.isascii())[:_SAMPLE]
+        else:
+            return "utf-8"
+    matches = charset_normalizer.from_bytes(sample, cp_isolation=_ENCODINGS)
+    if not matches:
+        raise InputError(f"{path}: no known encoding fits; is it a text file? Convert it to UTF-8")
+    # Short texts in Western European languages also fit rarer encodings.
+    is_western = any("cp1252" in match.could_be_from_charset for match in matches)
+    return "cp1252" if is_western else matches[0].encoding
 
 
 def check_count(where: object, found: int, expected: int, of: str = "") -> None:
@@ -146,18 +203,23 @@ def _read_errors(path: Path, form: FormatSpec) -> Iterator[None]:
     """Convert errors of reading a file to InputErrors that name the file and the problem."""
     try:
         yield
+    except InputError:
+        raise
     except UnicodeDecodeError as error:
         raise InputError(
             f"{path}: byte {error.start} is not valid {form.encoding}; set 'encoding' in [format]"
         ) from error
     except LookupError as error:
         raise InputError(f"{path}: {error}; correct 'encoding' in [format]") from error
-    except json.JSONDecodeError as error:
-        raise InputError(f"{path}: invalid JSON: {error.msg}") from error
+    except csv.Error as error:
+        raise InputError(f"{path}, line 1: {error}") from error
     except _DAMAGE as error:
         raise _gzip_error(str(path), error) from error
     except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except (ValueError, TypeError, RecursionError, NotImplementedError) as error:
+        # Codecs, JSON and damaged parquet files raise these.
+        raise InputError(f"{path}: cannot be read: {error}; is the file damaged?") from error
 
 
 def _gzip_error(where: str, error: Exception) -> InputError:
@@ -177,24 +239,26 @@ def _number_lines(path: Path, file: IO[str]) -> Iterator[tuple[int, str]]:
 def _open_text(path: Path, encoding: str) -> IO[str]:
     if codecs.lookup(encoding).name == "utf-8":
         encoding = "utf-8-sig"  # This codec reads files with and without a byte order mark.
-    if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding=encoding, newline="")
-    return path.open(encoding=encoding, newline="")
+    return io.TextIOWrapper(_open_bytes(path), encoding=encoding, newline="")
+
+
+def _open_bytes(path: Path) -> Any:
+    return gzip.open(path) if path.suffix == ".gz" else path.open("rb")
 
 
 def _suffix(path: Path) -> str:
     return Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
 
 
-def _delimiter(path: Path, form: FormatSpec) -> str:
-    return "\t" if type_of(path, form) == "tsv" else form.delimiter
+def _csv_reader(file: IO[str], path: Path, form: FormatSpec) -> Any:
+    quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if form.quoted else csv.QUOTE_NONE
+    delimiter = "\t" if type_of(path, form) == "tsv" else form.delimiter
+    return csv.reader(file, delimiter=delimiter, quoting=quoting, strict=form.quoted)
 
 
 def _read_csv(path: Path, form: FormatSpec, columns: Sequence[str]) -> Iterator[FileRow]:
-    quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if form.quoted else csv.QUOTE_NONE
-    delimiter = _delimiter(path, form)
     with _open_text(path, form.encoding) as file:
-        reader = csv.reader(file, delimiter=delimiter, quoting=quoting, strict=form.quoted)
+        reader = _csv_reader(file, path, form)
         try:
             header = list(form.header) or next(reader, [])
             _check_columns(str(path), "column", columns, header, form)
@@ -209,7 +273,7 @@ def _read_csv(path: Path, form: FormatSpec, columns: Sequence[str]) -> Iterator[
                         f"{path}, line {line}: expected {len(header)} columns, as in the header, "
                         f"got {len(values)}"
                     )
-                yield FileRow(line, tuple(values[i] for i in where))
+                yield FileRow(line, tuple(map(values.__getitem__, where)))
         except csv.Error as error:
             raise InputError(f"{path}, line {reader.line_num}: {error}") from error
 
@@ -221,8 +285,9 @@ def _read_jsonl(path: Path, form: FormatSpec, columns: Sequence[str]) -> Iterato
                 continue
             try:
                 record = json.loads(text)
-            except json.JSONDecodeError as error:
-                raise InputError(f"{path}, line {line}: invalid JSON: {error.msg}") from error
+            except (ValueError, RecursionError) as error:
+                reason = getattr(error, "msg", error)
+                raise InputError(f"{path}, line {line}: invalid JSON: {reason}") from error
             if not isinstance(record, dict):
                 raise InputError(f"{path}, line {line}: expected a JSON object, got {text[:40]!r}")
             _check_columns(f"{path}, line {line}", "key", columns, list(record), form)
@@ -289,8 +354,8 @@ def _check_columns(
 
 
 def as_text(value: object) -> str:
-    """Return a value of a jsonl or parquet file as a string; 3.0 becomes '3', None becomes ''."""
-    if value is None:
+    """Return a value as a string; 3.0 becomes '3', None and NaN become ''."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     if isinstance(value, bool):
         return str(value).lower()  # JSON has `true`, not `True`.

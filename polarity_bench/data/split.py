@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from polarity_bench.data.readers import FileRow, check_count, read_rows
+from polarity_bench.data.readers import NOT_TEXT, FileRow, check_count, read_rows
 from polarity_bench.data.sources import DataAccess, find, load_hub_split, obtain
 from polarity_bench.data.specs import Cut, FormatSpec, Owner, SplitSpec
 from polarity_bench.errors import InputError
@@ -72,11 +72,17 @@ def load_split(
         rows = [rows[i] for i in cut_positions([row.values[0] for row in rows], split.cut)]
     if not rows:
         raise InputError(f"{where}: the split {name!r} has no rows")
+    if empty := [row.line for row in rows if not row.values[0].strip()]:
+        raise InputError(
+            f"{where}, line {empty[0]}: the text is empty, as in {len(empty):,} of {len(rows):,} "
+            "rows; fill them in, or remove the rows"
+        )
     for row in rows:
-        if not row.values[0].strip():
-            raise InputError(f"{where}, line {row.line}: the text is empty")
-        if any("\x00" in value for value in row.values):  # Digests separate values by NUL.
-            raise InputError(f"{where}, line {row.line}: the row contains a NUL byte")
+        # Digests separate values by NUL, and UTF-8 cannot represent half a surrogate pair.
+        if NOT_TEXT.search("\t".join(row.values)):
+            raise InputError(
+                f"{where}, line {row.line}: the row contains a NUL byte, or is not text"
+            )
         if row.values[1] not in label_of:
             raise InputError(
                 f"{where}, line {row.line}: unknown label {row.values[1]!r}; the task declares "

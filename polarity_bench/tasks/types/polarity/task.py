@@ -73,7 +73,7 @@ class PolaritySpec(TaskSpec):
 
     kind: Literal["polarity"]
     labels: dict[str, str] = Field(json_schema_extra={"minProperties": 2})
-    """Name of each label in the data files: `0 = "negative"`."""
+    """Name of each label in the data files: `0 = "negative"`. Several labels may have one name."""
     format: FormatSpec = FormatSpec()
     """Format of the data files."""
     splits: dict[Literal["source", "query"], SplitSpec] = Field(
@@ -94,8 +94,14 @@ class PolaritySpec(TaskSpec):
     def _check_splits(self) -> Self:
         if missing := {"source", "query"} - set(self.splits):
             raise ValueError(f"[splits.{min(missing)}] is missing")
-        if len(self.labels) < 2 or len(set(self.labels.values())) != len(self.labels):
+        names = {" ".join(name.split()).casefold(): name for name in self.labels.values()}
+        if len(names) < 2:
             raise ValueError("'labels' needs at least two labels with different names")
+        if almost := {*self.labels.values()} - {*names.values()}:
+            raise ValueError(
+                f"'labels': the name {min(almost)!r} differs from another only in case or white "
+                "space; give both labels the same name"
+            )
         for split in self.splits.values():
             if unknown := set(split.label_rows or {}) - set(self.labels.values()):
                 raise ValueError(f"'label_rows': unknown label {min(unknown)!r}")
@@ -168,7 +174,15 @@ class PolaritySpec(TaskSpec):
         protocol, limit = self.protocol, settings.limit
         n_overlap = count_overlap(pool.texts, query.texts)
         _check_overlap(self, n_overlap, len(query))
-        _check_classes(self.name, pool, query)
+        check_labels(self.name, pool.labels, query.labels)
+        if without := sorted({*pool.labels} - {*query.labels}):
+            warnings.warn(
+                f"{self.name}: no query has the label {_listed(without)} of the sources; the "
+                f"queries have {_listed(sorted({*query.labels}))}; if this is not intended, "
+                "correct [labels] in the task file, or the files",
+                InputWarning,
+                stacklevel=2,
+            )
         if limit is not None:
             query = query.take(draw_balanced(query.labels, limit, protocol.sample_seed))
             n_overlap = count_overlap(pool.texts, query.texts)
@@ -176,7 +190,8 @@ class PolaritySpec(TaskSpec):
         if 0 < n_drawn < n_pool:
             draw = np.random.RandomState(protocol.sample_seed)
             pool = pool.take(draw.choice(n_pool, size=n_drawn, replace=False))
-        _check_classes(self.name, pool, query, "" if limit is None else f" (`limit` {limit})")
+        limited = "" if limit is None else f" (`limit` {limit})"
+        _check_classes(self.name, pool.labels, query.labels, limited)
         ks = settings.ks or (protocol.k,)
         task = PolarityTask(self, pool, query, n_overlap, n_pool, ks, limit)
         if task.n_repeated:
@@ -405,10 +420,38 @@ def _check_overlap(spec: PolaritySpec, found: int, n_queries: int) -> None:
     warnings.warn(problem, InputWarning, stacklevel=3)
 
 
-def _check_classes(task: str, source: Split, query: Split, limited: str = "") -> None:
-    for name, split in (("source", source), ("query", query)):
-        if len(set(split.labels)) < 2:
+def check_labels(task: str, sources: Iterable[str], queries: Iterable[str]) -> None:
+    """Check that sources and queries have at least two classes, and queries no other ones.
+
+    Args:
+        task: Name of the task, for the message.
+        sources: Labels of the sources.
+        queries: Labels of the queries.
+
+    Raises:
+        InputError: If a split has only one label, or no source has the label of a query.
+    """
+    of_sources, of_queries = sorted({*sources}), sorted({*queries})
+    _check_classes(task, of_sources, of_queries)
+    if missing := {*of_queries} - {*of_sources}:
+        raise InputError(
+            f"{task}: no source has the label {min(missing)!r} of the queries; the sources have "
+            f"{_listed(of_sources)}, the queries {_listed(of_queries)}; give equal labels one name "
+            "in [labels] of the task file (`labels` sets it), or correct the files"
+        )
+
+
+def _check_classes(
+    task: str, sources: Sequence[str], queries: Sequence[str], limited: str = ""
+) -> None:
+    for name, labels in (("source", sources), ("query", queries)):
+        if len(set(labels)) < 2:
             raise InputError(
-                f"{task}: every {name} has the label {split.labels[0]!r}{limited}; a polarity task "
+                f"{task}: every {name} has the label {labels[0]!r}{limited}; a polarity task "
                 "needs at least two classes"
             )
+
+
+def _listed(labels: Sequence[str]) -> str:
+    more = f" and {len(labels) - 12} more" if len(labels) > 12 else ""
+    return ", ".join(map(repr, labels[:12])) + more

@@ -1,0 +1,729 @@
+"""Every layout of the page on own data becomes a task with the same rows, or says why not."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import hashlib
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import mteb
+import pandas as pd
+import pytest
+from hub import Repo, serve
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from standins import Bench
+
+from polarity_bench import (
+    DataAccess,
+    InputError,
+    Job,
+    Settings,
+    evaluate,
+    load_task,
+    register,
+    task_from,
+)
+from polarity_bench.errors import InputWarning
+from polarity_bench.tasks import scaffold
+from polarity_bench.tasks.catalogue import read_task
+from polarity_bench.tasks.scaffold import new_task
+from polarity_bench.tasks.types.polarity.task import PolarityTask
+from polarity_bench.training.recipes import RECIPES
+
+Rows = list[tuple[str, str]]
+PAGE = Path(__file__).parents[2] / "docs" / "own-data.md"
+COMMANDS: dict[str, str] = dict(
+    re.findall(r"^\| (.+) \| `polarity-bench (tasks new .+)` \|$", PAGE.read_text("utf-8"), re.M)
+)
+TASTES = {"neg": ["cold", "stale", "burnt"], "pos": ["warm", "fresh", "sweet"]}
+
+
+def sentences(*dishes: str) -> Rows:
+    return [
+        (f"The {dish} was {taste}, that's “so” • déjà vu.", label)
+        for label, tastes in TASTES.items()
+        for taste in tastes
+        for dish in dishes
+    ]
+
+
+TRAIN = sentences("bread", "cake", "rice", "soup", "tea")
+TEST = sentences("pie", "stew")
+
+
+def frame(rows: Rows, text: str = "text", label: str = "label") -> pd.DataFrame:
+    return pd.DataFrame(rows, columns=[text, label])
+
+
+def digest(source: Rows, query: Rows) -> str:
+    """The digest of a task, by a loop of its own."""
+    sha = hashlib.sha256()
+    for rows in (source, query):
+        for column in range(2):
+            for row in rows:
+                sha.update(row[column].encode() + b"\x00")
+            sha.update(b"\x01")
+    return sha.hexdigest()[:16]
+
+
+def load(file: Path) -> PolarityTask:
+    task = read_task(file).load(DataAccess(offline=True), Settings())
+    assert isinstance(task, PolarityTask)
+    return task
+
+
+def rows_of(task: PolarityTask) -> tuple[Rows, Rows]:
+    source, query = (
+        list(zip(side.texts, side.labels, strict=True)) for side in (task.source, task.query)
+    )
+    return source, query
+
+
+def pair(write: Callable[[pd.DataFrame, Path], object], suffix: str) -> Callable[[Path], None]:
+    def build(folder: Path) -> None:
+        for name, rows in (("train", TRAIN), ("test", TEST)):
+            write(frame(rows), folder / f"{name}{suffix}")
+
+    return build
+
+
+def csv_in(encoding: str, sep: str = ",", header: bool = True) -> Callable[[pd.DataFrame], bytes]:
+    return lambda rows: rows.to_csv(sep=sep, index=False, header=header).encode(encoding)
+
+
+def fasttext(rows: pd.DataFrame, path: Path) -> None:
+    pairs = zip(rows["label"], rows["text"], strict=True)
+    path.write_text("".join(f"__label__{label} {text}\n" for label, text in pairs), "utf-8")
+
+
+def jsonl(rows: pd.DataFrame) -> bytes:
+    return rows.to_json(orient="records", lines=True).encode()
+
+
+def single(name: str, convert: Callable[[Rows], bytes]) -> Callable[[Path], None]:
+    return lambda folder: void((folder / name).write_bytes(convert(TRAIN)))
+
+
+def void(_: object) -> None:
+    return
+
+
+def split_column(folder: Path) -> None:
+    parts = [frame(TRAIN).assign(split="train"), frame(TEST).assign(split="test")]
+    pd.concat(parts).to_csv(folder / "all.csv", index=False)
+
+
+def sentiment140(folder: Path) -> None:
+    rows = [
+        (label, str(i), "Mon Apr 06 22:19:45 2009", "NO_QUERY", f"user{i}", text)
+        for i, (text, label) in enumerate(TRAIN)
+    ]
+    content = pd.DataFrame(rows).to_csv(index=False, header=False, quoting=1)
+    (folder / "tweets.csv").write_text(content, "utf-8")
+
+
+def stars(folder: Path) -> None:
+    rows = [
+        (i, {"neg": "12", "pos": "54"}[label][i % 2], "so so", text)
+        for i, (text, label) in enumerate(TRAIN)
+    ]
+    rows += [(99, "3", "so so", "The salad was there."), (100, "3", "so so", "A table.")]
+    table = pd.DataFrame(rows, columns=["Id", "Score", "Summary", "Text"])
+    table.to_csv(folder / "stars.csv", index=False)
+
+
+def scale(folder: Path) -> None:
+    values = {"neg": [0.0, 0.125, 0.4], "pos": [1, 0.75, 0.6]}
+    rows = [(text, values[label][i % 3]) for i, (text, label) in enumerate(TRAIN)]
+    rows.append(("The salad was there.", 0.5))
+    pd.DataFrame(rows, columns=["text", "score"]).to_csv(folder / "scale.csv", index=False)
+
+
+def folders(folder: Path) -> None:
+    for part, rows in (("train", TRAIN), ("test", TEST)):
+        for i, (text, label) in enumerate(rows):
+            path = folder / "aclImdb" / part / label / f"{i:02d}_9.txt"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, "utf-8")
+        (folder / "aclImdb" / part / f"urls_{part}.txt").write_text("http://localhost\n")
+    unlabelled = folder / "aclImdb" / "train" / "unsup"
+    unlabelled.mkdir()
+    (unlabelled / "0_0.txt").write_text("A salad.")
+
+
+def archive(folder: Path) -> None:
+    folders(folder)
+    with tarfile.open(folder / "aclImdb.tar.gz", "w:gz") as packed:
+        packed.add(folder / "aclImdb", "aclImdb")
+    shutil.rmtree(folder / "aclImdb")
+
+
+def packed(folder: Path) -> None:
+    with zipfile.ZipFile(folder / "packed.zip", "w") as file:
+        file.writestr("reviews/train.csv", csv_in("utf-8")(frame(TRAIN)))
+        file.writestr("reviews/test.csv", csv_in("utf-8")(frame(TEST)))
+        file.writestr("__MACOSX/._train.csv", b"\x00\x05")
+
+
+def saved(folder: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    names = datasets.ClassLabel(names=["neg", "pos"])
+    parts = {
+        part: datasets.Dataset.from_dict(
+            {"text": [t for t, _ in rows], "label": [names.str2int(y) for _, y in rows]},
+            features=datasets.Features(text=datasets.Value("string"), label=names),
+        )
+        for part, rows in (("train", TRAIN), ("test", TEST))
+    }
+    datasets.DatasetDict(parts).save_to_disk(folder / "saved")
+
+
+def excel(rows: pd.DataFrame, path: Path) -> None:
+    pytest.importorskip("openpyxl")
+    rows.to_excel(path, index=False)
+
+
+BUILD: dict[str, Callable[[Path], None]] = {
+    "CSV with a header, two files": pair(
+        lambda rows, path: path.write_bytes(csv_in("utf-8")(rows)), ".csv"
+    ),
+    "CSV with semicolons, in any encoding": single(
+        "reviews.csv", lambda rows: csv_in("cp1252", ";")(frame(rows))
+    ),
+    "TSV": pair(lambda rows, path: path.write_bytes(csv_in("utf-8", "\t")(rows)), ".tsv"),
+    'Excel\'s "Unicode text" (UTF-16 with tabs)': pair(
+        lambda rows, path: path.write_bytes(csv_in("utf-16", "\t")(rows)), ".txt"
+    ),
+    "a column that names the split": split_column,
+    "JSON lines, also compressed": pair(
+        lambda rows, path: path.write_bytes(gzip.compress(jsonl(rows))), ".jsonl.gz"
+    ),
+    "JSON array of objects": pair(
+        lambda rows, path: path.write_text(rows.to_json(orient="records", indent=1)), ".json"
+    ),
+    "Parquet": pair(lambda rows, path: rows.to_parquet(path), ".parquet"),
+    "Excel": pair(excel, ".xlsx"),
+    "text, tab, label; no header": single(
+        "plain.txt", lambda rows: csv_in("utf-8", "\t", header=False)(frame(rows))
+    ),
+    "CSV without a header, such as Sentiment140": sentiment140,
+    "fastText (`__label__pos text`)": pair(fasttext, ".ft.txt"),
+    "stars": stars,
+    "a scale": scale,
+    "one file per text, a folder per label": folders,
+    "tar archive of such a folder": archive,
+    "zip archive of data files": packed,
+    "folder of `Dataset.save_to_disk` or `DatasetDict.save_to_disk`": saved,
+}
+HUB = "data set on the hub"
+CARD = """---
+configs:
+- config_name: config
+  data_files:
+  - split: train
+    path: train.jsonl
+  - split: test
+    path: test.jsonl
+- config_name: other
+  data_files: other.jsonl
+dataset_info:
+- config_name: config
+  features:
+  - name: text
+    dtype: string
+  - name: label
+    dtype:
+      class_label:
+        names:
+          '0': neg
+          '1': pos
+---
+"""
+
+
+def test_every_layout_of_the_page_is_built() -> None:
+    assert {*COMMANDS} == {*BUILD, HUB}
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> tuple[Rows, Rows]:
+    """Sources and queries that are drawn from one file: all rows, with both classes."""
+    folder = tmp_path_factory.mktemp("drawn")
+    frame(TRAIN).to_csv(folder / "plain.csv", index=False)
+    source, query = rows_of(load(new_task([folder / "plain.csv"])))
+    assert sorted(source + query) == sorted(TRAIN)
+    assert (len(query), {label for _, label in query}) == (6, {"neg", "pos"})
+    return source, query
+
+
+@pytest.mark.parametrize("layout", BUILD)
+def test_a_layout_becomes_a_task_with_the_same_rows(
+    layout: str, bench: Bench, tmp_path: Path, drawn: tuple[Rows, Rows]
+) -> None:
+    BUILD[layout](tmp_path)
+    done = bench(*shlex.split(COMMANDS[layout]))
+    assert (done.code, "warning" in done.err) == (0, False), done.err
+    (file,) = tmp_path.glob("*.toml")
+    task = load(file)
+    has_two_parts = len(drawn[0]) + len(drawn[1]) != len(task.source) + len(task.query)
+    source, query = (TRAIN, TEST) if has_two_parts else drawn
+    assert rows_of(task) == (source, query)
+    assert task.digest == digest(source, query)
+    for text, label in query[:: len(query) // 3]:
+        assert f"{text!r} has the label {label!r}" in done.err
+
+
+def test_a_data_set_on_the_hub_becomes_a_task_with_the_same_rows(tmp_path: Path) -> None:
+    files = {"README.md": CARD.encode(), "other.jsonl": b'{"text": "a", "label": 0}'}
+    for part, rows in (("train", TRAIN), ("test", TEST)):
+        files[f"{part}.jsonl"] = jsonl(frame(renamed(rows, neg="0", pos="1")))
+    env = {name: v for name, v in os.environ.items() if not name.startswith("HF_")}
+    program = [sys.executable, "-m", "polarity_bench"]
+
+    def call(command: str) -> subprocess.CompletedProcess[str]:
+        words = [*program, *shlex.split(command)]
+        done = subprocess.run(
+            words, cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+        )
+        assert "Traceback" not in done.stderr
+        return done
+
+    with serve() as hub:
+        env |= {"HF_ENDPOINT": hub.endpoint, "HF_HOME": str(tmp_path / "hf")}
+        env |= {"HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_XET": "1"}
+        hub.repos["datasets", "owner/name"] = Repo("d" * 40, files)
+        done = call(COMMANDS[HUB])
+        assert done.returncode == 0, done.stderr
+        refused = call("tasks new hf:owner/name[gone] --name x")
+        missing = call("tasks new hf:owner/gone --name x")
+    (file,) = tmp_path.glob("*.toml")
+    assert f"# made from hf:owner/name[config]@{'d' * 40}" in file.read_text("utf-8")
+    task = load(file)
+    assert rows_of(task) == (TRAIN, TEST)
+    assert task.digest == digest(TRAIN, TEST)
+    assert refused.returncode == missing.returncode == 2
+    assert "hf:owner/name[gone]: cannot be read as hub data set: BuilderConfig" in refused.stderr
+    assert "Available: ['config', 'other']" in refused.stderr
+    assert "hf:owner/gone: cannot be read as hub data set" in missing.stderr
+
+
+# Encodings
+
+
+@pytest.mark.parametrize("end", ["\n", ""])
+@pytest.mark.parametrize("sep", [",", "\t", ";"])
+@pytest.mark.parametrize(
+    "encoding",
+    ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "cp1252", "latin-1"],
+)
+def test_any_encoding_is_detected_and_recorded(
+    tmp_path: Path, encoding: str, sep: str, end: str
+) -> None:
+    rows = [(text.replace("“so” •", "très"), label) for text, label in TRAIN]
+    content = frame(rows).to_csv(index=False, sep=sep).removesuffix("\n") + end
+    for name in ("train", "test"):
+        (tmp_path / f"{name}{'.tsv' if sep == '	' else '.csv'}").write_bytes(
+            content.encode(encoding)
+        )
+    task = load_overlap(new_task(sorted(tmp_path.iterdir()), task_name="coded"))
+    assert rows_of(task) == (rows, rows)
+    recorded = task.spec.format.encoding
+    assert "é".encode(recorded) in {"é".encode(encoding), "é".encode(), "é".encode("utf-16")}
+
+
+def load_overlap(file: Path) -> PolarityTask:
+    text = re.sub("# (overlap = [0-9]+)", r"\1", file.read_text("utf-8"))
+    file.write_text(text, "utf-8")
+    return load(file)
+
+
+@pytest.mark.parametrize(
+    ("texts", "encoding"),
+    [
+        (["Суп был отличный и горячий", "Очень плохо и холодно"], "cp1251"),
+        (["スープはとても美味しかったです", "とても悪かった、寒い"], "shift_jis"),
+        (["Très déçu par « l'été » à Nîmes", "C'était très bien, ça m'a plu"], "cp1252"),
+        (["Schöne Grüße aus München", "Das war übel für die Straße"], "latin-1"),
+    ],
+)
+def test_other_alphabets(tmp_path: Path, texts: Sequence[str], encoding: str) -> None:
+    rows = [(f"{texts[i % 2]} {i}.", "ab"[i % 2]) for i in range(40)]
+    (tmp_path / "r.csv").write_bytes(csv_in(encoding)(frame(rows)))
+    source, query = rows_of(load(new_task([tmp_path / "r.csv"])))
+    assert sorted(source + query) == sorted(rows)
+
+
+def test_nul_is_never_text(tmp_path: Path) -> None:
+    content = frame(TRAIN).to_csv(index=False).replace("was cold", "was \x00 cold", 1)
+    (tmp_path / "r.csv").write_text(content, "utf-8")
+    with pytest.raises(InputError, match=r"r\.csv, line 2: the text or label contains a NUL"):
+        new_task([tmp_path / "r.csv"])
+    lines = [json.dumps({"text": t + "\ud800", "label": y}) for t, y in TRAIN]
+    (tmp_path / "r.jsonl").write_text("\n".join(lines))
+    with pytest.raises(InputError, match=r"r\.jsonl, line 1: the text or label contains a NUL"):
+        new_task([tmp_path / "r.jsonl"])
+
+
+# Labels
+
+
+def two_files(folder: Path, source: Rows, query: Rows) -> list[Path]:
+    frame(source).to_csv(folder / "train.csv", index=False)
+    frame(query).to_csv(folder / "test.csv", index=False)
+    return [folder / "train.csv", folder / "test.csv"]
+
+
+def renamed(rows: Rows, **names: str) -> Rows:
+    return [(text, names.get(label, label)) for text, label in rows]
+
+
+def test_queries_with_labels_that_no_source_has_are_refused(tmp_path: Path) -> None:
+    files = two_files(tmp_path, renamed(TRAIN, neg="0", pos="1"), TEST)
+    message = (
+        r"reviews: no source has the label 'neg' of the queries; the sources have '0', '1', the "
+        r"queries 'neg', 'pos'; give equal labels one name in \[labels\] of the task file"
+    )
+    with pytest.raises(InputError, match=message):
+        new_task(files, task_name="reviews")
+    assert not (tmp_path / "reviews.toml").exists()
+    file = new_task(files, task_name="reviews", labels={"neg": "0,neg", "pos": "1,pos"})
+    assert rows_of(load(file)) == (TRAIN, TEST)
+
+
+def test_a_task_whose_splits_have_other_labels_is_refused_by_run_and_mteb(
+    tmp_path: Path, bench: Bench
+) -> None:
+    two_files(tmp_path, renamed(TRAIN, neg="0", pos="1"), TEST)
+    file = tmp_path / "reviews.toml"
+    file.write_text(
+        'name = "reviews"\nkind = "polarity"\ntitle = "T"\n[labels]\n0 = "bad"\n1 = "good"\n'
+        'neg = "negative"\npos = "positive"\n[splits.source]\npath = "train.csv"\n'
+        '[splits.query]\npath = "test.csv"\n[protocol]\nk = 4\n'
+    )
+    message = "reviews: no source has the label 'negative' of the queries"
+    done = bench("run", "--model", "random", "--tasks", "reviews", "--task-dir", file)
+    assert done.code != 0
+    assert message in done.out + done.err
+    with pytest.raises(InputError, match=message):
+        load_task("reviews", task_dir=file, access=DataAccess(offline=True))
+    register(file)
+    with pytest.raises(InputError, match=message):
+        mteb.get_task("ReviewsPolarityRetrieval").load_data()
+    file.write_text(file.read_text().replace("negative", "bad").replace("positive", "good"))
+    assert {*load(file).query.labels} == {"bad", "good"}
+
+
+def test_a_label_that_no_query_has_is_a_warning(tmp_path: Path) -> None:
+    mixed = [*TRAIN, ("The salad was there.", "mixed"), ("A table.", "mixed")]
+    file = new_task(two_files(tmp_path, mixed, TEST), task_name="reviews")
+    with pytest.warns(
+        InputWarning, match="no query has the label 'mixed' of the sources; the queries have 'neg'"
+    ):
+        load(file)
+
+
+@pytest.mark.parametrize(
+    "variant", ["Pos", " pos", "POS ", "\u00a0pos", "\uff50\uff4f\uff53", "pos"]
+)
+def test_labels_that_a_person_reads_as_equal_get_one_name(tmp_path: Path, variant: str) -> None:
+    rows = [*TRAIN[:-2], *renamed(TRAIN[-2:], pos=variant)]
+    files = two_files(tmp_path, rows, TEST)
+    if variant == "pos":
+        file = new_task(files, task_name="reviews")
+    else:
+        with pytest.warns(InputWarning, match="differ from others only in case, white space or"):
+            file = new_task(files, task_name="reviews")
+    assert rows_of(load(file)) == (TRAIN, TEST)
+    assert len(load(file).spec.labels) == 2 + (variant != "pos")
+
+
+def test_numbers_that_are_equal_get_one_name(tmp_path: Path) -> None:
+    rows = [*renamed(TRAIN[:-2], neg="0", pos="1"), *renamed(TRAIN[-2:], pos="1.0")]
+    with pytest.warns(InputWarning, match=r"the labels '1\.0' differ"):
+        file = new_task(two_files(tmp_path, rows, renamed(TEST, neg="0", pos="1")), task_name="n")
+    assert {*load(file).source.labels} == {"0", "1"}
+
+
+def test_names_of_classes_that_differ_in_case_alone_are_refused(task_dir: Path) -> None:
+    file = task_dir / "mini.toml"
+    file.write_text(file.read_text().replace('0 = "bad"', '0 = "bad"\n2 = "Bad "'))
+    with pytest.raises(InputError, match=r"'labels': the name 'bad' differs from another only in"):
+        read_task(file)
+
+
+REVIEWS = "Id,ProductId,UserId,Score,Summary,Text\n"
+
+
+@pytest.mark.parametrize("name", ["Score", "stars", "Rating", "sentiment", "gold", "y", "class"])
+def test_the_label_column_of_a_review_file(tmp_path: Path, name: str) -> None:
+    rows = [
+        f'{i},P{i % 3},U{i},{1 + 4 * (i % 2)},ok,"The {i}th soup, a long way from here."'
+        for i in range(40)
+    ]
+    (tmp_path / "r.csv").write_text(REVIEWS.replace("Score", name) + "\n".join(rows))
+    task = load(new_task([tmp_path / "r.csv"]))
+    assert (task.spec.format.text, task.spec.format.label) == ("Text", name)
+
+
+def test_an_unknown_label_column_has_few_values_but_not_one(tmp_path: Path) -> None:
+    rows = [(f"u{i}", "ok", "ab"[i % 2], f"The {i}th soup was long.") for i in range(40)]
+    table = pd.DataFrame(rows, columns=["user", "note", "verdict", "said"])
+    table.to_csv(tmp_path / "r.csv", index=False)
+    task = load(new_task([tmp_path / "r.csv"]))
+    assert (task.spec.format.text, task.spec.format.label) == ("said", "verdict")
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ({"neg": "1,2", "pos": "4,6"}, r"`labels`: no row has the label '6' of 'pos'; known: 1"),
+        ({"neg": "1..3", "pos": "3..5"}, r"`labels`: the label '3' belongs to 'neg' and 'pos'"),
+        ({"neg": "1..2", "pos": "..1"}, r"`labels`: the label '1' belongs to 'neg' and 'pos'"),
+        ({"neg": "1,2"}, r"every row has the label 'neg'; a polarity task"),
+    ],
+)
+def test_classes_that_do_not_fit_the_labels(
+    tmp_path: Path, labels: dict[str, str], message: str
+) -> None:
+    stars(tmp_path)
+    with pytest.raises(InputError, match=message):
+        new_task([tmp_path / "stars.csv"], labels=labels, task_name="stars")
+    assert not list(tmp_path.glob("*.toml"))
+
+
+def test_what_is_left_out_is_counted_in_the_task_file(tmp_path: Path, bench: Bench) -> None:
+    stars(tmp_path)
+    command = ["tasks", "new", "stars.csv", "--labels", "neg=..2.5", "--labels", "pos=4,5"]
+    assert bench(*command).code == 0
+    text = (tmp_path / "stars.toml").read_text("utf-8")
+    assert "# classes neg = ..2.5; pos = 4,5\n" in text
+    assert '# stars.csv: rows left out: 2 ("3": 2)\n' in text
+    done = bench("tasks", "new", "stars.csv", "--name", "x", "--labels", "neg")
+    assert (done.code, "--labels needs NAME=VALUES" in done.err) == (2, True)
+
+
+# Columns and headers
+
+
+def test_columns_are_named_by_the_user(tmp_path: Path) -> None:
+    sentiment140(tmp_path)
+    columns = ["label", "id", "date", "query", "user", "text"]
+    file = new_task([tmp_path / "tweets.csv"], columns=columns, task_name="named")
+    guessed = new_task([tmp_path / "tweets.csv"], task_name="guessed")
+    assert load(file).digest == load(guessed).digest
+    with pytest.raises(InputError, match=r"tweets\.csv, line 1: expected 2 columns, .* got 6"):
+        new_task([tmp_path / "tweets.csv"], columns=["label", "text"], task_name="few")
+
+
+def test_a_header_that_is_guessed_is_recorded(tmp_path: Path) -> None:
+    for name, rows in (("train", TRAIN), ("test", TEST)):
+        frame(rows).to_csv(tmp_path / f"{name}.tsv", sep="\t", header=False, index=False)
+    file = new_task([tmp_path / "train.tsv", tmp_path / "test.tsv"], task_name="bare")
+    assert 'header = ["column1", "column2"]' in file.read_text("utf-8")
+    assert rows_of(load(file)) == (TRAIN, TEST)
+
+
+def test_quotation_marks_between_tabs_are_text(tmp_path: Path) -> None:
+    rows = [(f'"{text}" they said', label) for text, label in TRAIN]
+    content = "".join(f"{text}\t{label}\n" for text, label in rows)
+    (tmp_path / "r.tsv").write_text("text\tlabel\n" + content, "utf-8")
+    source, query = rows_of(load(new_task([tmp_path / "r.tsv"])))
+    assert sorted(source + query) == sorted(rows)
+
+
+# Empty rows
+
+
+def test_empty_rows_are_counted_and_left_out_on_request(tmp_path: Path, bench: Bench) -> None:
+    rows = [*TRAIN, *[("", "neg")] * 40, *[("A salad.", " ")] * 3]
+    frame(rows).to_csv(tmp_path / "r.csv", index=False)
+    done = bench("tasks", "new", "r.csv")
+    assert done.code == 2
+    assert (
+        "r.csv, line 32; r.csv, line 33; r.csv, line 34: the text or label is empty in 43 of 73 "
+        "rows; fill them in, or use --drop-empty to leave these rows out"
+    ) in done.err
+    assert bench("tasks", "new", "r.csv", "--drop-empty").code == 0
+    assert "# r.csv: rows left out, with an empty text or label: 43\n" in (
+        tmp_path / "r.toml"
+    ).read_text("utf-8")
+    source, query = rows_of(load(tmp_path / "r.toml"))
+    assert sorted(source + query) == sorted(TRAIN)
+
+
+def test_empty_texts_of_a_task_are_counted(task_dir: Path) -> None:
+    path = task_dir / "mini-source.csv"
+    path.write_text(path.read_text() + '"",1\n' * 5)
+    with pytest.raises(
+        InputError, match=r"mini-source\.csv, line 26: the text is empty, as in 5 of 29 rows"
+    ):
+        load(task_dir / "mini.toml")
+
+
+# Messages
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("r.json", b"[1, 2]", r"r\.json: .*"),
+        ("r.json", b'[{"text": "a"', r"r\.json: cannot be read as JSON array of objects"),
+        ("r.zip", b"PK", r"r\.zip: cannot be read as archive"),
+        ("r.xlsx", b"PK", r"r\.xlsx: cannot be read as Excel file"),
+        ("r.parquet", b"PAR1", r"r\.parquet: not a parquet file"),
+        (
+            "r.ft.txt",
+            b"__label__a b\n__label__b\n",
+            r"r\.ft\.txt, line 2: expected one __label",
+        ),
+        (
+            "r.ft.txt",
+            b"__label__a __label__b text\n",
+            r"r\.ft\.txt, line 1: expected one __label__NAME and a text",
+        ),
+        ("r.csv", b"", r"r\.csv: expected at least two columns"),
+        ("r.bin", bytes(range(256)), r"r\.bin"),
+    ],
+)
+def test_a_file_that_is_no_task_says_why(
+    tmp_path: Path, name: str, content: bytes, message: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        new_task([tmp_path / name])
+
+
+def test_an_archive_or_folder_without_data_says_what_it_needs(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "r.zip", "w") as file:
+        file.writestr("a.csv", "text,label\n")
+        file.writestr("b.csv", "text,label\n")
+    message = r"r\.zip: expected one data file, files named train and test, .* got a\.csv, b\.csv"
+    with pytest.raises(InputError, match=message):
+        new_task([tmp_path / "r.zip"])
+    with zipfile.ZipFile(tmp_path / "s.zip", "w") as file:
+        file.writestr("a.csv", "text,label\na,b,c\n")
+    with pytest.raises(InputError, match=r"s\.zip/a\.csv, line 2: expected 2 columns"):
+        new_task([tmp_path / "s.zip"])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match=r"empty: expected one data file, .* got nothing"):
+        new_task([tmp_path / "empty"])
+
+
+def test_an_excel_file_needs_openpyxl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("polarity_bench.errors.find_spec", lambda _: None)
+    (tmp_path / "r.xlsx").write_bytes(b"PK")
+    with pytest.raises(InputError, match=r"an Excel file needs openpyxl; .* '\.\[excel\]'"):
+        new_task([tmp_path / "r.xlsx"])
+
+
+# From Python
+
+
+def test_a_task_from_a_data_frame(tmp_path: Path) -> None:
+    task = task_from(frame(TRAIN, "said", "mood"), frame(TEST, "said", "mood"), name="dishes")
+    assert rows_of(task) == (TRAIN, TEST)
+    again = task_from(frame(TRAIN, "said", "mood"), frame(TEST, "said", "mood"), name="dishes")
+    assert again.spec.file == task.spec.file
+    result = evaluate("random", task)
+    assert result.task == "dishes"
+    job = Job(
+        RECIPES["margins"](),
+        "minilm",
+        task.spec.name,
+        tmp_path / "run",
+        task_dir=task.spec.file,
+    )
+    loaded = load_task(job.task, access=job.access(), task_dir=job.task_dir)
+    assert loaded.digest == task.digest
+
+
+def test_a_task_from_a_data_set(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    saved(tmp_path)
+    whole = datasets.load_from_disk(tmp_path / "saved")
+    assert rows_of(task_from(whole)) == (TRAIN, TEST)
+    assert rows_of(task_from(whole["train"], whole["test"])) == (TRAIN, TEST)
+    table = frame(renamed(TRAIN, neg="0", pos="1")).astype({"label": float})
+    table.loc[len(table)] = ["A salad.", None]
+    with pytest.raises(InputError, match=r"the data, row 31: the text or label is empty in 1 of"):
+        task_from(table)
+    task = task_from(table, drop_empty=True, labels={"bad": "0", "good": "1"}, folder=tmp_path)
+    assert ({*task.source.labels}, task.spec.file) == ({"bad", "good"}, tmp_path / "own-data.toml")
+    files = two_files(tmp_path, TRAIN, TEST)
+    assert rows_of(task_from(*files, name="files")) == (TRAIN, TEST)
+    with pytest.raises(InputError, match=r"expected a path, a DataFrame, .* got list"):
+        task_from([1, 2])
+
+
+# Damaged files
+
+ORIGINALS: dict[str, Callable[[pd.DataFrame], bytes]] = {
+    "r.csv": csv_in("utf-8"),
+    "r.tsv": csv_in("utf-8", "\t"),
+    "r.txt": csv_in("utf-16", "\t"),
+    "r.jsonl": jsonl,
+    "r.json": lambda rows: rows.to_json(orient="records").encode(),
+    "r.csv.gz": lambda rows: gzip.compress(csv_in("utf-8")(rows), mtime=0),
+    "r.ft.txt": lambda rows: "".join(
+        f"__label__{y} {t}\n" for t, y in zip(rows["text"], rows["label"], strict=True)
+    ).encode(),
+}
+
+
+@st.composite
+def mutated(draw: st.DrawFn) -> tuple[str, bytes]:
+    """A file with flipped or cut bytes, in another encoding, or with swapped columns."""
+    name = draw(st.sampled_from(sorted(ORIGINALS)))
+    table = frame(TRAIN)
+    if draw(st.booleans()):
+        table = table[["label", "text"]]
+    content = ORIGINALS[name](table)
+    if not name.endswith(".gz") and draw(st.booleans()):
+        encoding = draw(st.sampled_from(["utf-16", "utf-16-le", "utf-32", "cp1252", "cp500"]))
+        content = content.decode("utf-8", "replace").encode(encoding, "replace")
+    for _ in range(draw(st.integers(0, 4))):
+        at = draw(st.integers(0, len(content) - 1))
+        byte = draw(st.sampled_from([b"\x00", b'"', b"\n", b"\t", b",", b"\xff", b"", b"{", b"\r"]))
+        content = content[:at] + byte + content[at + 1 :]
+    cut = draw(st.integers(0, len(content)))
+    return name, content[cut:] if draw(st.integers(0, 5)) == 0 else content
+
+
+@pytest.fixture
+def no_other_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read no shipped task files, which takes longer than everything else."""
+    monkeypatch.setattr(scaffold, "load_tasks", dict)
+
+
+@pytest.mark.usefixtures("no_other_tasks")
+@pytest.mark.filterwarnings("ignore::polarity_bench.errors.InputWarning")
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(mutated())
+def test_a_damaged_file_becomes_a_task_or_an_error(
+    tmp_path: Path, bench: Bench, made: tuple[str, bytes]
+) -> None:
+    name, content = made
+    for path in tmp_path.iterdir():
+        path.unlink()
+    (tmp_path / name).write_bytes(content)
+    done = bench("tasks", "new", name, "--name", "damaged")
+    file = tmp_path / "damaged.toml"
+    assert done.code in {0, 2}
+    assert (done.code == 0) <= file.exists()
+    if done.code == 2:
+        assert done.err.splitlines()[-1].startswith("error: ")
+    if file.exists():
+        with contextlib.suppress(InputError):
+            assert not any("\x00" in text for text in load(file).texts)

@@ -451,7 +451,7 @@ def test_a_published_number_of_a_part_is_refused_and_replaces_nothing(tmp_path: 
     lines = f"{HEAD}A,sst2,{P},60,T\nA,sst2,{part},41,T\n"
     (tmp_path / "published.csv").write_text(lines)
     with pytest.raises(
-        InputError, match=r"line 3: polarity_of_negation_at_16 is a score over a part of sst2"
+        InputError, match=r"line 3: for sst2 .* whole tasks .* got polarity_of_negation_at_16"
     ):
         read_board(tmp_path)
 

@@ -41,7 +41,7 @@ class PlanItem:
             base.
         encoder_digest: Digest of the encoder; '' for a training run, which creates its encoder.
         resolved: For a training run, the settings with the defaults of the recipe and the loss at
-            the time of the plan. Empty in older plans; tables then show today's defaults.
+            the time of the plan.
     """
 
     digest: str

@@ -238,8 +238,6 @@ def test_a_curve_is_left_out_where_one_of_its_results_is() -> None:
     curve = curve_of("dial", SST2, 0.7, (0.6, 0.8))
     text = render(made([SST2[0.0], SST2[0.5]], [curve]))
     assert "chosen here" not in text
-    limited = curve_of("dial", SST2, 0.7, (0.6, 0.8))
-    assert "chosen" not in render(made(list(SST2.values()), [replace(limited, limit=5)]))
 
 
 def test_curves_of_encoders_of_one_name_show_whose_they_are() -> None:

@@ -114,7 +114,7 @@ def find_board(
     return BoardParts(
         chosen,
         config,
-        list(read_curves(folder, results)),
+        [curve for curve in read_curves(folder, results) if curve.limit is None],
         [each for each in printed if each.task in shown],
         read_standings(folder / STATISTICS),
         folder,
@@ -137,7 +137,7 @@ def _check_methods(file: Path, config: BoardFile, names: Collection[str]) -> Non
 
 
 def board(parts: BoardParts | Iterable[Result]) -> Board:
-    """Build a board of results. Results that were evaluated with a `limit` are left out.
+    """Build a board of results.
 
     Args:
         parts: The results, alone or with the other parts of the board.
@@ -151,7 +151,7 @@ def board(parts: BoardParts | Iterable[Result]) -> Board:
         parts = BoardParts(list(parts))
     config = parts.config
     title = config.title or "Polarity leaderboard"
-    results = sorted((r for r in parts.results if r.limit is None), key=lambda r: str(r.path))
+    results = sorted(parts.results, key=lambda result: str(result.path))
     if not results:
         return Board(title, config.introduction, (), ())
     groups = lay_in_cells(results, config.measures)
@@ -206,9 +206,9 @@ def _check_shown(published: Sequence[PublishedNumber], groups: Sequence[Group]) 
 
 
 def _shows_whole(curve: Curve, ranked: Group) -> bool:
-    """Return whether the board shows all results of a curve, none of them cut by a limit."""
+    """Return whether the board shows all results of a curve."""
     encoders = {entry.encoder for entry in ranked.tasks.get(curve.task, {})}
-    return curve.limit is None and {point.encoder for point in curve.points} <= encoders
+    return {point.encoder for point in curve.points} <= encoders
 
 
 def _distinct(labels: Mapping[str, str]) -> dict[str, str]:

@@ -11,7 +11,7 @@ The table has the columns of `results.frame`. `std` is the population standard d
 - `rows`: Number of rows of the data.
 - `counts`: Number of rows of each class.
 - `spec`: Experiment, from `Experiment.spec`.
-- `star`: Whether a paper marks a published number as significant.
+- `mark`: A star if a paper marks a published number as significant.
 
 Rows with the role `chance` are the scores of guessing (see `chance`).
 """
@@ -183,11 +183,7 @@ def published_folds(file: Path) -> list[dict[str, Any]]:
             )
     return [
         record
-        | {
-            "method": number.name,
-            "encoder": number.model,
-            "base": "",
-            "star": number.is_significant,
-        }
+        | {"method": number.name, "encoder": number.model, "base": ""}
+        | {"mark": "*" if number.is_significant else ""}
         for number, record in zip(numbers, published_records(numbers), strict=True)
     ]

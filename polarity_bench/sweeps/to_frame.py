@@ -99,7 +99,7 @@ def read_frame(
         twins = frozenset({numbers[_base_of(item)]})
         planned = {"item": number, "kind": item.kind, "encoder": item.encoder, "task": item.task}
         planned |= {"given": tuple(item.settings), "twins": twins, "state": state}
-        records += _item_records(planned, item.resolved, result, weighting)
+        records += _item_records(planned, item.resolved or item.settings, result, weighting)
     columns = [(model, task) for model, task, _ in numbers]
     published = _published_records(folder, frame.to_frame(records), columns, models)
     of_board = {"weighting": weighting}  # published numbers use the weighting of the board
@@ -195,9 +195,9 @@ def _base_records(
     """
     bases: dict[tuple[str, str, str | None], Result | None] = {}
     for base in dict.fromkeys(map(_base_of, trainings)):
-        model, task, digest = base
-        of_base = results.get((evaluations[digest].encoder, task), ()) if digest else ()
-        expected = evaluations[digest].encoder_digest if digest else ""
+        planned = evaluations.get(base[2] or "")
+        of_base = results.get((planned.encoder, base[1]), ()) if planned else ()
+        expected = planned.encoder_digest if planned else ""
         bases[base] = _single([r for r in of_base if r.key.encoder.digest == expected])
     records = []
     for number, ((model, task, digest), result) in enumerate(bases.items()):
@@ -205,7 +205,7 @@ def _base_records(
         differ = [n for n in TOLD_BY if len({_option(other, n) for other in alike}) > 1]
         options = {n: value for n in differ if (value := _option(result, n)) is not None}
         settings = {"model": model, **options}
-        encoder = evaluations[digest].encoder if digest else model
+        encoder = evaluations[digest].encoder if digest and digest in evaluations else model
         item = {"item": number, "kind": "evaluation", "encoder": encoder, "task": task}
         item |= {"given": tuple(settings), "twins": frozenset[int](), "state": "left"}
         records += _item_records(item, settings, result, weighting)

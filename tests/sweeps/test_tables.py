@@ -899,3 +899,12 @@ def test_wrong_published_numbers_are_refused(sweep: Sweep, line: str, message: s
     )
     with pytest.raises(InputError, match=message):
         read_sweep(sweep.folder)
+
+
+def test_a_plan_whose_links_and_resolved_settings_are_missing_has_tables(sweep: Sweep) -> None:
+    sweep.base(E5, (0.6, 0.8))
+    sweep.train((0.7, 0.5), loss="triplet")
+    sweep.items[1] = replace(sweep.items[1], after="another", resolved={})
+    write_plan(SweepPlan("Made up", sweep.items), sweep.folder)
+    cells = column(tables(sweep.text())[0], "e5, sst2")
+    assert cells == {"*reference*": "-", "triplet": "70.0 <sub>25.0</sub>"}

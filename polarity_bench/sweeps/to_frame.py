@@ -313,6 +313,8 @@ def _twins(number: PublishedNumber, records: DataFrame) -> frozenset[int]:
             f"{where}: `twin` must contain `examples`, such as examples=500, because `model` is "
             f"empty, got {number.twin!r}; add `examples`, or name the base in `model`"
         )
+    if not number.twin:
+        return frozenset()
     items = records[records["metric"] == next(iter(METRICS))]
     trainings = items[items["kind"] == "training"]
     if is_mean and len(group_by_settings(trainings, ["examples"])) == 1:
@@ -325,13 +327,14 @@ def _twins(number: PublishedNumber, records: DataFrame) -> frozenset[int]:
         twins = twins[twins[column] == name] if name else twins
     if required:
         twins = _with_settings(twins, required, f"{where}: `twin`")
-    kinds = {str(sorted({**settings, "seed": None}.items())) for settings in given_settings(twins)}
-    if required and not is_mean and len(kinds) > 1:
-        raise InputError(
-            f"{where}: `twin` matches training runs with {len(kinds)} different combinations of "
-            "settings; add settings to `twin`"
-        )
-    return frozenset(twins["item"] if number.twin else ())
+    if required and not is_mean:
+        given = [{**settings, "seed": None} for settings in given_settings(twins)]
+        if (n := len({str(sorted(settings.items())) for settings in given})) > 1:
+            raise InputError(
+                f"{where}: `twin` matches training runs with {n} different combinations of "
+                "settings; add settings to `twin`"
+            )
+    return frozenset(twins["item"])
 
 
 def select(
@@ -380,22 +383,21 @@ def _with_settings(records: DataFrame, required: Sequence[str], place: str) -> D
     Raises:
         InputError: If no training run has one of the settings, or none has all of them.
     """
-    texts: dict[str, list[str]] = {}
+    kept: dict[str, list[bool]] = {}
     for text in required:
-        key, equals, value = text.strip().partition("=")
+        key, equals, wanted = text.strip().partition("=")
         if not equals:
             raise InputError(f"{place} {text}: expected KEY=VALUE, such as examples=500")
         if f"{_SETTING}{key}" not in records:
             near = nearest(key, setting_names(records))
             raise InputError(f"{place} {text}: no training run has the setting {key!r}{near}")
-        known = [each for each in records[f"{_SETTING}{key}"] if each == each]
-        if not any(matches(each, value) for each in known):
-            near = nearest(value, {*map(word, known)})
+        values = [*records[f"{_SETTING}{key}"]]
+        fits = [matches(value, wanted) for value in values]
+        if not any(fits):
+            near = nearest(wanted, {word(value) for value in values if value == value})
             raise InputError(f"{place} {text}: no training run has this {key}{near}")
-        texts.setdefault(key, []).append(value)
-    for key, several in texts.items():
-        values = records[f"{_SETTING}{key}"]
-        records = records.loc[[any(matches(value, text) for text in several) for value in values]]
+        kept[key] = [a or b for a, b in zip(fits, kept.get(key, fits), strict=True)]
+    records = records.loc[[all(each) for each in zip(*kept.values(), strict=True)]]
     if records.empty:
         raise InputError(
             f"{place} {', '.join(required)}: no training run has all these settings; leave out one"

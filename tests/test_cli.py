@@ -255,7 +255,7 @@ def test_every_command_can_print_json(command: tuple[str, ...]) -> None:
         ("data fetch --tasks sst2 --offline", "sst2: polarity/sst2/train.csv"),
         ("leaderboard none", "none: no such folder of results; run `polarity-bench run` first"),
         ("leaderboard shwo", "shwo: no such command, file or folder; did you mean 'show'?"),
-        ("leaderboard .", ".: contains no complete results"),
+        ("leaderboard .", ".: the board has no results"),
     ],
 )
 def test_bad_input_to_the_other_commands(bench: Bench, arguments: str, message: str) -> None:

@@ -22,7 +22,7 @@ from polarity_bench.boards.config import BoardFile, board_file, select_named, se
 from polarity_bench.boards.method_rows import methods_of
 from polarity_bench.boards.notes import board_notes, finding
 from polarity_bench.boards.provenance_notes import row_details
-from polarity_bench.boards.rows import bound_rows, encoder_rows, published_rows
+from polarity_bench.boards.rows import bound_rows, encoder_rows, places_of, published_rows
 from polarity_bench.compare.encoder_ranks import FILE as STATISTICS
 from polarity_bench.compare.encoder_ranks import Standings, read_standings
 from polarity_bench.errors import InputError, check_known
@@ -114,7 +114,7 @@ def find_board(
     return BoardParts(
         chosen,
         config,
-        list(read_curves(folder, results)),
+        [curve for curve in read_curves(folder, results) if curve.limit is None],
         [each for each in printed if each.task in shown],
         read_standings(folder / STATISTICS),
         folder,
@@ -137,7 +137,7 @@ def _check_methods(file: Path, config: BoardFile, names: Collection[str]) -> Non
 
 
 def board(parts: BoardParts | Iterable[Result]) -> Board:
-    """Build a board of results. Results that were evaluated with a `limit` are left out.
+    """Build a board of results.
 
     Args:
         parts: The results, alone or with the other parts of the board.
@@ -151,7 +151,7 @@ def board(parts: BoardParts | Iterable[Result]) -> Board:
         parts = BoardParts(list(parts))
     config = parts.config
     title = config.title or "Polarity leaderboard"
-    results = sorted((r for r in parts.results if r.limit is None), key=lambda r: str(r.path))
+    results = sorted(parts.results, key=lambda result: str(result.path))
     if not results:
         return Board(title, config.introduction, (), ())
     groups = lay_in_cells(results, config.measures)
@@ -159,7 +159,7 @@ def board(parts: BoardParts | Iterable[Result]) -> Board:
     tasks = {t: cells for group in groups if group.ranks for t, cells in group.tasks.items()}
     ranked = Group("polarity", "", tasks, config.weighting)
     names = _names(results)
-    _check_shown(parts.published, plain)
+    _check_shown(parts.published, [ranked, *plain])
     curves = [curve for curve in parts.curves if _shows_whole(curve, ranked)]
     labels = _distinct({curve.encoder: curve.name for curve in curves})
     sections = Sections(
@@ -187,33 +187,28 @@ def board(parts: BoardParts | Iterable[Result]) -> Board:
     )
 
 
-def _check_shown(published: Sequence[PublishedNumber], plain: Sequence[Group]) -> None:
+def _check_shown(published: Sequence[PublishedNumber], groups: Sequence[Group]) -> None:
     """Raise InputError if a published number would appear in no table, or in several tables."""
     for each in published:
-        if each.key.k is not None:
-            if each.key.part is not None:
-                raise InputError(
-                    f"{each.where}: {each.key} is a score over a part of {each.task}, but boards "
-                    "show only scores over whole tasks; delete the line"
-                )
+        if len([*places_of(each, groups)]) == 1:
             continue
-        of_task = {group.protocol: group for group in plain if each.task in group.tasks}
-        shown = {protocol: group.key(each.task, MAIN) for protocol, group in of_task.items()}
-        fitting = [p for p, key in shown.items() if each.protocol in {"", p} and key == each.key]
-        if len(fitting) != 1:
-            cells = [f"{key} by the protocol {protocol!r}" for protocol, key in shown.items()]
-            raise InputError(
-                f"{each.where}: for {each.task} the board shows "
-                f"{', '.join(cells) or f'scores with a k, such as {each.key}_at_16'}, got "
-                f"{each.key} by the `protocol` {each.protocol!r}; change the line so that one "
-                f"score matches, or change `measures` in {FILE}"
-            )
+        shown = [
+            f"{group.key(each.task, MAIN)} by the protocol {group.protocol!r}"
+            for group in groups
+            if each.task in group.tasks and not group.ranks
+        ]
+        whole = f"scores over whole tasks with a k, such as {each.key.metric}_at_16"
+        raise InputError(
+            f"{each.where}: for {each.task} the board shows {', '.join(shown) or whole}, got "
+            f"{each.key} by the `protocol` {each.protocol!r}; change the line so that one score "
+            f"matches, or change `measures` in {FILE}"
+        )
 
 
 def _shows_whole(curve: Curve, ranked: Group) -> bool:
-    """Return whether the board shows all results of a curve, none of them cut by a limit."""
+    """Return whether the board shows all results of a curve."""
     encoders = {entry.encoder for entry in ranked.tasks.get(curve.task, {})}
-    return curve.limit is None and {point.encoder for point in curve.points} <= encoders
+    return {point.encoder for point in curve.points} <= encoders
 
 
 def _distinct(labels: Mapping[str, str]) -> dict[str, str]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from polarity_bench.boards.board import FILE, board, find_board
 from polarity_bench.boards.fewshot_tables import read_board as read_cross_validated
-from polarity_bench.boards.sweep_tables import read_sweep, sweep_board
+from polarity_bench.boards.sweep_tables import Sweep, read_sweep, sweep_board
 from polarity_bench.compare.encoder_ranks import Standings
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.render.table import Board
@@ -28,6 +29,7 @@ class OpenBoard:
     Attributes:
         standings: Ranks and ties of encoders; None unless the board is a board of results.
         weighting: Weighting of the ranks; None for cross-validations.
+        sweep: Scores of a sweep; None for other boards.
     """
 
     folder: Path
@@ -35,6 +37,7 @@ class OpenBoard:
     board: Board
     standings: Standings | None = None
     weighting: Weighting | None = None
+    sweep: Sweep | None = None
 
 
 def kind_of(folder: Path) -> Kind:
@@ -60,23 +63,47 @@ def holds_folds(folder: Path) -> bool:
     return any(file.name != PACKED for file in folder.glob("*/*.jsonl"))
 
 
-def open_board(folder: Path, weighting: Weighting | None = None) -> OpenBoard:
+def open_board(
+    folder: Path,
+    weighting: Weighting | None = None,
+    *,
+    title: str | None = None,
+    tasks: Sequence[str] = (),
+    models: Sequence[str] = (),
+    where: Sequence[str] = (),
+) -> OpenBoard:
     """Read the board in a folder.
 
     Args:
         folder: Folder of the board.
         weighting: Weighting of the ranks; overrides `board.toml`. Cross-validations ignore it.
+        title: Title of the board; overrides `board.toml`.
+        tasks: Tasks to show, of a board of results; overrides `board.toml`.
+        models: Encoders to show, of a board of results; overrides `board.toml`.
+        where: Settings of the training runs to show, of a sweep.
 
     Raises:
-        InputError: If the folder contains no results, or a file of the board has an error.
+        InputError: If the folder contains no results, a file of the board has an error, or boards
+            of this kind have no such selection.
     """
     kind = kind_of(folder)
+    if where and kind != "sweep":
+        raise InputError(
+            f"`where` {where[0]}: {folder} is not the folder of a sweep, because it has no {PLAN}"
+        )
+    for name, chosen in {"tasks": tasks, "models": models}.items() if kind != "results" else ():
+        if chosen:
+            raise InputError(
+                f"`{name}` {', '.join(chosen)}: only boards of results have this selection; leave "
+                "it out, select the runs of a sweep with `where`, or give a folder of results"
+            )
     if kind == "sweep":
-        scores = read_sweep(folder, weighting)
-        return OpenBoard(folder, kind, sweep_board(scores), weighting=scores.weighting)
+        sweep = read_sweep(folder, weighting, where, title)
+        return OpenBoard(folder, kind, sweep_board(sweep), None, sweep.weighting, sweep)
     if kind == "cross-validation":
-        return OpenBoard(folder, kind, read_cross_validated(folder))
-    parts = find_board(folder, weighting)
+        found = read_cross_validated(folder)
+        return OpenBoard(folder, kind, replace(found, title=title) if title else found)
+    parts = find_board(folder, weighting, title=title, tasks=tasks, models=models)
     return OpenBoard(folder, kind, board(parts), parts.standings, parts.config.weighting)
 
 

@@ -271,7 +271,6 @@ def _published(rows: DataFrame, tasks: Mapping[str, DataFrame]) -> Table:
         f"From {sources}, with other encoders and other folds. The scores above use all parts of a "
         f"data set ({sizes}); a paper may use only the training part."
     )
-    rows = rows.assign(mark=["*" if star else "" for star in rows["star"]])
     index = rows.set_index(["method", "encoder"]).index.unique()
     columns = [
         _scores(task, rows[rows["task"] == task].set_index(["method", "encoder"]).reindex(index))
@@ -381,22 +380,21 @@ def command_of(specs: Sequence[Mapping[str, Any]]) -> str:
     spec = specs[0]
     encoder, method, protocol = spec["encoder"], flat(spec["method"]), spec["protocol"]
     name = method["name"]
-    usual, default = flat(make_method(name, {}).to_dict("moves")), Protocol()
+    default, parameters = Protocol(), sorted(parameters_of(name))
+    of_method = flat(make_method(name, {}).to_dict("moves"))
+    usual = {key: of_method[key] for key in parameters}
+    usual |= {"rows": default.rows, "folds": default.folds, "seeds": "0"}
     options = {
         "task": ",".join(dict.fromkeys(each["task"] for each in specs)),
         "loss": name,
         "model": encoder["name"],
         **{key: encoder[key] for key in ("revision", "prompt", "max_tokens")},
-        "rows": _none_if_usual(protocol["rows"] or "all", default.rows),
-        "folds": _none_if_usual(protocol["folds"], default.folds),
-        "sample": protocol["sample"],
-        "seeds": _none_if_usual(",".join(map(str, protocol["seeds"])), "0"),
-        **{key: _none_if_usual(method.get(key), usual[key]) for key in sorted(parameters_of(name))},
+        "rows": protocol["rows"] or "all",
+        **{key: protocol[key] for key in ("folds", "sample")},
+        "seeds": ",".join(map(str, protocol["seeds"])),
+        **{key: method.get(key) for key in parameters},
     }
+    options = {key: value for key, value in options.items() if value != usual.get(key)}
     words = [(f"--{key.rstrip('_').replace('_', '-')}", value) for key, value in options.items()]
     arguments = [str(word) for pair in words if pair[1] is not None for word in pair]
     return shlex.join(["polarity-bench", "fewshot", *arguments])
-
-
-def _none_if_usual(value: Any, usual: Any) -> Any:
-    return None if value == usual else value

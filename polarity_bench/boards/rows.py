@@ -210,7 +210,7 @@ def published_rows(published: Sequence[PublishedNumber], groups: Sequence[Group]
     rows = []
     for (name, k, source, note), members in shares.items():
         number = numbers[source, note]
-        printed = {place: each for each in members for place in _places(each, groups)}
+        printed = {place: each for each in members for place in places_of(each, groups)}
         scores: dict[str, dict[str, Score]] = {}
         for (task, metric), each in printed.items():
             scores.setdefault(task, {})[metric] = each.score
@@ -227,7 +227,7 @@ def published_rows(published: Sequence[PublishedNumber], groups: Sequence[Group]
     return rows
 
 
-def _places(number: PublishedNumber, groups: Sequence[Group]) -> Iterator[tuple[str, str]]:
+def places_of(number: PublishedNumber, groups: Sequence[Group]) -> Iterator[tuple[str, str]]:
     """Yield the task and metric of each cell that shows a published number.
 
     A number with the other weighting is shown in the cell of the board's weighting.

@@ -12,7 +12,7 @@ from polarity_bench.boards.charts import series_of
 from polarity_bench.boards.config import BoardFile
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.files import folder_name
-from polarity_bench.render.chart import BarChart, Drawn, Plane
+from polarity_bench.render.chart import BarChart, Drawn
 from polarity_bench.results.comparability import difference
 from polarity_bench.results.curve import Curve
 from polarity_bench.results.result_files import Result, read_results
@@ -34,21 +34,16 @@ def plotted(
         A plane for each task with S, at its main k, and a bar chart of the other tasks for each
         task type.
     """
-    unlimited = [replace(result, limit=None) for result in results]
     main = {result.task: result.main_score.k for result in results}
     limits = {result.task: result.limit for result in results if result.limit}
-    complete = [replace(curve, limit=None) for curve in curves]
-    ranked = [result for result in unlimited if KINDS[result.kind].ranks]
-    ranked_board = board(BoardParts(ranked, BoardFile(weighting=weighting), complete))
+    ranked = [result for result in results if KINDS[result.kind].ranks]
+    ranked_board = board(BoardParts(ranked, BoardFile(weighting=weighting), curves))
     planes = [plane for plane in ranked_board.planes if plane.k == main[plane.task]]
-    drawn: list[Drawn] = [_with_limit(plane, limits.get(plane.task)) for plane in planes]
+    named = {task: f"{task}, {limit} queries" for task, limit in limits.items()}
+    drawn = [replace(plane, task=named.get(plane.task, plane.task)) for plane in planes]
     drawn_tasks = {plane.task for plane in planes}
-    others = [result for result in unlimited if result.task not in drawn_tasks]
+    others = [result for result in results if result.task not in drawn_tasks]
     return [*drawn, *_bars(others, weighting)]
-
-
-def _with_limit(plane: Plane, limit: int | None) -> Plane:
-    return replace(plane, task=f"{plane.task}, {limit} queries") if limit else plane
 
 
 def _bars(results: Sequence[Result], weighting: Weighting) -> Iterator[BarChart]:

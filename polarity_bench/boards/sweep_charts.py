@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,7 @@ _BASES: tuple[tuple[str, MarkRole, str], ...] = (
 
 
 def sweep_planes(
-    configurations: Mapping[str, DataFrame],
+    runs: DataFrame,
     bases: DataFrame,
     published: DataFrame,
     weighting: Weighting,
@@ -33,15 +33,12 @@ def sweep_planes(
     """Yield a P–S plane for each base and task, with the training runs and published numbers.
 
     Args:
-        configurations: Records of training runs, by name of their configuration.
+        runs: Records of training runs, with the name of their configuration in `name`.
         bases: Records of the untrained base encoders.
         published: The published numbers.
         weighting: Weighting of the ranks.
         ending: Text with the settings of all runs, which is appended to titles.
     """
-    import pandas as pd
-
-    runs = pd.concat([records.assign(name=name) for name, records in configurations.items()])
     for (model, task), trained in runs.groupby(["base", "task"], sort=False):
         base, numbers = (
             each[(each["base"] == model) & (each["task"] == task)] for each in (bases, published)

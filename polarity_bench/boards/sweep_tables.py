@@ -14,16 +14,16 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from polarity_bench.boards.config import SweepFile, board_file
 from polarity_bench.boards.rank_notes import unpaired_note
 from polarity_bench.boards.sweep_charts import size_charts, sweep_planes
 from polarity_bench.compare.unpaired_power import error_of, least_unpaired
 from polarity_bench.render.chart import Drawn
-from polarity_bench.render.format import FormattedCell, percent, shown
+from polarity_bench.render.format import percent, shown
 from polarity_bench.render.markdown import escape
 from polarity_bench.render.table import Board, Column, Detail, Role, Table
 from polarity_bench.results.aggregate import mean_over_seeds, scores_of
@@ -171,21 +171,22 @@ def sweep_board(sweep: Sweep) -> Board:
         sizes = dict(group_by_settings(section, ["examples"] if recipe == Margins.name else []))
         size = _shown_size(sizes)
         shown = trainings.loc[[*sizes[size].index, *trainings[~is_main].index]]
-        rows = _measured_rows(sweep.bases_of(shown), shown, recipe, keys)
+        measured = _measured_rows(sweep.bases_of(shown), shown, recipe, keys)
         n = f"N = {_examples_of(sizes[size])}, " if size else ""
-        n_hidden = section["item"].nunique() - sizes[size]["item"].nunique()
-        hidden = f" {n_hidden:,} with other numbers of examples are not shown." if n_hidden else ""
-        loss_tables, of_rows = _loss_tables(
-            sweep, what + ending, keys, rows, shown, n=n, hidden=hidden
-        )
-        tables += loss_tables
-        details |= of_rows
-        named = {
-            " ".join(head for head in row.heads if head != _NOTHING): row.records
-            for row in rows
-            if row.role != "base"
-        }
-        drawn += sweep_planes(named, sweep.bases_of(section), published, sweep.weighting, ending)
+        counted = _counted(shown)
+        if n_hidden := section["item"].nunique() - sizes[size]["item"].nunique():
+            counted += f" {n_hidden:,} with other numbers of examples are not shown."
+        columns = _shown_columns(shown, sweep.config.models)
+        for metric in METRICS:
+            table, of_rows = _loss_table(
+                sweep, metric, what + ending, keys, measured, columns, n, counted
+            )
+            tables.append(table)
+            details |= of_rows
+        runs = measured[measured["shown_as"] != "base"]
+        names = [" ".join(head for head in heads if head != _NOTHING) for heads in runs["heads"]]
+        runs, bases = runs.assign(name=names), sweep.bases_of(section)
+        drawn += sweep_planes(runs, bases, published, sweep.weighting, ending)
         for (task,), alike in section.groupby(["task"], sort=False) if len(sizes) > 1 else ():
             tables.append(_size_table(sweep, f"Numbers of examples, {task}{ending}", alike))
             drawn += size_charts(what + ending, alike, str(task))
@@ -210,34 +211,30 @@ def _finding(of_p: Table, of_s: Table) -> str:
         of_s: The table of S, which has the same columns.
     """
     sentences = []
-    # Rows are matched by their leading cells, because the tables may have different published rows.
-    rows_of_s = {_heads(of_s, row): row for row in range(of_s.n_rows)}
+    names, names_of_s = ([*zip(*dict(each.heads).values(), strict=True)] for each in (of_p, of_s))
     for p, s in zip(of_p.columns, of_s.columns, strict=True):
         values = [math.nan if value is None else value for value in p.values]
         known = [row for row, value in enumerate(values) if not math.isnan(value)]
         competing = [row for row in known if of_p.role(row) == "encoder"]
         if not competing:
             continue
-        p_cells, s_cells = shown(p), shown(s)
         best = max(competing, key=values.__getitem__)
         bases = [row for row in known if of_p.role(row) == "base"]
+        p_cells = shown(p)
+        # Rows are matched by their names, because the tables may have different published rows.
+        s_cells = dict(zip(names_of_s, shown(s), strict=True))
         p_and_s = [
-            f"{_number(p_cells[row])} with S {_number(s_cells[rows_of_s[_heads(of_p, row)]])}"
+            " with S ".join(
+                " ".join(filter(None, [cell.number, cell.interval]))
+                for cell in (p_cells[row], s_cells[names[row]])
+            )
             for row in [best, *bases[:1]]
         ]
-        name = " ".join(texts[best] for _, texts in of_p.heads if texts[best] != _NOTHING)
+        name = " ".join(text for text in names[best] if text != _NOTHING)
         text = f"**{escape(name)}** has the highest P on {escape(p.title)}: "
         sentences.append(f"{text}{'; the base has '.join(p_and_s)}.")
     where = f"({escape(of_p.heading)}) " if of_p.heading != "Losses" and sentences else ""
     return where + " ".join(sentences)
-
-
-def _heads(table: Table, row: int) -> tuple[str, ...]:
-    return tuple(texts[row] for _, texts in table.heads)
-
-
-def _number(cell: FormattedCell) -> str:
-    return " ".join(filter(None, [cell.number, cell.interval]))
 
 
 def _axes(trainings: DataFrame) -> tuple[str, list[str], list[str]]:
@@ -283,152 +280,161 @@ def _size_order(examples: tuple[int | None, ...]) -> int:
     return (examples[0] or DEFAULT_COUNT) if examples else 0
 
 
-class _Row(NamedTuple):
-    """A row of a table: its leading cells, its role and the records that it averages."""
-
-    heads: Sequence[str]
-    role: Role
-    records: DataFrame
-
-
 def _measured_rows(
     bases: DataFrame, trainings: DataFrame, recipe: str, keys: Sequence[str]
-) -> list[_Row]:
-    """Return the rows of bases and other recipes, then the rows of the main recipe.
+) -> DataFrame:
+    """Return the records of bases, other recipes and the main recipe, with their rows in tables.
 
     Only rows of the main recipe compete for bold print.
-    """
-    rows = []
-    for values, alike in group_by_settings(bases, TOLD_BY):
-        title = ", ".join(["reference", *_settings_as_text(TOLD_BY, values)])
-        rows.append(_Row(_padded(title, len(keys)), "base", alike))
-    for name, alike in trainings.groupby("recipe", sort=False):
-        if name == recipe:
-            for values, records in group_by_settings(alike, keys):
-                heads = [_NOTHING if value is None else word(value) for value in values]
-                rows.append(_Row(heads, "encoder", records))
-            continue
-        for values, records in group_by_settings(alike, differ := _differing(alike)):
-            title = ", ".join([str(name), *_settings_as_text(differ, values)])
-            rows.append(_Row(_padded(title, len(keys)), "other", records))
-    return sorted(rows, key=lambda row: row.role == "encoder")
-
-
-def _with_published(rows: Sequence[_Row], published: DataFrame) -> tuple[list[_Row], DataFrame]:
-    """Insert each published row below the measured row with the same settings.
-
-    A published row without such a measured row follows the previous published row. If there is no
-    previous row, it comes first.
 
     Returns:
-        All rows, and their records with the row number in a new column `row`.
+        The records with the columns of `_in_row`.
     """
     import pandas as pd
 
-    row_of = {item: i for i, row in enumerate(rows) for item in row.records["item"]}
-    placed = [(place, row) for place, row in enumerate(rows)]
-    place = -1
+    is_main = trainings["recipe"] == recipe
+    apart: list[tuple[str, Role, Sequence[str], DataFrame]] = [
+        ("reference", "base", TOLD_BY, bases)
+    ]
+    for other, alike in trainings[~is_main].groupby("recipe", sort=False):
+        apart.append((str(other), "other", _differing(alike), alike))
+    rows = []
+    for title, role, names, alike in apart:
+        for values, records in group_by_settings(alike, names):
+            name = ", ".join([title, *_settings_as_text(names, values)])
+            rows.append(_in_row(records, role, _padded(name, len(keys))))
+    for values, records in group_by_settings(trainings[is_main], keys):
+        heads = [_NOTHING if value is None else word(value) for value in values]
+        rows.append(_in_row(records, "encoder", heads))
+    return pd.concat(rows)
+
+
+def _in_row(records: DataFrame, role: Role, heads: Sequence[str]) -> DataFrame:
+    """Return records with the leading cells (`heads`) and the role (`shown_as`) of their row."""
+    cells: list[Any] = [tuple(heads)] * len(records)
+    return records.assign(heads=cells, shown_as=role)
+
+
+def _with_published(measured: DataFrame, published: DataFrame) -> DataFrame:
+    """Return measured and published records, with the number of their row in the column `row`.
+
+    Each published row is below the measured row with the same settings. A published row without
+    such a measured row follows the previous published row. If there is no previous row, it comes
+    first.
+    """
+    import pandas as pd
+
+    places = {heads: place for place, heads in enumerate(dict.fromkeys(measured["heads"]))}
+    place_of = {item: places[heads] for item, heads in _pairs(measured, "item", "heads")}
+    parts, place = [measured], -1
     for (name, number), alike in published.groupby(["encoder", "footnote"], sort=False):
         twins = set[int]().union(*alike["twins"])
-        place = min((row_of[item] for item in twins if item in row_of), default=place)
-        title = _padded(f"{name}, as published [{number}]", len(rows[0].heads))
-        placed.append((place, _Row(title, "published", alike)))
-    ordered = [row for _, row in sorted(placed, key=lambda each: each[0])]
-    return ordered, pd.concat([row.records.assign(row=i) for i, row in enumerate(ordered)])
+        place = min((place_of[item] for item in twins if item in place_of), default=place)
+        heads = _padded(f"{name}, as published [{number}]", len(next(iter(places))))
+        parts.append(_in_row(alike, "published", heads))
+        places[tuple(heads)] = place
+    row_of = {heads: row for row, heads in enumerate(sorted(places, key=places.__getitem__))}
+    records = pd.concat(parts)
+    return records.assign(row=[row_of[heads] for heads in records["heads"]])
 
 
-def _published_of(records: DataFrame) -> DataFrame:
-    return records[records["role"] == "published"]
-
-
-def _footnotes(records: DataFrame) -> list[str]:
-    """Return the footnotes of published numbers, sorted by their number."""
-    notes = _published_of(records).drop_duplicates("footnote").sort_values("footnote")
-    columns = (notes[name] for name in ("footnote", "source", "note"))
-    return [footnote(*note) for note in zip(*columns, strict=True)]
-
-
-def _loss_tables(
+def _loss_table(
     sweep: Sweep,
+    metric: str,
     heading: str,
     keys: Sequence[str],
-    measured: Sequence[_Row],
-    trainings: DataFrame,
-    *,
+    measured: DataFrame,
+    columns: Sequence[tuple[str, str, str]],
     n: str,
-    hidden: str,
-) -> tuple[list[Table], dict[str, Detail]]:
-    """Return a table of P and a table of S, with a row for each loss.
+    counted: str,
+) -> tuple[Table, dict[str, Detail]]:
+    """Return a table of P or S with a row for each loss.
 
     Args:
         sweep: The sweep.
-        heading: Heading of the tables.
+        metric: The metric of the table.
+        heading: Heading of the tables of P and S.
         keys: Settings in the leading cells of rows.
-        measured: The measured rows.
-        trainings: Records of the training runs to show.
+        measured: Records of the bases and training runs to show, see `_measured_rows`.
+        columns: Title, base encoder and task of each column.
         n: Text with the number of examples; '' if it does not apply.
-        hidden: Sentence on the training runs that are not shown; '' if there are none.
+        counted: Sentences on the numbers of training runs.
 
     Returns:
-        The tables, and the provenance of each row by its key.
+        The table, and the provenance of each row by its key.
     """
-    columns = _shown_columns(trainings, sweep.config.models)
+    name, short = METRICS[metric]
     published = sweep.of_kind("published")
-    tables: list[Table] = []
-    details: dict[str, Detail] = {}
-    for metric, (name, short) in METRICS.items():
-        is_own = (published["metric"] == metric) & (published["base"] != "")
-        of_metric = [row._replace(records=_of_metric(row.records, metric)) for row in measured]
-        rows, records = _with_published(of_metric, published[is_own])
-        means = mean_over_seeds(records, ["row", "base", "task"])
-        over, interval = "queries", "over queries"
-        if means["n_planned"].max() > 1:
-            over = "seeds, or over queries for a single encoder"
-            interval = "for other seeds and queries, or over queries for a single encoder"
-        lead = (
-            f"**{name} {short}**: {n}{_at_k(sweep.bases_of(trainings), trainings)}ranks weighted "
-            f"{sweep.weighting}ly; mean and std over {over}. {_counted(trainings)}{hidden} "
-            f"In brackets: the 95 % interval {interval}."
-        )
-        of_rows = {
-            f"{heading}, {short}, row {i}": _detail(row, sweep) for i, row in enumerate(rows)
-        }
-        details |= of_rows
-        tables.append(
-            Table(
-                heading if metric == _P else "",
-                [(key, [row.heads[i] for row in rows]) for i, key in enumerate(keys)],
-                [_column(means, rows, records, *column) for column in columns],
-                [row.role for row in rows],
-                [*of_rows],
-                lead=lead,
-                notes=[*_unpaired(columns, records), *_footnotes(records)],
-            )
-        )
-    return tables, details
+    is_own = (published["metric"] == metric) & (published["base"] != "")
+    records = _with_published(_of_metric(measured, metric), published[is_own])
+    means = mean_over_seeds(records, ["row", "base", "task"])
+    over, interval = "queries", "over queries"
+    if means["n_planned"].max() > 1:
+        over = "seeds, or over queries for a single encoder"
+        interval = "for other seeds and queries, or over queries for a single encoder"
+    details = {
+        f"{heading}, {short}, row {row}": _detail(of_row, sweep)
+        for row, of_row in records.groupby("row")
+    }
+    table = _table(
+        heading if metric == _P else "",
+        keys,
+        records,
+        [_column(means, records, *column) for column in columns],
+        f"**{name} {short}**: {n}{_at_k(measured)}ranks weighted {sweep.weighting}ly; mean and std "
+        f"over {over}. {counted} In brackets: the 95 % interval {interval}.",
+        _unpaired(columns, records),
+    )
+    return replace(table, details=[*details]), details
 
 
-def _column(
-    means: DataFrame, rows: Sequence[_Row], records: DataFrame, title: str, base: str, task: str
-) -> Column:
+def _table(
+    heading: str,
+    titles: Sequence[str],
+    records: DataFrame,
+    columns: Sequence[Column],
+    lead: str,
+    notes: Sequence[str] = (),
+) -> Table:
+    """Return a table with the rows of records, and with the footnotes of published numbers.
+
+    Args:
+        heading: Heading of the table.
+        titles: Titles of the leading columns.
+        records: Records with the number of their row, see `_with_published`.
+        columns: Columns of numbers.
+        lead: Markdown above the table.
+        notes: Notes above the footnotes.
+    """
+    rows = records.drop_duplicates("row").sort_values("row")
+    heads = [(title, [cells[i] for cells in rows["heads"]]) for i, title in enumerate(titles)]
+    published = rows[rows["role"] == "published"].drop_duplicates("footnote")
+    cited = published.sort_values("footnote")[["footnote", "source", "note"]]
+    footnotes = [footnote(*each) for each in cited.itertuples(index=False)]
+    roles = rows["shown_as"].tolist()
+    return Table(heading, heads, columns, roles, lead=lead, notes=[*notes, *footnotes])
+
+
+def _column(means: DataFrame, records: DataFrame, title: str, base: str, task: str) -> Column:
     """Return the column of a base and task. The two best rows of the main recipe are bold."""
-    cells = _in_column(means, base, task).set_index("row").reindex(range(len(rows)))
+    is_rival = {row: role == "encoder" for row, role in _pairs(records, "row", "shown_as")}
+    cells = _in_column(means, base, task).set_index("row").reindex(range(len(is_rival)))
     values = cells["value"].tolist()
     marks = [
         f" ({n:.0f} of {of:.0f} seeds)" if 0 < n < of else ""
-        for n, of in zip(cells["n_seeds"], cells["n_planned"], strict=True)
+        for n, of in _pairs(cells, "n_seeds", "n_planned")
     ]
-    row_of = dict(zip(records["item"], records["row"], strict=True))
-    published = _in_column(_published_of(records), base, task)
-    for i, twins in zip(published["row"], published["twins"], strict=True):
+    row_of = dict(_pairs(records, "item", "row"))
+    published = _in_column(records[records["role"] == "published"], base, task)
+    for i, twins in _pairs(published, "row", "twins"):
         at = sorted({row_of[item] for item in twins if item in row_of})
         if measured := [values[j] for j in at if not math.isnan(values[j])]:
             marks[i] = f" ({percent(measured[0] - values[i], 1, '+')})"
     return Column(
         title,
         values,
-        [*zip(cells["ci_low"], cells["ci_high"], strict=True)],
-        rivals=["" if row.role == "encoder" else None for row in rows],
+        _pairs(cells, "ci_low", "ci_high"),
+        rivals=["" if is_rival[row] else None for row in cells.index],
         spreads=cells["std"].where(cells["n_planned"] == 1, cells["seed_std"]).tolist(),
         marks=marks,
         digits=1,
@@ -442,59 +448,47 @@ def _size_table(sweep: Sweep, heading: str, trainings: DataFrame) -> Table:
 
     A row shows the mean and the range over all training runs with that number.
     """
+    import pandas as pd
+
     sizes = sorted(
         group_by_settings(trainings, ["examples"]), key=lambda size: _size_order(size[0])
     )
     bases, published = sweep.bases_of(trainings), sweep.of_kind("published")
-    measured = [
-        _Row(["reference"], "base", bases),
-        *(_Row([_count(*n)], "encoder", records) for n, records in sizes),
-    ]
+    measured = [_in_row(bases, "base", ["reference"])]
+    measured += [_in_row(records, "encoder", [_count(*n)]) for n, records in sizes]
     items = {*trainings["item"]}
-    is_own = [
-        not base and not items.isdisjoint(twins)
-        for base, twins in zip(published["base"], published["twins"], strict=True)
-    ]
-    rows, records = _with_published(measured, published.loc[is_own])
+    published = published[published["base"] == ""]
+    published = published.loc[[not items.isdisjoint(twins) for twins in published["twins"]]]
+    records = _with_published(pd.concat(measured), published)
     means = mean_over_seeds(records, ["row", "metric"])
+    n_rows = records["row"].nunique()
     columns = []
     for metric, (_, short) in METRICS.items():
-        cells = _of_metric(means, metric).set_index("row").reindex(range(len(rows)))
+        cells = _of_metric(means, metric).set_index("row").reindex(range(n_rows))
         mean, spreads = cells["value"].tolist(), cells["seed_std"].tolist()
+        columns.append(Column(f"{short} mean", mean, spreads=spreads, digits=1, spread_as="sub"))
         columns += [
-            Column(f"{short} mean", mean, spreads=spreads, digits=1, spread_as="sub"),
-            *(
-                Column(f"{short} {e}", cells[f"seed_{e}"].tolist(), digits=1)
-                for e in ("min", "max")
-            ),
+            Column(f"{short} {end}", cells[f"seed_{end}"].tolist(), digits=1)
+            for end in ("min", "max")
         ]
     runs = _of_metric(records[records["role"] != "published"], _P).groupby("row")["value"].count()
-    n_runs = runs.reindex(range(len(rows))).astype(float).tolist()
-    lead = (
-        f"P and S of n training runs, over losses, encoders and seeds: "
-        f"{_at_k(bases, trainings)}ranks weighted {sweep.weighting}ly; std with n - 1. "
-        f"{_counted(trainings)}"
-    )
-    return Table(
-        heading,
-        [("N", [row.heads[0] for row in rows])],
-        [*columns, Column("n", n_runs, unit="count")],
-        [row.role for row in rows],
-        lead=lead,
-        notes=_footnotes(records),
-    )
+    n_runs = runs.reindex(range(n_rows)).astype(float).tolist()
+    columns.append(Column("n", n_runs, unit="count"))
+    lead = "P and S of n training runs, over losses, encoders and seeds: "
+    lead += f"{_at_k(bases, trainings)}ranks weighted {sweep.weighting}ly; std with n - 1. "
+    return _table(heading, ["N"], records, columns, lead + _counted(trainings))
 
 
-def _detail(row: _Row, sweep: Sweep) -> Detail:
+def _detail(records: DataFrame, sweep: Sweep) -> Detail:
     """Return the provenance of a row: its encoders, settings, command and result files."""
-    records = row.records
-    if row.role == "published":
+    role = records["shown_as"].iloc[0]
+    if role == "published":
         return Detail({}, source=", ".join(dict.fromkeys(records["source"])))
-    all_settings = given_settings(records)
     facts = {"encoder": ", ".join(dict.fromkeys(records["encoder"]))}
     done = records[records["state"] == "done"].sort_values("date")
-    if row.role != "base":
-        settings = dict.fromkeys(f"{k} {word(v)}" for each in all_settings for k, v in each.items())
+    if role != "base":
+        given = [setting for each in given_settings(records) for setting in each.items()]
+        settings = dict.fromkeys(f"{key} {word(value)}" for key, value in given)
         facts = {"settings": ", ".join(settings), "training runs": f"{len(done)} of {len(records)}"}
     if done.empty:
         return Detail(facts)
@@ -514,6 +508,11 @@ def _unpaired(columns: Sequence[tuple[str, str, str]], records: DataFrame) -> li
         if not math.isnan(least):
             smallest[task if is_alone else " on ".join(title.split(", "))] = least
     return [unpaired_note(smallest)] if smallest else []
+
+
+def _pairs(records: DataFrame, one: str, other: str) -> list[tuple[Any, Any]]:
+    """Return the values of two columns, in pairs."""
+    return [*zip(records[one], records[other], strict=True)]
 
 
 def _of_metric(records: DataFrame, metric: str) -> DataFrame:
@@ -542,7 +541,7 @@ def _shown_columns(trainings: DataFrame, models: Collection[str]) -> list[tuple[
 
 def _at_k(*records: DataFrame) -> str:
     """Return a text with the k of the tasks, such as `k = 16, `; tasks are named if k differs."""
-    pairs = [pair for each in records for pair in zip(each["task"], each["k"], strict=True)]
+    pairs = [pair for each in records for pair in _pairs(each, "task", "k")]
     ks = {task: f"k = {k:.0f}" for task, k in pairs if not math.isnan(k)}
     if len(set(ks.values())) > 1:
         return "".join(f"{k} of {escape(task)}, " for task, k in ks.items())

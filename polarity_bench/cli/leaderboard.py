@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -68,55 +67,32 @@ def show_board(
 
     For the folder of a sweep, the command prints the tables of the paper instead.
     """
-    from polarity_bench.boards.board import board as lay_out
-    from polarity_bench.boards.board import find_board
+    from polarity_bench.boards.board_folder import open_board
     from polarity_bench.boards.run_report import board_as_json
-    from polarity_bench.boards.sweep_tables import read_sweep, sweep_as_json, sweep_board
+    from polarity_bench.boards.sweep_tables import sweep_as_json
     from polarity_bench.render.markdown import render
-    from polarity_bench.sweeps.plan import FILE
 
     if not results.is_dir():
         raise InputError(f"{results}: no such folder of results; run `polarity-bench run` first")
     check_file("output", output)
     check_file("figure", figure, [".svg"])
     width = out.width if output is None else None
-    if (results / FILE).is_file():
-        _refuse_of_sweep(results, {"figure": figure, "tasks": tasks, "models": models})
-        scores = read_sweep(results, weighting, where or [], title)
-        content: Any = sweep_as_json(scores) if out.as_json else sweep_board(scores)
-    else:
-        if where:
-            raise InputError(
-                f"`where` {where[0]}: {results} is not the folder of a sweep, because it has "
-                f"no {FILE}"
-            )
-        chosen = {"tasks": split_names(tasks), "models": split_names(models)}
-        selected = find_board(results, weighting, title=title, **chosen)
-        board = lay_out(selected)
-        remark_unknown_ranks(results, selected.standings)
-        if figure is not None:
-            from polarity_bench.render.figures.figure_files import figure_svg
+    chosen = {"tasks": split_names(tasks), "models": split_names(models), "where": where or []}
+    opened = open_board(results, weighting, title=title, **chosen)
+    remark_unknown_ranks(results, opened.standings)
+    if figure is not None:
+        from polarity_bench.render.figures.figure_files import figure_svg
 
-            write_file(figure, figure_svg(board))
-        content = board_as_json(board) if out.as_json else board
-    text = json_text(content) if out.as_json else render(content, width)
+        write_file(figure, figure_svg(opened.board))
+    if out.as_json:
+        of_sweep = sweep_as_json(opened.sweep) if opened.sweep else None
+        text = json_text(of_sweep or board_as_json(opened.board))
+    else:
+        text = render(opened.board, width)
     if output is None:
         print_tables(text.removesuffix("\n"))
     else:
         write_file(output, text.encode())
-
-
-def _refuse_of_sweep(folder: Path, options: Mapping[str, object]) -> None:
-    """Raise InputError if any of these options is set.
-
-    The options apply only to boards of results, not to sweeps.
-    """
-    for field, value in options.items():
-        if value is not None:
-            raise InputError(
-                f"`{field}` {value}: not available for sweeps; select runs with `where`, or give "
-                f"the folder of results, {folder / 'results'}"
-            )
 
 
 Boards = Annotated[

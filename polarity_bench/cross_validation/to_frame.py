@@ -11,7 +11,7 @@ The table has the columns of `results.frame`. `std` is the population standard d
 - `rows`: Number of rows of the data.
 - `counts`: Number of rows of each class.
 - `spec`: Experiment, from `Experiment.spec`.
-- `star`: Whether a paper marks a published number as significant.
+- `mark`: A star if a paper marks a published number as significant.
 
 Rows with the role `chance` are the scores of guessing (see `chance`).
 """
@@ -33,7 +33,7 @@ from polarity_bench.cross_validation.methods import PROXIES, flat
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError, check_known
 from polarity_bench.results.frame import published_records, to_frame
-from polarity_bench.results.published import read_published
+from polarity_bench.results.published import read_published, refuse_repeated
 from polarity_bench.values import digest_of
 
 if TYPE_CHECKING:
@@ -172,13 +172,8 @@ def published_folds(file: Path) -> list[dict[str, Any]]:
         InputError: If the file has an error, an unknown measure or protocol, or a duplicate number.
     """
     numbers = read_published(file)
-    lines: dict[tuple[object, ...], str] = {}
+    refuse_repeated((n, (n.name, n.model, n.task, n.key, n.protocol)) for n in numbers)
     for number in numbers:
-        same = number.name, number.model, number.task, number.key, number.protocol
-        if (first := lines.setdefault(same, number.where)) != number.where:
-            raise InputError(
-                f"{number.where}: duplicate of the number in {first}; delete one of the two"
-            )
         problem = f"{number.where}: unknown score {str(number.key)!r}"
         check_known(number.key.metric, MEASURES, problem)
         if not re.fullmatch(r"(rows=\d+(,sample=\d+)?|sample=\d+)?", number.protocol):
@@ -188,11 +183,7 @@ def published_folds(file: Path) -> list[dict[str, Any]]:
             )
     return [
         record
-        | {
-            "method": number.name,
-            "encoder": number.model,
-            "base": "",
-            "star": number.is_significant,
-        }
+        | {"method": number.name, "encoder": number.model, "base": ""}
+        | {"mark": "*" if number.is_significant else ""}
         for number, record in zip(numbers, published_records(numbers), strict=True)
     ]

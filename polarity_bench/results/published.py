@@ -25,7 +25,7 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -101,17 +101,29 @@ def read_published(file: Path) -> list[PublishedNumber]:
     if not file.is_file():
         return []
     numbers = [_number(where, cells) for where, cells in _lines(file)]
-    lines: dict[tuple[object, ...], str] = {}
-    for number in numbers:
-        settings = number.twin if "=" in number.twin else ""
-        same = (number.name, number.model, number.task, number.key, number.protocol, settings)
-        if (first := lines.setdefault((*same, number.paper, number.note), number.where)) != (
-            number.where
-        ):
+    refuse_repeated(
+        (
+            each,
+            (each.name, each.model, each.task, each.key, each.protocol, each.paper, each.note)
+            + ((each.twin,) if "=" in each.twin else ()),
+        )
+        for each in numbers
+    )
+    return numbers
+
+
+def refuse_repeated(numbers: Iterable[tuple[PublishedNumber, Hashable]]) -> None:
+    """Raise InputError if two published numbers belong to the same cell of a table.
+
+    Args:
+        numbers: Published numbers, each with the key of its cell.
+    """
+    lines: dict[Hashable, str] = {}
+    for number, cell in numbers:
+        if (first := lines.setdefault(cell, number.where)) != number.where:
             raise InputError(
                 f"{number.where}: this line repeats the number in {first}; delete one of the lines"
             )
-    return numbers
 
 
 def footnote_numbers(published: Iterable[PublishedNumber]) -> dict[tuple[str, str], int]:

@@ -24,8 +24,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from polarity_bench.errors import InputError, check_known, nearest
 from polarity_bench.files import folder_name
@@ -33,7 +34,12 @@ from polarity_bench.results import frame
 from polarity_bench.results.comparability import lay_in_cells
 from polarity_bench.results.packed_results import paths_by_encoder
 from polarity_bench.results.published import FILE as PUBLISHED
-from polarity_bench.results.published import PublishedNumber, footnote_numbers, read_published
+from polarity_bench.results.published import (
+    PublishedNumber,
+    footnote_numbers,
+    read_published,
+    refuse_repeated,
+)
 from polarity_bench.results.result_files import Result, made_by, read_result
 from polarity_bench.scores import ScoreKey, Weighting
 from polarity_bench.sweeps.plan import PlanItem, SweepPlan
@@ -50,44 +56,9 @@ METRICS = {"polarity": ("Polarity", "P"), "similarity": ("Semantic similarity", 
 _USUAL = ("", "reference")  # first words of experiments with the task's defaults
 _SETTING = "settings."
 _REFERENCE = "reference"
-_FURTHER = {"twins": frozenset[int](), "footnote": 0, "paper": "", "date": math.nan, "made_by": {}}
 
 _Results = Mapping[tuple[str, str], Sequence[Result]]
 """Results, by the names of the encoder and the task."""
-
-
-class _Item(NamedTuple):
-    """Training run or base on one task.
-
-    Attributes:
-        kind: `training` or `evaluation`.
-        encoder: Name of the encoder in results.
-        task: Name of the task.
-        given: Names of the settings in the grid.
-        settings: All settings.
-        result: The result; None if there is none.
-        state: `done`, `failed` or `left`.
-        base: Digest of the evaluation of the base.
-    """
-
-    kind: str
-    encoder: str
-    task: str
-    given: tuple[str, ...]
-    settings: Mapping[str, Any]
-    result: Result | None
-    state: str
-    base: str | None
-
-    @property
-    def column(self) -> tuple[str, str]:
-        """Base and task, which identify a column of tables."""
-        return self.settings["model"], self.task
-
-    def is_trained_from(self, base: _Item) -> bool:
-        """Return whether this item is a training run of a base."""
-        is_own = base.column == self.column and base.base == self.base
-        return self.kind == "training" and is_own
 
 
 def read_frame(
@@ -108,24 +79,29 @@ def read_frame(
         InputError: If the sweep has no training runs or no results, if two results cannot be
             compared, or if a published number is wrong. The message names the files and the line.
     """
-    planned = [item for item in plan.items if item.kind == "training"]
-    if not planned:
+    trainings = [item for item in plan.items if item.kind == "training"]
+    if not trainings:
         raise InputError(f"{folder}: no training runs; use `leaderboard {folder / 'results'}`")
-    evaluations = [item for item in plan.items if item.kind == "evaluation"]
-    names = dict.fromkeys(item.encoder for item in [*planned, *evaluations])
-    results = _read_results(folder / "results", names, {item.task for item in planned})
+    evaluations = {item.digest: item for item in plan.items if item.kind == "evaluation"}
+    names = dict.fromkeys(item.encoder for item in [*trainings, *evaluations.values()])
+    results = _read_results(folder / "results", names, {item.task for item in trainings})
     if not results:
         raise InputError(f"{folder}: no results yet; see `sweep status {folder}`")
     check_versions(result for several in results.values() for result in several)
-    trainings = [_training(item, results, SweepState(folder)) for item in planned]
-    _check_references(trainings, evaluations)
-    columns = dict.fromkeys(item.column for item in trainings)
-    bases = [base for c in columns for base in _bases(c, trainings, evaluations, results)]
-    records = []
-    for number, item in enumerate([*bases, *trainings]):
-        base_numbers = (i for i, base in enumerate(bases) if item.is_trained_from(base))
-        records += _item_records(number, item, frozenset(base_numbers), weighting)
-    published = _published_records(folder, frame.to_frame(records), [*columns], models)
+    records, numbers = _base_records(trainings, evaluations, results, weighting)
+    states = SweepState(folder)
+    for number, item in enumerate(trainings, start=len(numbers)):
+        result = _single(results.get((item.encoder, item.task), ()))
+        if result and item.after in evaluations:
+            _check_reference(result, evaluations[item.after].encoder_digest)
+        outcome = None if result else states.outcome(item.digest)
+        state = "failed" if outcome and outcome.state == "failed" else "left"
+        twins = frozenset({numbers[_base_of(item)]})
+        planned = {"item": number, "kind": item.kind, "encoder": item.encoder, "task": item.task}
+        planned |= {"given": tuple(item.settings), "twins": twins, "state": state}
+        records += _item_records(planned, item.resolved or item.settings, result, weighting)
+    columns = [(model, task) for model, task, _ in numbers]
+    published = _published_records(folder, frame.to_frame(records), columns, models)
     of_board = {"weighting": weighting}  # published numbers use the weighting of the board
     return frame.to_frame([*records, *(record | of_board for record in published)])
 
@@ -168,32 +144,19 @@ def check_versions(results: Iterable[Result]) -> None:
     lay_in_cells(list(versions.values()), {})
 
 
-def _training(item: PlanItem, results: _Results, states: SweepState) -> _Item:
-    """Return a planned training run with its result and its state."""
-    result = _single(results.get((item.encoder, item.task), ()))
-    outcome = None if result else states.outcome(item.digest)
-    state = "done" if result else "failed" if outcome and outcome.state == "failed" else "left"
-    planned = item.encoder, item.task, tuple(item.settings)
-    return _Item("training", *planned, item.resolved, result, state, item.after)
-
-
-def _check_references(trainings: Sequence[_Item], evaluations: Sequence[PlanItem]) -> None:
-    """Check that all training runs were measured with the base in the plan as reference encoder.
+def _check_reference(result: Result, expected: str) -> None:
+    """Check that a training run was measured with the base in the plan, by its digest.
 
     Raises:
-        InputError: If a training run was measured with another encoder.
+        InputError: If the training run was measured with another encoder.
     """
-    planned: dict[str | None, str] = {each.digest: each.encoder_digest for each in evaluations}
-    for item in trainings:
-        if item.result is None or item.result.lacks_reference:
-            continue
-        expected, measured_with = planned[item.base], item.result.key.reference_encoder.digest
-        if measured_with != expected:
-            raise InputError(
-                f"{item.result.path}: the reference encoder has the digest {measured_with}, but "
-                f"according to the plan the base has the digest {expected}; delete the result with "
-                "the wrong reference, and its trained encoder in `runs`, then run the sweep again"
-            )
+    measured_with = (result.key.reference or result.key.encoder).digest
+    if not result.lacks_reference and measured_with != expected:
+        raise InputError(
+            f"{result.path}: the reference encoder has the digest {measured_with}, but according "
+            f"to the plan the base has the digest {expected}; delete the result with the wrong "
+            "reference, and its trained encoder in `runs`, then run the sweep again"
+        )
 
 
 def _single(several: Sequence[Result]) -> Result | None:
@@ -214,68 +177,79 @@ def _single(several: Sequence[Result]) -> Result | None:
     return complete[0] if complete else None
 
 
-def _bases(
-    column: tuple[str, str],
-    trainings: Sequence[_Item],
-    evaluations: Sequence[PlanItem],
+def _base_of(training: PlanItem) -> tuple[str, str, str | None]:
+    """Return the base and the task of a training run, and the evaluation of the base."""
+    return training.settings["model"], training.task, training.after
+
+
+def _base_records(
+    trainings: Iterable[PlanItem],
+    evaluations: Mapping[str, PlanItem],
     results: _Results,
-) -> list[_Item]:
-    """Return the bases of a column; several if the model was loaded with different options.
+    weighting: Weighting,
+) -> tuple[list[dict[str, Any]], dict[tuple[str, str, str | None], int]]:
+    """Return the records of the bases on the tasks of their training runs, and their numbers.
 
-    The bases are the evaluations that the plan links to the training runs.
+    A model that was loaded with different options has several bases. Their settings are the options
+    in which they differ.
     """
-    model, task = column
-    first = {item.base for item in trainings if item.column == column}
-    candidates: list[tuple[PlanItem, Result | None]] = []
-    for item in (item for item in evaluations if item.digest in first):
-        of_base = results.get((item.encoder, task), ())
-        matching = [r for r in of_base if r.key.encoder.digest == item.encoder_digest]
-        candidates.append((item, _single(matching)))
-    options = [_options(result) for _, result in candidates]
-    differ = [name for name in TOLD_BY if len({each.get(name) for each in options}) > 1]
-    bases = []
-    for (item, base), loaded in zip(candidates, options, strict=True):
-        distinct = {option: loaded[option] for option in differ if loaded.get(option) is not None}
-        settings, state = {"model": model, **distinct}, "done" if base else "left"
-        planned = item.encoder, task, tuple(settings)
-        bases.append(_Item("evaluation", *planned, settings, base, state, item.digest))
-    return bases
+    bases: dict[tuple[str, str, str | None], Result | None] = {}
+    for base in dict.fromkeys(map(_base_of, trainings)):
+        planned = evaluations.get(base[2] or "")
+        of_base = results.get((planned.encoder, base[1]), ()) if planned else ()
+        expected = planned.encoder_digest if planned else ""
+        bases[base] = _single([r for r in of_base if r.key.encoder.digest == expected])
+    records = []
+    for number, ((model, task, digest), result) in enumerate(bases.items()):
+        alike = [other for base, other in bases.items() if base[:2] == (model, task)]
+        differ = [n for n in TOLD_BY if len({_option(other, n) for other in alike}) > 1]
+        options = {n: value for n in differ if (value := _option(result, n)) is not None}
+        settings = {"model": model, **options}
+        encoder = evaluations[digest].encoder if digest and digest in evaluations else model
+        item = {"item": number, "kind": "evaluation", "encoder": encoder, "task": task}
+        item |= {"given": tuple(settings), "twins": frozenset[int](), "state": "left"}
+        records += _item_records(item, settings, result, weighting)
+    return records, {base: number for number, base in enumerate(bases)}
 
 
-def _options(result: Result | None) -> dict[str, Any]:
-    """Return the loading options of a result's encoder; empty if there is no result."""
-    return {name: getattr(result.key.encoder, name) for name in TOLD_BY} if result else {}
+def _option(result: Result | None, name: str) -> Any:
+    """Return a loading option of a result's encoder; None if there is no result."""
+    return getattr(result.key.encoder, name) if result else None
 
 
 def _item_records(
-    number: int, item: _Item, twins: frozenset[int], weighting: Weighting
+    item: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    result: Result | None,
+    weighting: Weighting,
 ) -> list[dict[str, Any]]:
-    """Return the P and S records of an item.
+    """Return the P and S records of an item; the values are NaN if there is no result.
 
     A base also has records for the scores of the oracle and of chance.
+
+    Args:
+        item: Columns that describe the item.
+        settings: All settings of the item.
+        result: The result.
+        weighting: Weighting of the ranks.
     """
-    settings, k = item.settings, item.result.main_score.k if item.result else None
     common: dict[str, Any] = {
         **{f"{_SETTING}{name}": value for name, value in settings.items()},
         **{name: settings.get(name) for name in ("recipe", "seed")},
-        **{name: getattr(item, name) for name in ("kind", "state", "given")},
-        **_FURTHER,
-        "item": number,
-        "twins": twins,
-        "base": settings["model"],
+        **item,
     }
-    records = []
-    if item.result:
-        common |= {"date": item.result.date, "made_by": made_by(item.result)}
-        keys = [ScoreKey(metric, k, weighting) for metric in METRICS]
-        if item.kind == "evaluation":
-            keys += [ScoreKey(f"{metric}_oracle", k, weighting) for metric in METRICS]
-            keys += [ScoreKey(f"{metric}_chance") for metric in METRICS]
-        records = frame.result_records(item.result, keys, **common)
-    missing = METRICS.keys() - {record["metric"] for record in records}
-    common |= {"encoder": item.encoder, "task": item.task, "role": "measured", "k": k}
-    common["weighting"] = weighting
-    return records + [common | {"metric": m, "value": math.nan} for m in METRICS if m in missing]
+    common |= {"base": settings["model"], "footnote": 0, "paper": "", "date": math.nan}
+    common |= {"made_by": {}, "role": "measured", "weighting": weighting, "value": math.nan}
+    if result is None:
+        return [common | {"metric": metric} for metric in METRICS]
+    common |= {"state": "done", "date": result.date, "made_by": made_by(result)}
+    keys = [ScoreKey(metric, result.main_score.k, weighting) for metric in METRICS]
+    if item["kind"] == "evaluation":
+        keys += [replace(key, metric=f"{key.metric}_oracle") for key in keys]
+        keys += [ScoreKey(f"{metric}_chance") for metric in METRICS]
+    records = {metric: common | {"metric": metric} for metric in METRICS}
+    records |= {each["metric"]: each for each in frame.result_records(result, keys, **common)}
+    return [*records.values()]
 
 
 def _published_records(
@@ -290,24 +264,21 @@ def _published_records(
     numbers = read_published(folder / PUBLISHED)
     footnotes = footnote_numbers(numbers)
     columns = {*trained, *((model, task) for model in models for _, task in trained)}
-    lines: dict[tuple[object, ...], str] = {}
-    published = []
+    published, cells = [], list[tuple[PublishedNumber, tuple[object, ...]]]()
     for place, number in enumerate(numbers, start=len(records)):
         _check_column(number, columns)
         twins = _twins(number, records)
         same: list[tuple[object, ...]] = [(number.source, number.note, twin) for twin in twins]
         if number.model:
             same = [(number.paper, number.model, number.task)]
-        for each in same:
-            first = lines.setdefault((number.name, number.key, *each), number.where)
-            if first != number.where:
-                raise InputError(f"{number.where}: the same number as {first}; delete one of them")
+        cells += [(number, (number.name, number.key, *each)) for each in same]
         (record,) = frame.published_records([number])
         if not number.model:
             record |= {"std": math.nan, "seed_std": number.std}
         footnote = footnotes[number.source, number.note]
         record |= {"item": place, "kind": "published", "twins": twins}
         published.append(record | {"footnote": footnote, "paper": number.paper})
+    refuse_repeated(cells)
     known_models = {model for model, _ in trained} | {
         number.model for number in numbers if number.model
     }
@@ -336,17 +307,14 @@ def _twins(number: PublishedNumber, records: DataFrame) -> frozenset[int]:
             the seed.
     """
     where, is_mean = number.where, not number.model
-    required: dict[str, str] = {}
-    for part in number.twin.split(",") if number.twin not in ("", _REFERENCE) else ():
-        key, equals, required[key] = part.strip().partition("=")
-        if not equals or f"{_SETTING}{key}" not in records:
-            near = nearest(key, setting_names(records))
-            raise InputError(f"{where}: `twin`: unknown setting {part.strip()!r}{near}")
-    if is_mean and "examples" not in required:
+    required = number.twin.split(",") if number.twin not in ("", _REFERENCE) else []
+    if is_mean and not any(text.strip().startswith("examples=") for text in required):
         raise InputError(
             f"{where}: `twin` must contain `examples`, such as examples=500, because `model` is "
             f"empty, got {number.twin!r}; add `examples`, or name the base in `model`"
         )
+    if not number.twin:
+        return frozenset()
     items = records[records["metric"] == next(iter(METRICS))]
     trainings = items[items["kind"] == "training"]
     if is_mean and len(group_by_settings(trainings, ["examples"])) == 1:
@@ -357,20 +325,16 @@ def _twins(number: PublishedNumber, records: DataFrame) -> frozenset[int]:
     twins = items[items["kind"] == "evaluation"] if number.twin == _REFERENCE else trainings
     for column, name in (("base", number.model), ("task", number.task)):
         twins = twins[twins[column] == name] if name else twins
-    for key, text in required.items():
-        twins = _with_setting(twins, key, [text])
-    kinds = {str(sorted({**settings, "seed": None}.items())) for settings in given_settings(twins)}
-    if number.twin and not kinds:
-        raise InputError(
-            f"{where}: no training run has all settings of `twin`, got {number.twin!r}; correct "
-            "`twin`"
-        )
-    if required and not is_mean and len(kinds) > 1:
-        raise InputError(
-            f"{where}: `twin` matches training runs with {len(kinds)} different combinations of "
-            "settings; add settings to `twin`"
-        )
-    return frozenset(twins["item"] if number.twin else ())
+    if required:
+        twins = _with_settings(twins, required, f"{where}: `twin`")
+    if required and not is_mean:
+        given = [{**settings, "seed": None} for settings in given_settings(twins)]
+        if (n := len({str(sorted(settings.items())) for settings in given})) > 1:
+            raise InputError(
+                f"{where}: `twin` matches training runs with {n} different combinations of "
+                "settings; add settings to `twin`"
+            )
+    return frozenset(twins["item"])
 
 
 def select(
@@ -391,26 +355,7 @@ def select(
         InputError: If no training run has a setting in `where`, or none has all of them.
     """
     trainings = records[records["kind"] == "training"]
-    required: dict[str, list[str]] = {}
-    for text in where:
-        key, equals, value = text.partition("=")
-        if not equals:
-            raise InputError(f"`where` {text}: expected KEY=VALUE, such as examples=500")
-        if f"{_SETTING}{key}" not in records:
-            near = nearest(key, setting_names(records))
-            raise InputError(f"`where` {text}: no training run has the setting {key!r}{near}")
-        if _with_setting(trainings, key, [value]).empty:
-            values = trainings[f"{_SETTING}{key}"]
-            near = nearest(value, {word(each) for each in values if each == each})
-            raise InputError(f"`where` {text}: no training run has this {key}{near}")
-        required.setdefault(key, []).append(value)
-    selected = trainings
-    for key, texts in required.items():
-        selected = _with_setting(selected, key, texts)
-    if selected.empty:
-        raise InputError(
-            f"`where` {', '.join(where)}: no training run has all these settings; leave out one"
-        )
+    selected = _with_settings(trainings, where, "`where`")
     trained, columns = {*columns_of(trainings)}, {*columns_of(selected)}
     tasks = {task for _, task in columns}
     models = [m for m in models if any((m, t) in columns or (m, t) not in trained for t in tasks)]
@@ -425,10 +370,39 @@ def select(
     return records[records["item"].isin(items)], models
 
 
-def _with_setting(records: DataFrame, key: str, texts: Sequence[str]) -> DataFrame:
-    """Return the records in which a setting has one of several values, written as text."""
-    values = records[f"{_SETTING}{key}"]
-    return records.loc[[any(matches(value, text) for text in texts) for value in values]]
+def _with_settings(records: DataFrame, required: Sequence[str], place: str) -> DataFrame:
+    """Return the training runs that have all required settings, each written as KEY=VALUE.
+
+    If a key occurs several times, a run may have any of its values.
+
+    Args:
+        records: Records of training runs.
+        required: The required settings.
+        place: Where the settings are written, for messages.
+
+    Raises:
+        InputError: If no training run has one of the settings, or none has all of them.
+    """
+    kept: dict[str, list[bool]] = {}
+    for text in required:
+        key, equals, wanted = text.strip().partition("=")
+        if not equals:
+            raise InputError(f"{place} {text}: expected KEY=VALUE, such as examples=500")
+        if f"{_SETTING}{key}" not in records:
+            near = nearest(key, setting_names(records))
+            raise InputError(f"{place} {text}: no training run has the setting {key!r}{near}")
+        values = [*records[f"{_SETTING}{key}"]]
+        fits = [matches(value, wanted) for value in values]
+        if not any(fits):
+            near = nearest(wanted, {word(value) for value in values if value == value})
+            raise InputError(f"{place} {text}: no training run has this {key}{near}")
+        kept[key] = [a or b for a, b in zip(fits, kept.get(key, fits), strict=True)]
+    records = records.loc[[all(each) for each in zip(*kept.values(), strict=True)]]
+    if records.empty:
+        raise InputError(
+            f"{place} {', '.join(required)}: no training run has all these settings; leave out one"
+        )
+    return records
 
 
 def columns_of(records: DataFrame) -> list[tuple[str, str]]:

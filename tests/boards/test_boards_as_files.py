@@ -489,3 +489,13 @@ def test_damaged_statistics_are_named(bench: Bench, root: Path, damage: tuple[st
     done = bench("leaderboard", "build", "words")
     assert done.code == 2
     assert "statistics.json" in done.err
+
+
+def test_a_board_of_cross_validations_is_shown_without_selections(bench: Bench) -> None:
+    folder = Path(__file__).parents[2] / "leaderboards" / "fewshot"
+    shown = bench("leaderboard", folder, "--title", "Mine")
+    assert (shown.code, shown.err) == (0, "")
+    assert shown.out.startswith("# Mine\n")
+    refused = bench("leaderboard", folder, "--tasks", "trec")
+    assert refused.code == 2
+    assert "--tasks trec: only boards of results have this selection" in refused.err

@@ -574,7 +574,7 @@ def test_what_a_paper_prints_stands_beside_for_as_many_rows(tmp_path: Path) -> N
         (PUBLISHED.replace("rows=100", "100"), "line 4: 'protocol' must be like 'rows=20'"),
         (
             PUBLISHED + "CCE,big,mr,macro_f1,99,,,rows=20,T 2\n",
-            "line 6: duplicate of the number in",
+            "line 6: this line repeats the number in",
         ),
     ],
 )

@@ -43,8 +43,8 @@ class EncoderId:
         similarity: Similarity function for the encoder's vectors.
         axis: Number of axis coordinates; 0 without an axis.
         strength: Weight of the axis in a query; None without an axis.
-        axis_scale: Scale of an axis at the beginning of a vector (see `encoders.axis`). None for an
-            axis at the end, or without an axis.
+        axis_scale: Scale of an axis at the beginning of a vector (see `encoders.axis`). None
+            without an axis.
         backend: Library that computes the forward pass.
         probe: Summary of the encoder's vectors for fixed texts (see `encoders.probe`), which is not
             part of the digest. None if unknown.

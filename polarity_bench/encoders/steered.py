@@ -95,16 +95,11 @@ def with_strength(
             f"{encoder.label}: pairs and classifiers need a strength of at least 0; a negative "
             "strength works only for queries that retrieve sources"
         )
-    # With a scale, one more coordinate after the axis makes the lengths equal; drop it.
-    n_axis, scale = encoder.axis, encoder.axis_scale
-    axis, body = vectors[:, :n_axis], vectors[:, n_axis + 1 :]
-    if scale is None:
-        axis, body = vectors[:, -n_axis:], vectors[:, :-n_axis]
+    # One more coordinate after the axis makes the lengths equal; drop it.
+    axis, body = vectors[:, : encoder.axis], vectors[:, encoder.axis + 1 :]
     if strength == 0:
         return body
     weight = {"query": strength, "source": 1.0, "both": math.sqrt(abs(strength))}[side]
-    if scale is None and weight == 1:
-        return vectors
-    parts = [body, axis * weight] if scale is None else [axis * (weight / scale), body]
-    weighted = new_array(len(vectors), n_axis + body.shape[1])
+    weighted = new_array(len(vectors), encoder.axis + body.shape[1])
+    parts = [axis * (weight / (encoder.axis_scale or 1.0)), body]
     return np.concatenate(parts, axis=1, out=weighted)

@@ -18,7 +18,7 @@ from standins.board import in_places, read_board
 
 from polarity_bench.boards.board import BoardParts, board, find_board
 from polarity_bench.boards.config import BoardFile
-from polarity_bench.compare.encoder_ranks import Standing, Standings, standings_bytes
+from polarity_bench.compare.encoder_ranks import standings_bytes
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError
 from polarity_bench.render.csv_text import board_csv
@@ -29,7 +29,6 @@ from polarity_bench.results.score_names import NOTES
 from polarity_bench.scores import WEIGHTINGS, Score, ScoreKey, Weighting
 from polarity_bench.tasks import catalogue
 from polarity_bench.tasks.types.base import TaskSpec
-from polarity_bench.values import digest_of
 
 MINI = EncoderId("org/all-mini", "1")
 TUNED = EncoderId("org/tuned", "5")
@@ -445,27 +444,6 @@ def test_ranks_of_a_task_stand_whatever_else_was_run(tmp_path: Path) -> None:
     write_result(third, tmp_path)
     text = squeezed(render(read_board(tmp_path)))
     assert column_of(text, "reviews", 0) == ["1", "2", "3", "4"]
-
-
-def test_ranks_kept_in_the_order_of_the_first_table_are_still_known(tmp_path: Path) -> None:
-    """As in files of before, when every table was sorted by the mean over all tasks."""
-    by_task = {"a": (0.9, 0.5, 0.6), "b": (0.3, 0.8, 0.4)}
-    results = [
-        polarity(EncoderId(name, name), task, by_task[task][i], 0.4, by_task[task][i])
-        for i, name in enumerate(("one", "two", "three"))
-        for task in by_task
-    ]
-    by_mean = ["two", "one", "three"]
-    own = {(r.key.encoder.name, r.task): r for r in results}
-    key = ScoreKey("polarity", 16)
-    standing = Standing(((2, 2), (1, 1), (3, 3)), ((1,), (0,), (2,)), 0.01, 8)
-    runs = [[own[n, "a"].key.digest, own[n, "a"].scores[key].mean] for n in by_mean]
-    known = {digest_of([[str(key), runs]]): standing}
-    found = replace(BoardParts(in_places(results)), standings=Standings(known))
-    table = next(table for table in board(found).tables if table.heading == "a")
-    heads = dict(table.heads)
-    assert heads["encoder"] == ["one", "three", "two"]
-    assert heads["rank"] == ["1", "3", "2"]
 
 
 def test_an_encoder_at_a_strength_below_0_has_no_rank() -> None:

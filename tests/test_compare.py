@@ -273,7 +273,7 @@ def test_arrays_must_be_there_and_of_the_result(pair: tuple[Result, Result]) -> 
     with pytest.raises(InputError, match=said):
         align(pair, key)
     save_file({name: each for name, each in arrays.items() if name != "similarity_at_4"}, file)
-    with pytest.raises(InputError, match="lack 'similarity_at_4', because an earlier version"):
+    with pytest.raises(InputError, match="lack 'similarity_at_4'; evaluate mini again"):
         align(pair, key)
     assert align(pair, ScoreKey("polarity", 4))
     file.unlink()
@@ -290,7 +290,7 @@ def test_twins_without_their_units_are_refused(tmp_path: Path) -> None:
     two = put(contrast, "ash", tmp_path, None), put(contrast, "maple", tmp_path, None)
     file = two[0].path.with_suffix(".queries.safetensors")
     save_file({n: a for n, a in load_file(file).items() if n != "resampled_units"}, file)
-    with pytest.raises(InputError, match="lack 'resampled_units', because an earlier version"):
+    with pytest.raises(InputError, match="lack 'resampled_units'; evaluate contrast again"):
         align(two, ScoreKey("polarity", 16))
 
 

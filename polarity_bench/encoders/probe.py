@@ -86,7 +86,7 @@ def check_probe(stored: EncoderId, now: EncoderId, where: object) -> None:
         raise InputError(
             f"{where}: the encoder {stored.label} of this file and the encoder {now.label} that "
             f"is loaded now have the digest {now.digest}, but their vectors for fixed texts "
-            f"differ, by {difference / 1000:.3f} for {worst[:40]!r}; a setting "
-            "or a library that the digest does not cover has changed; restore it, or run "
-            f"`polarity-bench cache prune --encoder {now.digest}` and pass `overwrite`"
+            f"differ, by {difference / 1000:.3f} for {worst[:40]!r}; a setting or a library that "
+            "the digest does not cover has changed; restore it, or remove what was stored "
+            "(`polarity-bench cache prune` with this digest) and pass `overwrite`"
         )

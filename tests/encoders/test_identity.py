@@ -277,7 +277,7 @@ def test_a_stored_result_is_not_reused_for_other_vectors(
     changed = run_suite(EvaluationPlan(moody(0.5)), [task], output)
     assert not changed.results
     assert re.search(
-        r"ContrastPolarityRetrieval\.json: the encoder moody .* digest .* cache prune --encoder ",
+        r"ContrastPolarityRetrieval\.json: the encoder moody .* digest .* cache prune` with this",
         changed.failures["contrast"],
     )
     again = run_suite(EvaluationPlan(moody(0.5)), [task], output, overwrite=True)

@@ -25,6 +25,7 @@ from polarity_bench.encoders.load import (
     SentenceTransformerEncoder,
     load_encoder,
 )
+from polarity_bench.encoders.probe import TEXTS as PROBE
 from polarity_bench.encoders.reference_encoder import find_base
 from polarity_bench.encoders.steered import at_strength
 from polarity_bench.errors import InputError
@@ -167,7 +168,7 @@ def test_a_linear_axis_is_scored_on_the_vectors_of_its_base(
     tokenize = SentenceTransformerEncoder.tokenize
 
     def counted(encoder: SentenceTransformerEncoder, texts: Sequence[str]) -> dict[str, Any]:
-        encoded.extend(texts)
+        encoded.extend(text for text in texts if text not in PROBE)  # without the probes
         return tokenize(encoder, texts)
 
     monkeypatch.setattr(SentenceTransformerEncoder, "tokenize", counted)

@@ -144,7 +144,8 @@ def test_rows_that_repeat_or_contradict_are_left_out(tmp_path: Path) -> None:
 
 def test_with_three_classes_each_is_set_against_the_rest(tmp_path: Path) -> None:
     sources = [(f"{text} {label}", label) for label in "012" for text in "abcde"]
-    file = write_task(tmp_path, sources=sources, queries=QUERIES)
+    queries = [*QUERIES, ("neither warm nor cold", "2")]
+    file = write_task(tmp_path, sources=sources, queries=queries)
     text = file.read_text().replace('1 = "good"\n', '1 = "good"\n2 = "neither"\n')
     file.write_text(text)
     made = make(tmp_path, spec=ExampleSpec(threshold=-1, neighbours=10))

@@ -20,6 +20,7 @@ from polarity_bench.data.sources import DataAccess
 from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.embedding.store import EmbeddingStore
 from polarity_bench.encoders.load import EncoderOptions, SentenceTransformerEncoder, load_encoder
+from polarity_bench.encoders.probe import TEXTS as PROBE
 from polarity_bench.sweeps.execute import make
 from polarity_bench.sweeps.grid import read_grid
 from polarity_bench.sweeps.items import Setup
@@ -96,9 +97,11 @@ def moved_by_mates(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         return tokenize(self, texts)
 
     def moved(self: SentenceTransformerEncoder, features: dict[str, Any]) -> FloatArray:
-        batches.append(tokenized.popleft())
+        batch = tokenized.popleft()
+        if not {*batch} <= {*PROBE}:
+            batches.append(batch)
         vectors = encode_tokens(self, features)
-        return np.asarray(vectors + _noise(batches[-1], vectors.shape[1]), dtype=np.float32)
+        return np.asarray(vectors + _noise(batch, vectors.shape[1]), dtype=np.float32)
 
     monkeypatch.setattr(SentenceTransformerEncoder, "tokenize", noted)
     monkeypatch.setattr(SentenceTransformerEncoder, "encode_tokens", moved)

@@ -116,8 +116,6 @@ def test_a_base_that_has_changed_is_no_reference(
     ran = bench("run", "--model", "runs/x", "--tasks", "mini")
     assert ran.code == 0
     assert "the base has changed and is now" in ran.err
-    assert "the recorded base was itself trained from this encoder" in ran.err
-    assert "texts seen in training are not counted" in ran.err
     assert "S, retention and joint are left out; give the base as the --reference" in ran.err
 
 

@@ -121,13 +121,16 @@ def make_task(
 
     if wrong := [each for each in labels or () if "=" not in each]:
         raise InputError(f"`labels` needs NAME=VALUES, such as negative=1,2, got {wrong[0]!r}")
+    classes: dict[str, str] = {}
+    for name, values in (each.split("=", 1) for each in labels or ()):
+        classes[name] = f"{classes[name]},{values}" if name in classes else values
     file = new_task(
         files,
         task_name=task_name,
         text_column=text_column,
         label_column=label_column,
         columns=split_names(columns),
-        labels=dict(each.split("=", 1) for each in labels or ()),
+        labels=classes,
         drop_empty=drop_empty,
     )
     spec = read_task(file)

@@ -12,6 +12,7 @@ import re
 import shutil
 import tempfile
 import textwrap
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -38,7 +39,9 @@ HUB = "hf:"
 _ARCHIVES = [suffix for _, suffixes, _ in shutil.get_unpack_formats() for suffix in suffixes]
 _FASTTEXT = "__label__"
 _SAMPLE_LINES = 50
-_SPLITS = {"train", "source", "test", "query", "validation", "valid", "dev"}
+_SPLITS = {"train", "source", "test", "query", "validation", "valid", "val", "dev"}
+_NAMES = {"text", "sentence", "review", "tweet", "label", "sentiment", "class", "rating", "stars"}
+"""Column names that mark a header line."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,10 @@ def read_table(data: Any, columns: Sequence[str] = (), named: Sequence[str | Non
         check_installed(f"{path}: an Excel file", "openpyxl", extra="excel")
         with _parser(path, "Excel file"):
             header: Any = {"header": None, "names": list(columns)} if columns else {}
-            return Table(str(path), _frame(pd.read_excel(path, keep_default_na=False, **header)))
+            header |= {"keep_default_na": False, "dtype": object, "sheet_name": None}
+            sheets = {n: s for n, s in pd.read_excel(path, **header).items() if len(s)}
+            only = next(iter(sheets.values())) if len(sheets) == 1 else sheets
+            return Table(str(path), _frame(only))
     if any(path.name.endswith(suffix) for suffix in _ARCHIVES):
         return _read_archive(path, columns, named)
     form = FormatSpec(encoding=detect_encoding(path), header=tuple(columns))
@@ -106,13 +112,17 @@ def read_table(data: Any, columns: Sequence[str] = (), named: Sequence[str | Non
         counts = {d: [line.count(d) for line in sample or [""]] for d in DELIMITERS}
         delimiter = max(DELIMITERS, key=lambda d: (min(counts[d]), counts[d][0]))
         form = form.model_copy(update={"delimiter": delimiter})
-    try:
+    if form.delimiter != "\t" and type_of(path, form) != "tsv":
         return _read_declared(path, form, named)
+    # Texts between tabs are often written without quotation marks around them, so a quotation mark
+    # in a text would join it with the lines below.
+    unquoted = form.model_copy(update={"quoted": False})
+    try:
+        table = _read_declared(path, form, named)
+        joined = any("\t" in v and "\n" in v for column in table.rows for v in table.rows[column])
+        return _read_declared(path, unquoted, named) if joined else table
     except InputError:
-        if form.delimiter != "\t" and type_of(path, form) != "tsv":
-            raise
-        # Texts between tabs are often written without quotation marks around them.
-        return _read_declared(path, form.model_copy(update={"quoted": False}), named)
+        return _read_declared(path, unquoted, named)
 
 
 def _read_declared(path: Path, form: FormatSpec, named: Sequence[str | None]) -> Table:
@@ -132,9 +142,11 @@ def _read_declared(path: Path, form: FormatSpec, named: Sequence[str | None]) ->
 def _is_data(header: Sequence[str], rows: pd.DataFrame) -> bool:
     """Tell whether the first line is a row: a long text, a number, or a value of its own column.
 
-    If all names are numbers, they count the columns.
+    A usual name of a column marks a header. If all names are numbers, they count the columns.
     """
     names = [name for name in header if name.strip()]
+    if _NAMES & {name.strip().lower() for name in names}:
+        return False
     numbers = [name for name in names if re.fullmatch(r"[-+]?\d+([.,]\d+)?", name.strip())]
     has_value = any((rows[name] == name).any() for name in names)
     return has_value or max(map(len, names), default=0) > 60 or 0 < len(numbers) < len(names)
@@ -164,8 +176,10 @@ def _read_archive(path: Path, columns: Sequence[str], named: Sequence[str | None
     with tempfile.TemporaryDirectory() as folder:
         try:
             with _parser(path, "archive"):
-                safely: Any = {} if path.suffix == ".zip" else {"filter": "data"}
-                shutil.unpack_archive(path, folder, **safely)
+                if path.suffix == ".zip":  # Both ways write nothing outside the folder.
+                    zipfile.ZipFile(path).extractall(folder)
+                else:
+                    shutil.unpack_archive(path, folder, filter="data")
                 table = _read_folder(Path(folder), columns, named)
         except InputError as error:
             raise InputError(str(error).replace(folder, str(path))) from error
@@ -181,13 +195,15 @@ def _read_folder(folder: Path, columns: Sequence[str], named: Sequence[str | Non
         import datasets
 
         return Table(str(folder), _frame(datasets.load_from_disk(folder)))
-    if texts := sorted(folder.glob("*/*/[!.]*.txt")) or sorted(folder.glob("*/[!.]*.txt")):
-        places = [path.relative_to(folder) for path in texts]
-        values = [(*place.parts[:-1], _read_text(folder / place)) for place in places]
-        names = ["split", "label", "text"][-len(values[0]) :]
-        return Table(str(folder), pd.DataFrame(values, list(map(str, places)), names, dtype=object))
     known = [p for p in inside if type_of(p, FormatSpec()) or p.suffix in {".json", ".xlsx"}]
-    files = [path for path in known if path.suffix != ".txt"] or known
+    known = [path for path in known if path.is_file()]
+    files = [path for path in known if path.suffix != ".txt"]
+    if not files and (texts := _find_texts(folder, [p.name for p in inside if p.is_dir()])):
+        values = [(*keys, _read_text(path)) for keys, path in texts]
+        names = ["split", "label", "text"][-len(values[0]) :]
+        places = [str(path.relative_to(folder)) for _, path in texts]
+        return Table(str(folder), pd.DataFrame(values, places, names, dtype=object))
+    files = files or known
     parts = [(re.split(r"[\W_]", path.name)[0], path) for path in files]
     if len(files) > 1:
         parts = [(part, path) for part, path in parts if part in _SPLITS]
@@ -199,6 +215,19 @@ def _read_folder(folder: Path, columns: Sequence[str], named: Sequence[str | Non
         )
     tables = [(part, path.name, read_table(path, columns, named).rows) for part, path in parts]
     return Table(str(folder), _join(tables))
+
+
+def _find_texts(folder: Path, inside: Sequence[str]) -> list[tuple[tuple[str, ...], Path]]:
+    """Return the split, if folders are named by splits, and the label of each .txt file."""
+    splits = _SPLITS & {*inside}
+    n_keys = 2 if splits else 1
+    found = []
+    for path in sorted(folder.rglob("*.[tT][xX][tT]")):
+        parts = path.relative_to(folder).parts
+        is_hidden = any(part.startswith((".", "__")) for part in parts)
+        if len(parts) > n_keys and not is_hidden and (not splits or parts[0] in splits):
+            found.append((parts[:n_keys], path))
+    return found
 
 
 def _join(tables: Sequence[tuple[str, str, pd.DataFrame]]) -> pd.DataFrame:

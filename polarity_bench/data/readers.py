@@ -165,7 +165,8 @@ def detect_encoding(path: Path) -> str:
     if b"\x00" not in content:
         try:
             content.decode("utf-8")
-        except UnicodeDecodeError:  # Only the other lines tell encodings apart.
+        except UnicodeDecodeError as error:  # Only the other lines tell encodings apart.
+            _check_mostly_utf8(path, content, error.start)
             sample = b"".join(line for line in io.BytesIO(content) if not line.isascii())[:_SAMPLE]
         else:
             return "utf-8"
@@ -175,6 +176,17 @@ def detect_encoding(path: Path) -> str:
     # Short texts in Western European languages also fit rarer encodings.
     is_western = any("cp1252" in match.could_be_from_charset for match in matches)
     return "cp1252" if is_western else matches[0].encoding
+
+
+def _check_mostly_utf8(path: Path, content: bytes, start: int) -> None:
+    """Raise an error if nearly all characters are UTF-8, since no other encoding fits them."""
+    others = [character for character in content.decode("utf-8", "replace") if character > "\x7f"]
+    if len(others) > 10 * others.count("\ufffd"):
+        line = content.count(b"\n", 0, start) + 1
+        raise InputError(
+            f"{path}, line {line}: expected UTF-8, as in the rest of the file, got the byte "
+            f"0x{content[start]:02x}; correct or remove this character"
+        )
 
 
 def check_count(where: object, found: int, expected: int, of: str = "") -> None:

@@ -44,7 +44,7 @@ _LABEL = (
 )
 _SPLIT = ("split", "part", "subset", "set")
 _SOURCE = ("source", "train", "training")
-_QUERY = ("query", "test", "validation", "valid", "dev")
+_QUERY = ("query", "test", "validation", "valid", "val", "dev")
 _MOST_LABELS = 50
 _MOST_QUERIES = 5_000
 _SEED = 42
@@ -118,11 +118,14 @@ def new_task(
     tables = [read_table(each, columns, (text_column, label_column)) for each in data]
     form = _choose(tables, text_column, label_column, labels)
     notes: list[str] = []
+    if len(tables) == 1:
+        tables = [_without_other_parts(tables[0], form)]
     classes = _names_of({v for t in tables for v in t.rows[form.label]}, labels or {})
     if labels:
         notes.append("classes " + "; ".join(f"{name} = {parts}" for name, parts in labels.items()))
     cleaned = [_clean(table, form, classes, drop_empty, notes) for table in tables]
-    names = _merge(pd.concat([table.rows[form.label] for table in cleaned]))
+    names = {name: name for name in labels or ()}
+    names = names or _merge(pd.concat([table.rows[form.label] for table in cleaned]))
     if len({*names.values()}) < 2:
         problem = f"{name}: every row has the label {min(names.values())!r}; "
         raise InputError(f"{problem}a polarity task needs at least two classes; correct `labels`")
@@ -174,12 +177,16 @@ def task_from(
         label: Name of the column with the labels; guessed by default.
         name: Name of the task.
         folder: Folder for the task file; by default, a folder in the cache for this data.
-        **options: The options `labels`, `columns` and `drop_empty` of `new_task`.
+        **options: The options `labels`, `columns` and `drop_empty` of `new_task`. The values of
+            `labels` may also be lists.
 
     Raises:
         InputError: If the data or the name is not valid for a polarity task.
     """
     options |= {"text_column": text, "label_column": label}
+    if given := options.get("labels"):
+        parts = {n: p if isinstance(p, list | tuple) else [p] for n, p in given.items()}
+        options["labels"] = {n: ",".join(map(str, each)) for n, each in parts.items()}
     tables = [read_table(each, options.get("columns", ()), (text, label)) for each in data]
     rows = [[list(table.rows), table.rows.to_numpy().tolist()] for table in tables]
     place = Path(folder) if folder else cache_folder() / "tasks" / digest_of([options, rows])
@@ -220,7 +227,8 @@ def _choose(
     candidates = [name for name in n_labels.index if name.lower() not in _SPLIT]
     fits = [n for n in candidates if n_labels[n] >= 2 and (labels or n_labels[n] <= _MOST_LABELS)]
     candidates = fits or candidates or list(n_labels.index)
-    label = label or _find_column(_LABEL, candidates) or str(n_labels[candidates].idxmin())
+    label = label or _find_column(_LABEL, candidates) or _find_word(_LABEL, candidates)
+    label = label or str(n_labels[candidates].idxmin())
     for other in tables[1:]:
         for name in (text, label):
             if name not in other.rows:
@@ -241,6 +249,12 @@ def _choose(
 def _find_column(known: Sequence[str], header: Sequence[str]) -> str | None:
     by_name = {name.lower(): name for name in reversed(header)}
     return next((by_name[name] for name in known if name in by_name), None)
+
+
+def _find_word(known: Sequence[str], header: Sequence[str]) -> str | None:
+    """Return the first column with a known word in its name, such as `star_rating`."""
+    words = {name: re.split(r"[\W_]", name.lower()) for name in header}
+    return next((name for word in known for name in header if word in words[name]), None)
 
 
 # Checks of rows, and rows that are left out
@@ -294,23 +308,19 @@ def _clean(
 def _names_of(found: Collection[str], labels: Mapping[str, str]) -> dict[str, str]:
     """Return the class of each label of the data that `labels` names."""
     names: dict[str, str] = {}
-    unused = {part: name for name, parts in labels.items() for part in parts.split(",")}
-    parts = dict(unused)
-    for label in sorted(found):
-        for part in parts:
-            if not _is_in(label, part):
-                continue
-            if names.setdefault(label, parts[part]) != parts[part]:
+    for name, parts in labels.items():
+        for part in parts.split(","):
+            matching = [label for label in sorted(found) if _is_in(label, part)]
+            if not matching:
                 raise InputError(
-                    f"`labels`: the label {label!r} belongs to {names[label]!r} and "
-                    f"{parts[part]!r}; correct the values"
+                    f"`labels`: no row has the label {part!r} of {name!r}{nearest(part, found)}"
                 )
-            unused.pop(part, None)
-    if unused:
-        part, name = next(iter(unused.items()))
-        raise InputError(
-            f"`labels`: no row has the label {part!r} of {name!r}{nearest(part, found)}"
-        )
+            for label in matching:
+                if names.setdefault(label, name) != name:
+                    raise InputError(
+                        f"`labels`: the label {label!r} belongs to {names[label]!r} and {name!r}; "
+                        "correct the values"
+                    )
     return names
 
 
@@ -372,6 +382,27 @@ def _check_pairs(tables: Sequence[Table], keys: pd.Series[str], labels: pd.Serie
 
 
 # Division of one file into two splits
+
+
+def _without_other_parts(table: Table, form: FormatSpec) -> Table:
+    """Leave out rows that a split column puts into neither sources nor queries.
+
+    Warns:
+        InputWarning: If rows are left out.
+    """
+    sides = _split_by_column(Path(table.place), form, table.rows)
+    if not sides:
+        return table
+    used = table.rows.index.isin([i for side in sides for i in side.rows.index])
+    if n_others := int((~used).sum()):
+        column, *_ = sides[0].where
+        parts = ", ".join(map(repr, table.rows[column][~used].unique()[:5]))
+        warnings.warn(
+            f"{table.place}: {n_others:,} rows are not used, because their {column!r} is {parts}",
+            InputWarning,
+            stacklevel=3,
+        )
+    return replace(table, rows=table.rows[used])
 
 
 def _split_by_column(path: Path, form: FormatSpec, rows: pd.DataFrame) -> list[_Side]:

@@ -16,6 +16,7 @@ import tarfile
 import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import mteb
 import pandas as pd
@@ -199,7 +200,7 @@ BUILD: dict[str, Callable[[Path], None]] = {
     "CSV with a header, two files": pair(
         lambda rows, path: path.write_bytes(csv_in("utf-8")(rows)), ".csv"
     ),
-    "CSV with semicolons, in any encoding": single(
+    "CSV with semicolons, in a common encoding": single(
         "reviews.csv", lambda rows: csv_in("cp1252", ";")(frame(rows))
     ),
     "TSV": pair(lambda rows, path: path.write_bytes(csv_in("utf-8", "\t")(rows)), ".tsv"),
@@ -727,3 +728,122 @@ def test_a_damaged_file_becomes_a_task_or_an_error(
     if file.exists():
         with contextlib.suppress(InputError):
             assert not any("\x00" in text for text in load(file).texts)
+
+
+# What a first version read wrong without a word
+
+
+def all_rows(task: PolarityTask) -> Rows:
+    source, query = rows_of(task)
+    return sorted(source + query)
+
+
+def test_a_label_belongs_to_one_class_and_a_class_may_be_given_twice(
+    bench: Bench, tmp_path: Path
+) -> None:
+    rows = [(f"{text} {i}", str(i % 4 + 1)) for i, (text, _) in enumerate(TRAIN + TEST)]
+    frame(rows, label="stars").to_csv("s.csv", index=False)
+    refused = bench("tasks", "new", "s.csv", "--labels", "neg=1,2", "pos=2,3")
+    assert refused.code == 2
+    assert "--labels: the label '2' belongs to 'neg' and 'pos'" in refused.err
+    done = bench("tasks", "new", "s.csv", "--labels", "neg=1", "neg=2", "pos=3,4")
+    assert done.code == 0, done.err
+    assert len(all_rows(load(tmp_path / "s.toml"))) == len(rows)
+
+
+@pytest.mark.parametrize(
+    ("label", "others"),
+    [
+        ("star_rating", {"vine": ["Y", "N"], "product_id": range(100)}),
+        ("airline_sentiment", {"airline": ["United", "Delta"]}),
+        ("Overall Rating", {"verified": ["true", "false"]}),
+    ],
+)
+def test_a_word_of_the_name_finds_the_labels(
+    tmp_path: Path, label: str, others: dict[str, Sequence[Any]]
+) -> None:
+    rows = frame(TRAIN + TEST, label=label)
+    for name, values in others.items():
+        rows.insert(0, name, [values[i % len(values)] for i in range(len(rows))])
+    task = load(new_task([rows], task_name="words", folder=tmp_path))
+    assert task.spec.format.label == label
+
+
+def test_each_sheet_of_a_workbook_is_a_part_and_cells_stay_as_they_are(tmp_path: Path) -> None:
+    pytest.importorskip("openpyxl")
+    parts = [renamed(rows, neg="01", pos="02") for rows in (TRAIN, TEST)]
+    with pd.ExcelWriter(tmp_path / "book.xlsx") as writer:
+        for name, rows in zip(("train", "test", "empty"), (*parts, []), strict=True):
+            frame(rows).to_excel(writer, sheet_name=name, index=False)
+    assert rows_of(load(new_task([tmp_path / "book.xlsx"]))) == tuple(parts)
+
+
+def test_a_quotation_mark_in_a_tsv_joins_no_lines(tmp_path: Path) -> None:
+    rows = [(f'"{text}' if i in {3, 9} else text, y) for i, (text, y) in enumerate(TRAIN)]
+    rows[9] = (f'{rows[9][0][1:]}"', rows[9][1])
+    lines = [f"{text}\t{label}" for text, label in rows]
+    (tmp_path / "t.tsv").write_text("text\tlabel\n" + "\n".join(lines), "utf-8")
+    assert all_rows(load(new_task([tmp_path / "t.tsv"]))) == sorted(rows)
+
+
+def test_parts_that_are_neither_sources_nor_queries_are_named(tmp_path: Path) -> None:
+    whole = pd.concat(
+        [frame(TRAIN).assign(split="train"), frame(TEST).assign(split="val")]
+        + [frame(sentences("fish")).assign(split=name, label="") for name in ("Train", "extra")]
+    )
+    whole.to_csv(tmp_path / "all.csv", index=False)
+    said = r"all\.csv: 12 rows are not used, because their 'split' is 'Train', 'extra'"
+    with pytest.warns(InputWarning, match=said):
+        file = new_task([tmp_path / "all.csv"])
+    assert rows_of(load(file)) == (TRAIN, TEST)
+
+
+def test_texts_below_a_label_may_lie_in_folders(tmp_path: Path) -> None:
+    for i, (text, label) in enumerate(TRAIN):
+        folder = tmp_path / "r" / label / ("", "amazon/2001", "yelp")[i % 3]
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{i}{('.txt', '.TXT')[i % 2]}").write_text(text, "utf-8")
+    (tmp_path / "r" / ".checkpoints").mkdir()
+    (tmp_path / "r" / ".checkpoints" / "0.txt").write_text("Not a review.")
+    assert all_rows(load(new_task([tmp_path / "r"]))) == sorted(TRAIN)
+
+
+def test_data_files_come_before_notes_beside_them(tmp_path: Path) -> None:
+    folder = tmp_path / "shop"
+    for place, text in (("docs/a.txt", "How to read."), ("logs/b.txt", "Done.")):
+        (folder / place).parent.mkdir(parents=True)
+        (folder / place).write_text(text)
+    two_files(folder, TRAIN, TEST)
+    assert rows_of(load(new_task([folder]))) == (TRAIN, TEST)
+
+
+def test_no_member_of_a_zip_is_left_out(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "r.zip", "w") as archive:
+        for i, (text, label) in enumerate(TRAIN):
+            archive.writestr(f"r/{label}/{i}{'...' if i % 3 else '.'}txt", text)
+    assert all_rows(load(new_task([tmp_path / "r.zip"]))) == sorted(TRAIN)
+
+
+def test_one_byte_that_is_not_utf8_does_not_change_the_encoding(tmp_path: Path) -> None:
+    lines = frame(TRAIN).to_csv(index=False).encode().splitlines()
+    lines[4] = lines[4].replace(b"The", b"Th\xe9")
+    (tmp_path / "r.csv").write_bytes(b"\n".join(lines))
+    said = r"r\.csv, line 5: expected UTF-8, as in the rest of the file, got the byte 0xe9"
+    with pytest.raises(InputError, match=said):
+        new_task([tmp_path / "r.csv"])
+
+
+def test_a_usual_name_makes_a_long_first_line_a_header(tmp_path: Path) -> None:
+    question = "In a few words of your own, what did you like or dislike about your last stay?"
+    frame(TRAIN, text=question, label="rating").to_csv(tmp_path / "r.csv", index=False)
+    task = load(new_task([tmp_path / "r.csv"]))
+    assert (task.spec.format.text, task.spec.format.label) == (question, "rating")
+    assert all_rows(task) == sorted(TRAIN)
+
+
+def test_labels_may_be_lists_in_python() -> None:
+    rows = [(f"{text} {i}", str(i % 5 + 1)) for i, (text, _) in enumerate(TRAIN + TEST)]
+    data = frame(rows, label="stars").astype({"stars": int})
+    task = task_from(data, name="stars", labels={"neg": [1, 2], "pos": 5})
+    assert {label for _, label in all_rows(task)} == {"neg", "pos"}
+    assert len(all_rows(task)) == sum(label in "125" for _, label in rows)

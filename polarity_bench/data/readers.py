@@ -17,6 +17,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple
 
@@ -274,18 +275,20 @@ def _read_csv(path: Path, form: FormatSpec, columns: Sequence[str]) -> Iterator[
         try:
             header = list(form.header) or next(reader, [])
             _check_columns(str(path), "column", columns, header, form)
+            # With one position, `itemgetter` gives no tuple; a second one is cut off again.
             where = [header.index(name) for name in columns]
+            pick = itemgetter(*where, *where[:1]) if where else tuple
+            n_columns, n_picked = len(header), len(columns)
             next_line = reader.line_num + 1
             for values in reader:
                 line, next_line = next_line, reader.line_num + 1
-                if not values:
-                    continue
-                if len(values) != len(header):
+                if len(values) == n_columns > 0:
+                    yield FileRow(line, pick(values)[:n_picked])
+                elif values:
                     raise InputError(
-                        f"{path}, line {line}: expected {len(header)} columns, as in the header, "
+                        f"{path}, line {line}: expected {n_columns} columns, as in the header, "
                         f"got {len(values)}"
                     )
-                yield FileRow(line, tuple(map(values.__getitem__, where)))
         except csv.Error as error:
             raise InputError(f"{path}, line {reader.line_num}: {error}") from error
 

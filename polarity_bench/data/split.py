@@ -77,18 +77,17 @@ def load_split(
             f"{where}, line {empty[0]}: the text is empty, as in {len(empty):,} of {len(rows):,} "
             "rows; fill them in, or remove the rows"
         )
-    for row in rows:
-        # Digests separate values by NUL, and UTF-8 cannot represent half a surrogate pair.
-        if NOT_TEXT.search("\t".join(row.values)):
-            raise InputError(
-                f"{where}, line {row.line}: the row contains a NUL byte, or is not text"
-            )
-        if row.values[1] not in label_of:
-            raise InputError(
-                f"{where}, line {row.line}: unknown label {row.values[1]!r}; the task declares "
-                f"{', '.join(map(repr, label_of))}"
-            )
     columns = list(zip(*(row.values for row in rows), strict=True))
+    # Digests separate values by NUL, and UTF-8 cannot represent half a surrogate pair.
+    if any(NOT_TEXT.search("\n".join(values)) for values in columns):
+        line = next(row.line for row in rows if NOT_TEXT.search("\t".join(row.values)))
+        raise InputError(f"{where}, line {line}: the row contains a NUL byte, or is not text")
+    if not label_of.keys() >= {*columns[1]}:
+        row = next(row for row in rows if row.values[1] not in label_of)
+        raise InputError(
+            f"{where}, line {row.line}: unknown label {row.values[1]!r}; the task declares "
+            f"{', '.join(map(repr, label_of))}"
+        )
     labels = tuple(label_of[label] for label in columns[1])
     if split.rows is not None:
         check_count(where, len(labels), split.rows)

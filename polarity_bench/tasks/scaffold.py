@@ -276,13 +276,18 @@ def _clean(
         InputError: If a row is not text, or has an empty text or label.
     """
     rows = table.rows
-    pairs = list(zip(rows[form.text], rows[form.label], strict=True))
-    if len(damaged := rows.index[[bool(NOT_TEXT.search("\t".join(pair))) for pair in pairs]]):
+    texts, labels = list(rows[form.text]), list(rows[form.label])
+    if NOT_TEXT.search("\n".join(texts)) or NOT_TEXT.search("\n".join(labels)):
+        pairs = enumerate(zip(texts, labels, strict=True))
+        damaged = next(i for i, pair in pairs if NOT_TEXT.search("\t".join(pair)))
         raise InputError(
-            f"{table.where(damaged[0])}: the text or label contains a NUL byte, or is not text; "
-            "convert the file to UTF-8"
+            f"{table.where(rows.index[damaged])}: the text or label contains a NUL byte, or is "
+            "not text; convert the file to UTF-8"
         )
-    is_empty = np.array([not all(map(str.strip, pair)) for pair in pairs])
+    filled = {label for label in {*labels} if label.strip()}
+    is_empty = np.array(
+        [y not in filled or not text.strip() for text, y in zip(texts, labels, strict=True)]
+    )
     if n_empty := int(is_empty.sum()):
         if not drop_empty:
             first = "; ".join(map(table.where, rows.index[is_empty][:3]))
@@ -443,7 +448,10 @@ def _write_sides(sides: Sequence[_Side], file: Path) -> list[_Side]:
     for name, side in zip(("source", "query"), sides, strict=True):
         path = file.with_name(f"{file.stem}-{name}.csv")
         text = io.StringIO()  # `to_csv` takes several times as long.
-        csv.writer(text, lineterminator="\n").writerows([side.rows.columns, *side.rows.to_numpy()])
+        columns = [list(side.rows[name]) for name in side.rows]
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(side.rows.columns)
+        writer.writerows(zip(*columns, strict=True))
         content = text.getvalue().encode()
         if path.exists() and path.read_bytes() != content:
             raise InputError(f"{path} already exists; choose another `task_name`")

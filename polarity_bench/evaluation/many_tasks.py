@@ -158,19 +158,21 @@ def _stored(task: Task, plan: EvaluationPlan, output: Path) -> Result | None:
     encoder, reference = plan.encoder.id, plan.reference_for(task)
     reference_id = reference.id if reference else None
     key = result_key(task, encoder, reference_id)
-    path = place(output, encoder, experiment_name(task, reference_id), task.spec.result_name)
-    if not is_stored(path):
-        return None
-    try:
-        result = read_result(path)
-    except InputError:
-        return None  # The file is incomplete or from another version, so replace it.
-    if result.key.digest != key.digest or not has_values_per_query(result):
-        return None
-    check_probe(result.key.encoder, encoder, path)
-    if reference and result.key.reference:
-        check_probe(result.key.reference, reference.id, path)
-    return result
+    # Earlier releases had other defaults, whose results have no name of an experiment.
+    for experiment in dict.fromkeys((experiment_name(task, reference_id), "")):
+        path = place(output, encoder, experiment, task.spec.result_name)
+        if not is_stored(path):
+            continue
+        try:
+            result = read_result(path)
+        except InputError:
+            continue  # The file is incomplete or from another version, so replace it.
+        if result.key.digest == key.digest and has_values_per_query(result):
+            check_probe(result.key.encoder, encoder, path)
+            if reference and result.key.reference:
+                check_probe(result.key.reference, reference.id, path)
+            return result
+    return None
 
 
 def _evaluate(

@@ -269,13 +269,9 @@ class Sections:
             seen.pop("sources", None)
         columns = [Column(f"{part} seen", shares) for part, shares in seen.items()]
         if "queries" in seen and len(tasks) == 1:
-            of_rows = [
-                [r if r and r.main_score.k == row.entry.k else None for r in own]
-                for row in rows
-                for own in [_results(self.ranked, tasks, row)]
-            ]
             for title, part in (("joint, unseen", "unseen"), ("base, unseen", "unseen_base")):
-                columns.append(Column(title, [_mean_unseen(own, part) for own in of_rows]))
+                scores = [_mean_unseen(self.ranked, tasks, row, part) for row in rows]
+                columns.append(Column(title, scores))
         return columns
 
     def _of_seen(self, group: Group) -> list[Table]:
@@ -477,9 +473,13 @@ def _mean_share(results: Sequence[Result | None], part: str) -> float | None:
     return _mean_of_all([seen_share(result, part) if result else None for result in results])
 
 
-def _mean_unseen(results: Sequence[Result | None], part: str) -> float | None:
-    """Return the mean joint over unseen queries; None if it is unknown for a result."""
-    return _mean_of_all([unseen_score(result, part) if result else None for result in results])
+def _mean_unseen(group: Group, tasks: Sequence[str], row: BoardRow, part: str) -> float | None:
+    """Return the mean joint over unseen queries; None if it is unknown at the row's k."""
+    scores = [
+        unseen_score(result, part) if result and result.main_score.k == row.entry.k else None
+        for result in _results(group, tasks, row)
+    ]
+    return _mean_of_all(scores)
 
 
 def _mean_of_all(values: Sequence[float | None]) -> float | None:

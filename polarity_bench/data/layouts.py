@@ -39,7 +39,10 @@ HUB = "hf:"
 _ARCHIVES = [suffix for _, suffixes, _ in shutil.get_unpack_formats() for suffix in suffixes]
 _FASTTEXT = "__label__"
 _SAMPLE_LINES = 50
-_SPLITS = {"train", "source", "test", "query", "validation", "valid", "val", "dev"}
+SOURCE = ("source", "train", "training")
+QUERY = ("query", "test", "validation", "valid", "val", "dev")
+"""Names of the splits that become sources and queries, the preferred name first."""
+_SPLITS = {*SOURCE, *QUERY}
 _NAMES = {"text", "sentence", "review", "tweet", "label", "sentiment", "class", "rating", "stars"}
 """Column names that mark a header line."""
 

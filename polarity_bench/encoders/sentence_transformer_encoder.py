@@ -36,6 +36,7 @@ class SentenceTransformerEncoder:
         pooling_added: Whether mean pooling was added to a plain transformer.
         backend: Library that computes the forward pass.
         dtype: Precision to compute in; None uses the precision of the weights.
+        probed: Whether to take the probe, which vectors and results that are stored need.
 
     Raises:
         InputError: If the model has an axis and truncates vectors after it.
@@ -53,6 +54,7 @@ class SentenceTransformerEncoder:
         pooling_added: bool = False,
         backend: Backend = "torch",
         dtype: Dtype | None = None,
+        probed: bool = True,
     ) -> None:
         from polarity_bench.encoders.axis import axis_of, check_whole
 
@@ -79,12 +81,12 @@ class SentenceTransformerEncoder:
         )
         self._tokenization: Tokenization | Literal[False] | None = None  # False: unknown
         self._sides: dict[str, Any] = {} if axis is None else {"task": "document"}
-        # A model in training stays so, and one that shares its modules with others changes nothing.
-        modes = {module: module.training for module in model.modules()}
-        if backend == "torch":  # Other backends convert the model at the first text.
+        if probed and backend == "torch":  # Other backends convert the model at the first text.
+            # A model in training stays so, and modules that other models share do not change.
+            modes = {module: module.training for module in model.modules()}
             self.id = replace(self.id, probe=take_probe(self.encode))
-        for module, mode in modes.items():
-            module.training = mode
+            for module, mode in modes.items():
+                module.training = mode
 
     @property
     def device(self) -> str:

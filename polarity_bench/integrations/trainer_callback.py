@@ -101,7 +101,7 @@ class PolarityEvaluator(BaseEvaluator):
         if self._trained_from and model is self._trained:
             # The base in the configuration is the default reference of `polarity-bench run`.
             write_base(model, self._trained_from)
-        encoder = SentenceTransformerEncoder(model, name="model")
+        encoder = SentenceTransformerEncoder(model, name="model", probed=False)
         reference = self._reference or self._base_of(encoder)
         result = score_task(self.task, self._embed(encoder), reference)
         means = {str(key): score.mean for key, score in result.scores.items()}

@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 import tomlkit
 
-from polarity_bench.data.layouts import HUB, Table, read_table
+from polarity_bench.data.layouts import HUB, QUERY, SOURCE, Table, read_table
 from polarity_bench.data.readers import NOT_TEXT, as_text
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.data.specs import FormatSpec
@@ -43,8 +43,6 @@ _LABEL = (
     *("gold", "score", "stars", "rating", "y"),
 )
 _SPLIT = ("split", "part", "subset", "set")
-_SOURCE = ("source", "train", "training")
-_QUERY = ("query", "test", "validation", "valid", "val", "dev")
 _MOST_LABELS = 50
 _MOST_QUERIES = 5_000
 _SEED = 42
@@ -418,7 +416,7 @@ def _split_by_column(path: Path, form: FormatSpec, rows: pd.DataFrame) -> list[_
     if column is None:
         return []
     splits = list(rows[column].unique())
-    names = [_find_column(known, splits) for known in (_SOURCE, _QUERY)]
+    names = [_find_column(known, splits) for known in (SOURCE, QUERY)]
     sides = [_Side(path, rows[rows[column] == name], {column: name}) for name in names if name]
     return sides if len(sides) == 2 else []
 

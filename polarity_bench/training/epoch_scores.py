@@ -92,6 +92,7 @@ class EpochScorer:
             name="in training",
             prompt=self._base.prompt or "",
             pooling_added=self._base.pooling_added,
+            probed=False,
         )
         ranked = self._reference
         if encoder.id.digest != self._base.digest:  # before training, the base's ranking is reused

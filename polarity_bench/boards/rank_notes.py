@@ -110,7 +110,7 @@ def rank_note(ranking: Ranking) -> str:
         smallest = ", ".join(_smallest(task, each) for task, each in shown.items())
         names = [escape(row.name) for row in ranking.rows]
         detectable = f"Minimum detectable difference (80 % power): {smallest}."
-        return f"{ranks}. {_ties(ranking.standing, names)} {detectable}"
+        return f"{ranks}. {ties_text(ranking.standing.ties, names)} {detectable}"
     is_stored = all(
         is_comparable(ranking.keys[task], result)
         for task, results in ranking.results.items()
@@ -137,16 +137,17 @@ def unpaired_note(smallest: Mapping[str, float]) -> str:
     )
 
 
-def _ties(standing: Standing, names: Sequence[str]) -> str:
-    ties = [tie for tie in standing.ties if len(tie) > 1]
+def ties_text(tied: Sequence[Sequence[int]], names: Sequence[str]) -> str:
+    """Return the groups of encoders without a significant difference, as a sentence."""
+    ties = [tie for tie in tied if len(tie) > 1]
     if not ties:
         return "All differ significantly."
     if len(ties[0]) == len(names):
         return "No two differ significantly."
     if len(ties) > _LISTED:
         return "Some encoders with overlapping ranks do not differ significantly."
-    tied = "; ".join(_tied([names[i] for i in tie]) for tie in ties)
-    return f"No significant difference within: {tied}."
+    named = "; ".join(_tied([names[i] for i in tie]) for tie in ties)
+    return f"No significant difference within: {named}."
 
 
 def _tied(names: Sequence[str]) -> str:

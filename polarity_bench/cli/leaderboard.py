@@ -15,12 +15,13 @@ from polarity_bench.cli.output import (
     json_text,
     print_json,
     print_tables,
+    progress_bar,
     remark,
     remark_unknown_ranks,
     show,
     write_file,
 )
-from polarity_bench.errors import InputError, how_to_install
+from polarity_bench.errors import InputError, check_known, how_to_install
 from polarity_bench.scores import Weighting
 from polarity_bench.values import count
 
@@ -43,7 +44,19 @@ def show_board(
     *,
     results: Annotated[Path, "Folder of results, a board or a sweep.", "RESULTS"] = Path("results"),
     output: Annotated[
-        Path | None, "Write the leaderboard to this file instead of stdout.", "-o"
+        Path | None,
+        "Write the leaderboard to this file instead of stdout. With --from mteb, a folder gets the "
+        "files of a board.",
+        "-o",
+    ] = None,
+    layout: Annotated[
+        Literal["mteb"] | None,
+        "Rank results that mteb wrote, of any models and tasks: RESULTS contains "
+        "MODEL/REVISION/TASK.json.",
+        "--from",
+    ] = None,
+    benchmark: Annotated[
+        str | None, "With --from mteb: benchmark of mteb that names the tasks, splits and subsets."
     ] = None,
     figure: Annotated[Path | None, "Also plot P against S in this .svg file."] = None,
     weighting: Annotated[
@@ -74,6 +87,18 @@ def show_board(
 
     if not results.is_dir():
         raise InputError(f"{results}: no such folder of results; run `polarity-bench run` first")
+    if layout is None and benchmark:
+        raise InputError(f"`benchmark` {benchmark}: only for results of mteb; add `layout` mteb")
+    if layout == "mteb":
+        if figure or weighting or where:
+            raise InputError(
+                "`figure`, `weighting` and `where`: results of mteb have no such selection; leave "
+                "them out"
+            )
+        _show_mteb(
+            results, benchmark or "", split_names(tasks), split_names(models), title, output, out
+        )
+        return
     check_file("output", output)
     check_file("figure", figure, [".svg"])
     width = out.width if output is None else None
@@ -89,6 +114,43 @@ def show_board(
         text = json_text(of_sweep or board_as_json(opened.board))
     else:
         text = render(opened.board, width)
+    if output is None:
+        print_tables(text.removesuffix("\n"))
+    else:
+        write_file(output, text.encode())
+
+
+def _show_mteb(
+    results: Path,
+    benchmark: str,
+    tasks: list[str],
+    models: list[str],
+    title: str | None,
+    output: Path | None,
+    out: OutputFlags,
+) -> None:
+    """Print the ranks of mteb's results, or write them to a file or to the folder of a board."""
+    from polarity_bench.boards.board_folder import OpenBoard
+    from polarity_bench.boards.build import build
+    from polarity_bench.boards.mteb_board import mteb_board
+    from polarity_bench.boards.run_report import board_as_json
+    from polarity_bench.integrations.mteb_results import read_mteb
+    from polarity_bench.render.markdown import render
+
+    is_folder = output is not None and not output.suffix
+    if not is_folder:
+        check_file("output", output)
+    scores = read_mteb(results, benchmark, tasks, bar=progress_bar)
+    for name in models:
+        check_known(name, scores.index, f"`models`: {results} has no results of {name!r}")
+    scores = scores.loc[models] if models else scores
+    board = mteb_board(scores, title or benchmark, is_selected=bool(tasks or benchmark))
+    if output is not None and is_folder:
+        written = build(OpenBoard(output, "results", board), with_report=_can_report())
+        out.show(lambda: {"written": written}, lambda: f"{output}: {count(len(written), 'file')}")
+        return
+    width = out.width if output is None else None
+    text = json_text(board_as_json(board)) if out.as_json else render(board, width)
     if output is None:
         print_tables(text.removesuffix("\n"))
     else:

@@ -1,4 +1,4 @@
-"""Export of results to a folder that mteb's tools can load.
+"""Results in mteb's layout: export of ours, and the scores of any others.
 
 `mteb.ResultCache(OUTPUT).load_results()` reads the files
 `OUTPUT/results/ORG__NAME/DIGEST/TASK.json` and `model_meta.json` in the same folder. mteb's tables
@@ -9,26 +9,148 @@ from a task's defaults.
 
 from __future__ import annotations
 
+import logging
 import math
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from polarity_bench.encoders.base import EncoderId
-from polarity_bench.errors import InputError, InputWarning
+from polarity_bench.errors import InputError, InputWarning, check_known
 from polarity_bench.files import (
     check_writable,
     folder_name,
     json_bytes,
     mteb_name,
+    read_json,
     write_atomically,
 )
+from polarity_bench.progress import Bar, no_bar
 from polarity_bench.results.default_settings import by_settings
-from polarity_bench.results.packed_results import MODEL_META, stored_bytes
+from polarity_bench.results.packed_results import MODEL_META, PROVENANCE, stored_bytes
 from polarity_bench.results.result_files import read_results
+
+if TYPE_CHECKING:
+    from mteb.results import BenchmarkResults
+    from pandas import DataFrame
+
+_NAMED = 3
+"""Number of damaged files that a message names."""
+
+
+def read_mteb(
+    folder: Path, benchmark: str = "", tasks: Sequence[str] = (), *, bar: Bar = no_bar
+) -> DataFrame:
+    """Read the main scores of any results that mteb wrote, of any models and tasks.
+
+    Results of experiments are skipped, as mteb does. Revisions of one model share a row: mteb
+    prefers the revision in its own metadata, and then the latest version of mteb.
+
+    Args:
+        folder: Folder that contains `MODEL/REVISION/TASK.json`, at any depth.
+        benchmark: Name of a benchmark of mteb, whose tasks, splits and subsets are read.
+        tasks: Names of tasks to read; () for all tasks.
+        bar: Function that opens a progress bar.
+
+    Returns:
+        A table with a row for each model and a column for each task, both sorted by name. A score
+        is the mean over all splits and subsets of the task that occur; NaN if one is missing.
+
+    Raises:
+        InputError: If the benchmark or a task is unknown, if a result is damaged, or if there are
+            no results.
+    """
+    import mteb
+    from mteb.results import BenchmarkResults, ModelResult, TaskResult
+
+    of_benchmark: dict[str, Any] = {}
+    if benchmark:
+        known = [each.name for each in mteb.get_benchmarks()]
+        check_known(benchmark, known, f"`benchmark`: mteb has no benchmark {benchmark!r}")
+        of_benchmark = {task.metadata.name: task for task in mteb.get_benchmark(benchmark).tasks}
+        tasks = tasks or [*of_benchmark]
+    files = [
+        file
+        for file in sorted(folder.rglob("*.json"))
+        if file.name != MODEL_META
+        and not file.name.endswith(PROVENANCE)
+        and "experiments" not in file.relative_to(folder).parts
+    ]
+    found = {file.stem for file in files}
+    for task in tasks if found and not benchmark else ():
+        check_known(task, found, f"`tasks`: {folder} has no result of {task!r}")
+    files = [file for file in files if not tasks or file.stem in tasks]
+    of_model: dict[tuple[str, str], list[TaskResult]] = defaultdict(list)
+    damaged = []
+    # mteb warns of each subset that a file lacks. Here it is a missing score, which boards list.
+    with _only_errors("mteb.results"), bar("reading results", len(files)) as advance:
+        for file in files:
+            try:
+                result = TaskResult.from_disk(file)
+                if file.stem in of_benchmark:
+                    result = result.validate_and_filter_scores(of_benchmark[file.stem])
+                of_model[_model_of(file), file.parent.name].append(result)
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                damaged.append(f"{file} ({type(error).__name__}: {str(error).splitlines()[0]})")
+            advance(1)
+    if damaged:
+        more = f" and {len(damaged) - _NAMED} more" if len(damaged) > _NAMED else ""
+        raise InputError(
+            f"{', '.join(damaged[:_NAMED])}{more}: not a result that mteb can read; restore or "
+            "delete the file"
+        )
+    if not files:
+        raise InputError(
+            f"{folder}: contains no results of mteb{' on these tasks' if tasks else ''}; expected "
+            "files MODEL/REVISION/TASK.json"
+        )
+    by_revision = [
+        ModelResult(model_name=name, model_revision=revision, task_results=results)
+        for (name, revision), results in of_model.items()
+    ]
+    return _main_scores(BenchmarkResults(model_results=by_revision).join_revisions())
+
+
+def _main_scores(results: BenchmarkResults) -> DataFrame:
+    """Return the main scores by model and task, which are missing if any subset is missing."""
+    import pandas as pd
+
+    records = [
+        (model.model_name, result.task_name, split, row["hf_subset"], row.get("main_score"))
+        for model in results
+        for result in model.task_results
+        for split, rows in result.scores.items()
+        for row in rows
+    ]
+    names = ["encoder", "task", "split", "subset", "score"]
+    table = pd.DataFrame(records, columns=names).astype({"score": float})
+    by_subset = table.pivot_table("score", "encoder", ["task", "split", "subset"], dropna=False)
+    occurring = by_subset.loc[:, by_subset.notna().any()]
+    return occurring.T.groupby(level="task").mean(skipna=False).T
+
+
+@contextmanager
+def _only_errors(name: str) -> Iterator[None]:
+    """Silence the warnings of a library, and the messages of its logger, within the context."""
+    logger = logging.getLogger(name)
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings(action="ignore", category=UserWarning):
+            yield
+    finally:
+        logger.setLevel(before)
+
+
+def _model_of(file: Path) -> str:
+    """Return the name of a result's model, from its metadata or else from its folder."""
+    meta = file.with_name(MODEL_META)
+    name = read_json(meta).get("name") if meta.is_file() else None
+    return str(name or file.parent.parent.name.replace("__", "/"))
 
 
 def export_mteb(folder: Path, output: Path) -> list[Path]:

@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtr
+from scipy.special import ndtr, stdtr
 
 from polarity_bench.metrics.significance import (
     N_FLIPS,
@@ -206,6 +206,41 @@ def pairwise_resampled(scores: FloatArray, resampled: FloatArray) -> Pairwise:
     return Pairwise(scores, difference, error, _normal_p(np.abs(difference), error))
 
 
+def pairwise_t(values: FloatArray) -> Pairwise:
+    """Compare the mean scores of all pairs of encoders by Student's paired t-test.
+
+    The test is for few units, such as the tasks of a benchmark. A sign-flip test of few units
+    cannot give the small p-values that Holm's correction of many pairs needs.
+
+    Args:
+        values: Score of each encoder on each unit, (n, u), all defined.
+
+    Returns:
+        The comparison of all pairs. If a pair has the same difference on all units, p is 1 for
+        equal scores and 0 otherwise.
+
+    Raises:
+        ValueError: If there are fewer than two units, or a score is undefined.
+
+    References:
+        Student (1908), see `significance.paired_t`.
+
+    Example:
+        The differences are 1, 2 and 3, as in the example of `paired_t`:
+
+        >>> round(float(pairwise_t(np.array([[2.0, 4.0, 6.0], [1.0, 2.0, 3.0]])).p[0, 1]), 4)
+        0.0742
+    """
+    n_units = values.shape[1]
+    if n_units < 2 or not np.isfinite(values).all():
+        raise ValueError(f"expected defined scores on at least 2 units, got {values.shape}")
+    scores = values.mean(axis=1)
+    error = np.sqrt(_variance(values - values.mean(axis=0))) / n_units
+    difference = scores[:, None] - scores[None, :]
+    t = np.divide(np.abs(difference), error, out=_certain(difference), where=error > 0)
+    return Pairwise(scores, difference, error, np.asarray(2 * stdtr(n_units - 1, -t)))
+
+
 def holm_of_pairs(p: FloatArray) -> FloatArray:
     """Apply Holm's correction to the p-values of all pairs; each pair counts as one test.
 
@@ -360,9 +395,13 @@ def _differ_significantly(scores: FloatArray, p: FloatArray, level: float) -> Bo
 
 def _normal_p(distance: FloatArray, deviation: FloatArray) -> FloatArray:
     """Return two-sided p-values of distances from 0, for given standard deviations."""
-    certain = np.where(distance > 0, np.inf, 0.0)
-    z = np.divide(distance, deviation, out=certain, where=deviation > 0)
+    z = np.divide(distance, deviation, out=_certain(distance), where=deviation > 0)
     return np.asarray(2 * ndtr(-z))
+
+
+def _certain(distance: FloatArray) -> FloatArray:
+    """Return the number of standard deviations of a distance if the deviation is 0."""
+    return np.where(distance != 0, np.inf, 0.0)
 
 
 def _moments(rows: FloatArray) -> tuple[FloatArray, FloatArray]:

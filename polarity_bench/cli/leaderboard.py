@@ -281,27 +281,39 @@ def diff_boards(
 def export_board(
     board: Annotated[str, "Folder or name of a board.", "BOARD"],
     form: Annotated[
-        Literal["markdown", "csv", "latex", "json", "mteb"],
-        "Output format; mteb writes a folder that mteb can read as its result cache.",
+        Literal["markdown", "csv", "latex", "json", "mteb", "eee"],
+        "Output format. mteb writes a folder that mteb can read as its result cache; eee writes "
+        "files in the schema of Every Eval Ever.",
         "--format",
         "-f",
     ] = "markdown",
     output: Annotated[
-        Path | None, "File to write, or folder for the format mteb [default: stdout].", "-o"
+        Path | None,
+        "File to write, or folder for the formats mteb and eee [default: stdout].",
+        "-o",
     ] = None,
+    organization: Annotated[str, "For the format eee: who computed the results."] = "unknown",
     root: Root = _LEADERBOARDS,
     as_json: AsJson = False,
 ) -> None:
     """Convert a board to another format, or export its results for mteb."""
     form = "json" if as_json and form == "markdown" else form
     folder = _folder(board, root)
-    if form == "mteb":
-        from polarity_bench.integrations.mteb_results import export_mteb
-
+    if form in {"mteb", "eee"}:
         if output is None:
-            raise InputError("`output`: the format mteb needs an output folder; name one")
-        written = export_mteb(folder, output)
-        remark(f"wrote {len(written)} results to {output}")
+            raise InputError(f"`output`: the format {form} needs an output folder; name one")
+        if form == "mteb":
+            from polarity_bench.integrations.mteb_results import export_mteb
+
+            written = export_mteb(folder, output)
+        else:
+            from polarity_bench.integrations.every_eval_ever import export_eee
+            from polarity_bench.tasks.catalogue import load_tasks
+            from polarity_bench.training.model_card import DataSet
+
+            data_sets = {task: DataSet.of(spec) for task, spec in load_tasks().items()}
+            written = export_eee(folder, output, data_sets, organization)
+        remark(f"wrote {count(len(written), 'file')} to {output}")
     else:
         from polarity_bench.boards.board_folder import open_board
         from polarity_bench.boards.run_report import board_as_json

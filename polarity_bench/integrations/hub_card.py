@@ -84,6 +84,21 @@ class CardScore:
         return f"{SCORE_TITLES[key.metric]} at {key.k}{weights}, percent"
 
     @property
+    def facts(self) -> dict[str, str]:
+        """Settings, contamination and digests of the result, by name."""
+        key = self.result.key
+        facts = {"protocol": key.protocol_label}
+        if KINDS[self.result.kind].ranks:
+            facts["reference"] = key.reference.label if key.reference else "itself"
+        if key.encoder.prompt:
+            facts["prompt"] = key.encoder.prompt
+        if key.encoder.strength is not None:
+            facts["strength"] = shortest(key.encoder.strength)
+        if words := seen_words(seen_parts(self.result)):
+            facts["contamination"] = words
+        return facts | {"task": key.task, "encoder": key.encoder.digest}
+
+    @property
     def percent(self) -> float:
         """The score in percent, rounded to four decimals."""
         return round(100 * self.result.scores[self.key].mean, 4)
@@ -157,7 +172,7 @@ def model_index(scores: Iterable[CardScore], url: str) -> list[dict[str, Any]]:
             task_name=KINDS[score.result.kind].heading or TRAINED,
             **asdict(score.data_set),
             dataset_config=score.settings or None,
-            dataset_args=_facts(score.result),
+            dataset_args=score.facts,
             metric_type=str(score.key),
             metric_name=score.name,
             metric_value=score.percent,
@@ -188,7 +203,7 @@ def eval_results(scores: Iterable[CardScore], url: str) -> str:
             continue
         result, data_set = score.result, score.data_set
         on_hub = data_set.dataset_revision is not None
-        facts = [f"{name} {value}" for name, value in _facts(result).items()]
+        facts = [f"{name} {value}" for name, value in score.facts.items()]
         entries.append(
             EvalResultEntry(
                 dataset_id=data_set.dataset_type if on_hub else f"{SOURCE}/{result.task}",
@@ -202,21 +217,6 @@ def eval_results(scores: Iterable[CardScore], url: str) -> str:
             )
         )
     return _text(_node(entries_to_yaml(entries)))
-
-
-def _facts(result: Result) -> dict[str, str]:
-    """Return the settings, contamination and digests of a result, keyed by name."""
-    key = result.key
-    facts = {"protocol": key.protocol_label}
-    if KINDS[result.kind].ranks:
-        facts["reference"] = key.reference.label if key.reference else "itself"
-    if key.encoder.prompt:
-        facts["prompt"] = key.encoder.prompt
-    if key.encoder.strength is not None:
-        facts["strength"] = shortest(key.encoder.strength)
-    if words := seen_words(seen_parts(result)):
-        facts["contamination"] = words
-    return facts | {"task": key.task, "encoder": key.encoder.digest}
 
 
 def is_own_file(text: str) -> bool:

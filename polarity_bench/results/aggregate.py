@@ -17,7 +17,7 @@ _SHARES = (
     *("polarity", "joint", "front", "knn_accuracy", "pairwise_accuracy", "overlap"),
     *("accuracy", "exact_accuracy", "dev_accuracy", "macro_f1", "f1", "recall"),
 )
-_RANGES = (
+RANGES = (
     dict.fromkeys(_SHARES, (0.0, 1.0))
     | dict.fromkeys(("similarity", "sgts", "pearson", "spearman", "dev_pearson"), (-1.0, 1.0))
     | dict.fromkeys(("retention", "lift"), (-math.inf, 1.0))
@@ -78,7 +78,7 @@ def over_seeds(scores: Sequence[Score], metric: str) -> Score:
         The mean. Its interval is NaN with a single seed, or if a seed has no interval.
     """
     low, high = interval_over_seeds(scores)
-    least, most = _RANGES.get(metric, (-math.inf, math.inf))
+    least, most = RANGES.get(metric, (-math.inf, math.inf))
     # `max` and `min` return their first argument if it is NaN.
     ends = max(low, least), min(high, most)
     return Score(fmean(score.mean for score in scores), math.nan, ends, scores[0].n)

@@ -21,6 +21,7 @@ from polarity_bench import __version__
 from polarity_bench.cli.blend import blend
 from polarity_bench.cli.cache import cache_app
 from polarity_bench.cli.card import card
+from polarity_bench.cli.check_plugin import check_plugin
 from polarity_bench.cli.compare import compare
 from polarity_bench.cli.data import data_app
 from polarity_bench.cli.examples import examples
@@ -73,6 +74,7 @@ for command in (
     verify,
 ):
     app.command()(command)
+app.command("test")(check_plugin)
 train_command = by_member(RECIPES, "recipe", "margins")
 app.command(cls=train_command, options_metavar="[RECIPE] [OPTIONS]")(train)
 for publish in (build_boards, check_boards, add_results, diff_boards, export_board):

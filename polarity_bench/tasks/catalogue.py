@@ -10,12 +10,12 @@ from __future__ import annotations
 import difflib
 import warnings
 from collections.abc import Mapping, Sequence
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
 
 from polarity_bench.data.sources import DataAccess
-from polarity_bench.errors import InputError, InputWarning, nearest, reworded
+from polarity_bench.errors import InputError, InputWarning, check_known, nearest, reworded
 from polarity_bench.files import read_toml
 from polarity_bench.tasks.types.base import Settings, Task, TaskSpec
 from polarity_bench.tasks.types.polarity.task import PolaritySpec
@@ -91,6 +91,28 @@ def _installed() -> tuple[dict[str, TaskSpec], list[str]]:
             package = entry_point.dist.name if entry_point.dist else entry_point.value
             left_out.append(f"the tasks of the package {package!r} are skipped: {error}")
     return tasks, left_out
+
+
+def task_files(plugin: str) -> list[Path]:
+    """Return the task files of a folder, of one file, or of an installed plug-in.
+
+    Args:
+        plugin: Path of a folder or a task file, or the name of a package or of its entry point.
+
+    Raises:
+        InputError: If there is no such folder or plug-in, or it has no task files.
+    """
+    if Path(plugin).exists():
+        return _own_files(Path(plugin))
+    points = entry_points(group=ENTRY_POINT_GROUP)
+    names = {name: each for each in points for name in _names_of(each)}
+    check_known(plugin, names, f"{plugin}: neither a folder nor an installed plug-in")
+    return _files_of_module(names[plugin].value)
+
+
+def _names_of(entry_point: EntryPoint) -> list[str]:
+    package = [entry_point.dist.name] if entry_point.dist else []
+    return [entry_point.name, entry_point.value, *package]
 
 
 def _add_tasks(tasks: Mapping[str, TaskSpec], files: Sequence[Path]) -> dict[str, TaskSpec]:

@@ -210,6 +210,14 @@ class Task(ABC):
                 under test is the reference.
         """
 
+    def chance(self, scores: Mapping[ScoreKey, Score]) -> tuple[ScoreKey, float]:  # noqa: ARG002
+        """Return a score and the value that it has by chance, 0 for the main score by default.
+
+        Args:
+            scores: Scores of an encoder on this task.
+        """
+        return self.main_score, 0.0
+
     def score_unseen(
         self,
         arrays: Mapping[str, NDArray[Any]],  # noqa: ARG002

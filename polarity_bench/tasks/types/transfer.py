@@ -173,6 +173,11 @@ class TransferTask(PreparedTask):
         }
         return TaskScores(scores, arrays)
 
+    def chance(self, scores: Mapping[ScoreKey, Score]) -> tuple[ScoreKey, float]:  # noqa: ARG002
+        """Return the accuracy and the share of the most frequent class among the tested rows."""
+        counts = Counter(item["label"] for item in self.items)
+        return self.main_score, max(counts.values()) / counts.total()
+
     def main_score_of(self, arrays: Mapping[str, NDArray[Any]], rows: BoolArray) -> Score:
         """Return the unrounded accuracy over the test rows in `rows`."""
         right = (arrays["prediction"] == arrays["label"])[rows]

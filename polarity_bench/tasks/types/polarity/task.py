@@ -332,6 +332,10 @@ class PolarityTask(Task):
         theirs = None if reference is None else rank(self, reference)
         return polarity_scores(self, rank(self, embedded), theirs)
 
+    def chance(self, scores: Mapping[ScoreKey, Score]) -> tuple[ScoreKey, float]:
+        """Return P and its value for random retrieval."""
+        return ScoreKey("polarity", self.main_score.k), scores[ScoreKey("polarity_chance")].mean
+
     def score_unseen(
         self, arrays: Mapping[str, NDArray[Any]], seen: Mapping[str, BoolArray]
     ) -> Score | None:

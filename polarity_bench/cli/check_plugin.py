@@ -1,0 +1,53 @@
+"""`polarity-bench test`: checks of a plug-in, or of your own task files."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from polarity_bench.cli.options import DataDir
+from polarity_bench.cli.output import OutputFlags, progress_bar, remark
+from polarity_bench.values import count, grouped
+
+
+def check_plugin(
+    plugin: Annotated[
+        str, "Folder of task files, one task file, or name of an installed plug-in.", "PLUGIN"
+    ],
+    data_dir: DataDir = None,
+    *,
+    out: OutputFlags,
+) -> None:
+    """Check that the tasks of a plug-in keep what the tasks of this project promise.
+
+    Each task is read, loaded and scored with the baseline `random`. It must be read under a free
+    name, have its data, not exceed chance, resume, and repeat its scores. The exit code is 1 if a
+    check does not pass.
+    """
+    from polarity_bench.data.sources import DataAccess
+    from polarity_bench.evaluation.conformance import Check, check_task
+    from polarity_bench.render.markdown import table
+    from polarity_bench.tasks.catalogue import task_files
+
+    access = DataAccess.from_environment(data_dir)
+    files: list[Path] = task_files(plugin)
+    checks = [check for file in files for check in check_task(file, access, bar=progress_bar)]
+    failed = [check for check in checks if check.problem]
+
+    def text() -> str:
+        rows = [
+            (name, f"{check.check}: {check.problem}")
+            for name, own in grouped(checks, lambda check: check.task).items()
+            for check in [each for each in own if each.problem]
+            or [Check(name, "passed", count(len(own), "check"))]
+        ]
+        names, outcomes = zip(*rows, strict=True)
+        return table([("task", names), ("outcome", outcomes)], [], width=out.width)
+
+    out.show(lambda: {"checks": [asdict(check) for check in checks]}, text)
+    if failed:
+        remark(f"{len(failed)} of {count(len(checks), 'check')} did not pass")
+        raise typer.Exit(1)

@@ -104,6 +104,7 @@ def test_these_are_the_commands() -> None:
         "tasks new",
         "tasks schema",
         "tasks show",
+        "test",
         "train",
         "verify",
     ]

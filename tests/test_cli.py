@@ -105,6 +105,7 @@ def test_these_are_the_commands() -> None:
         "tasks schema",
         "tasks show",
         "test",
+        "texts",
         "train",
         "verify",
     ]

@@ -43,6 +43,7 @@ from polarity_bench.cli.predict import predict
 from polarity_bench.cli.run import run
 from polarity_bench.cli.sweep import sweep_app
 from polarity_bench.cli.tasks import tasks_app
+from polarity_bench.cli.texts import write_texts
 from polarity_bench.cli.train import train
 from polarity_bench.cli.verify import verify
 from polarity_bench.errors import InputError, InputWarning
@@ -76,6 +77,7 @@ for command in (
     app.command()(command)
 app.command("test")(check_plugin)
 train_command = by_member(RECIPES, "recipe", "margins")
+app.command("texts")(write_texts)
 app.command(cls=train_command, options_metavar="[RECIPE] [OPTIONS]")(train)
 for publish in (build_boards, check_boards, add_results, diff_boards, export_board):
     leaderboard_app.command(publish.__name__.partition("_")[0])(publish)

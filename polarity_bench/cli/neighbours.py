@@ -80,9 +80,10 @@ def neighbours(
 
 def _retrieve(task: PolarityTask, encoder: Encoder, embedder: Embedder) -> Retrieved:
     """Return the sources that an encoder retrieves for the only query of a task."""
+    from polarity_bench.evaluation.one_task import embed_tasks
     from polarity_bench.tasks.types.polarity.scoring import rank
 
-    nearest = rank(task, embedder.embed(encoder, task.texts)).retrieval
+    nearest = rank(task, embed_tasks(embedder, encoder, [task])).retrieval
     arrays = {"retrieved_index": nearest.index, "retrieved_similarity": nearest.similarity}
     (answer,) = task.retrieved(arrays)
     retrieved: Retrieved = answer["retrieved"]

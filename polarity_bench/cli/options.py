@@ -29,7 +29,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from polarity_bench.cli.inputs import check_device, tasks_of
 from polarity_bench.cli.output import name_options
-from polarity_bench.encoders.base import Backend, Dtype, Encoder
+from polarity_bench.encoders.base import Backend, Dtype, Encoder, Quantization, Sides
 from polarity_bench.encoders.load import EncoderOptions
 from polarity_bench.errors import InputError, check_known
 from polarity_bench.scores import Weighting
@@ -44,14 +44,15 @@ if TYPE_CHECKING:
 
 Model = Annotated[
     str,
-    "Encoder: a hub name, a folder, `minilm`, `glove:FILE`, or a baseline (random, constant or "
-    "tfidf).",
+    "Encoder: a hub name, a folder, `minilm`, `mteb:NAME` (by mteb's code), `vectors:PATH` (saved "
+    "vectors), `glove:FILE`, or a baseline (random, constant or tfidf).",
     "-m",
 ]
 Models = Annotated[
     list[str] | None,
-    "Encoder: a hub name, a folder, `minilm`, `glove:FILE`, or a baseline (random, constant or "
-    "tfidf). Repeat the option to evaluate several encoders [default: minilm].",
+    "Encoder: a hub name, a folder, `minilm`, `mteb:NAME` (by mteb's code), `vectors:PATH` (saved "
+    "vectors), `glove:FILE`, or a baseline (random, constant or tfidf). Repeat the option to "
+    "evaluate several encoders [default: minilm].",
     "-m",
 ]
 Strength = Annotated[
@@ -98,9 +99,26 @@ class EncoderFlags:
     ] = None
     dtype: Annotated[Dtype, "Precision to compute in; int8 needs another backend."] = "float32"
     backend: Annotated[Backend, "Library that computes the transformer on a CPU."] = "torch"
+    truncate_dim: Annotated[
+        int | None, "Keep only the first dimensions of each vector [default: all]."
+    ] = None
+    quantize: Annotated[
+        Quantization | None,
+        "Precision of the vectors that are retrieved; S is measured by the whole vectors "
+        "[default: float32].",
+    ] = None
+    sides: Annotated[
+        Sides | None,
+        "Sides of the encoder: query-document encodes queries and sources differently "
+        "[default: query-document for a router, otherwise no side].",
+    ] = None
     trust_remote_code: Annotated[bool, "Allow code from the model's repository to run."] = False
     allow_pickle: Annotated[
         bool, "Also load weights in pickle files; such a file can run arbitrary code."
+    ] = False
+
+    store_vectors: Annotated[
+        bool, "Also store the vectors of mteb:NAME, which are identified by name and revision only."
     ] = False
 
     def options(self, *, offline: bool) -> EncoderOptions:

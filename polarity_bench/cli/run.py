@@ -268,6 +268,11 @@ def run(
 
     specs, strengths = task.choose(data.task_dir, "demo"), parse_strengths(strength)
     _check_strengths(strength, strengths, specs)
+    if encoder.quantize and (unranked := [spec.name for spec in specs if not spec.ranks]):
+        raise InputError(
+            f"`quantize` {encoder.quantize}: needs a task with queries and sources, got "
+            f"{unranked[0]}; give only polarity tasks"
+        )
     settings = protocol.settings(encoder.device)
     files.check()
     models = list(dict.fromkeys(model or ["minilm"]))

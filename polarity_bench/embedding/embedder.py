@@ -34,16 +34,24 @@ from __future__ import annotations
 import time
 from collections.abc import Container, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from itertools import chain, pairwise
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from polarity_bench.embedding.arrays import ArrayStorage, Embeddings, MemoryStore, gather
 from polarity_bench.embedding.groups import Groups, Part, read_parts
 from polarity_bench.embedding.store import EmbeddingStore, keeps_vectors
-from polarity_bench.encoders.base import AbsentEncoder, CorpusEncoder, Encoder, EncoderId
+from polarity_bench.encoders.base import (
+    AbsentEncoder,
+    CorpusEncoder,
+    Encoder,
+    EncoderId,
+    TwoSidedEncoder,
+)
+from polarity_bench.encoders.compression import check_dimension, quantized, truncated
+from polarity_bench.encoders.saved_vectors import check_saved
 from polarity_bench.encoders.sentence_transformer_encoder import SentenceTransformerEncoder
 from polarity_bench.encoders.steered import Side, with_strength
 from polarity_bench.errors import InputError, check_at_least
@@ -92,6 +100,9 @@ class Usage:
     encode_seconds: float
     other_seconds: float
 
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(*map(sum, zip(astuple(self), astuple(other), strict=True)))
+
 
 @dataclass(frozen=True, eq=False)
 class EmbeddedTexts:
@@ -107,6 +118,7 @@ class EmbeddedTexts:
     _matrix: FloatArray = field(repr=False)
     _rows: Mapping[str, int] = field(repr=False)
     _room: ArrayStorage = field(default=ArrayStorage(), repr=False)
+    _by_queries: EmbeddedTexts | None = field(default=None, repr=False)  # the other side
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -129,20 +141,40 @@ class EmbeddedTexts:
         Raises:
             KeyError: If a text was not embedded.
             InputError: If the encoder's strength is below 0, which requires different vectors for
-                queries and sources.
+                queries and sources, or if the encoder quantizes what is retrieved.
         """
+        if self.encoder.quantize is not None:
+            raise InputError(
+                f"{self.encoder.label}: `quantize` applies only to retrieval; give only polarity "
+                "tasks"
+            )
         return self._on_side(texts, "both")
 
+    def for_retrieval(
+        self, queries: Sequence[str], sources: Sequence[str]
+    ) -> tuple[Embeddings, Embeddings]:
+        """Return the vectors of queries and sources, quantized if the encoder does so."""
+        query, source = self.queries(queries), self.sources(sources)
+        if (kind := self.encoder.quantize) is None:
+            return query, source
+        vectors = [
+            quantized(side.vectors, source.vectors, kind, self._room.array)
+            for side in (query, source)
+        ]
+        return Embeddings(vectors[0], query.similarity), Embeddings(vectors[1], source.similarity)
+
     def queries(self, texts: Sequence[str]) -> Embeddings:
-        """Return the vectors of texts as queries (see `vectors`)."""
-        return self._on_side(texts, "query")
+        """Return the vectors of texts as queries (see `vectors`), not quantized."""
+        by_queries = self._by_queries or self
+        return by_queries._on_side(texts, "query")  # noqa: SLF001  the same class
 
     def sources(self, texts: Sequence[str]) -> Embeddings:
-        """Return the vectors of texts as sources (see `vectors`)."""
+        """Return the vectors of texts as sources (see `vectors`), not quantized."""
         return self._on_side(texts, "source")
 
     def _on_side(self, texts: Sequence[str], side: Side) -> Embeddings:
         vectors = with_strength(self._rows_of(texts), self.encoder, side, self._room.array)
+        vectors = truncated(vectors, self.encoder)
         vectors.flags.writeable = False
         return Embeddings(vectors, self.encoder.compared_by)
 
@@ -157,7 +189,8 @@ class EmbeddedTexts:
         """Return a copy that contains only these texts, to send to another process."""
         distinct = list(dict.fromkeys(texts))
         rows = {text: row for row, text in enumerate(distinct)}
-        return EmbeddedTexts(self.encoder, self.usage, self._rows_of(distinct), rows)
+        matrix = self._rows_of(distinct)
+        return replace(self, _matrix=matrix, _rows=rows, _room=ArrayStorage())
 
 
 @dataclass(frozen=True)
@@ -213,6 +246,8 @@ class Embedder:
         Warns:
             InputWarning: If a user-defined encoder requests that its vectors are stored.
         """
+        if encoder.id.sides == "query-document":
+            return self.embed_sides(encoder, texts, texts, progress)
         begun = time.perf_counter()
         distinct = list(dict.fromkeys(texts))
         if not distinct:
@@ -220,6 +255,7 @@ class Embedder:
         if isinstance(encoder, AbsentEncoder):
             nothing = np.empty((0, 0), dtype=np.float32)
             return EmbeddedTexts(encoder.id, Usage(len(texts), 0, 0, 0, 0.0, 0.0), nothing, {})
+        check_saved(encoder, distinct)
         if self.store is not None and type(encoder) is SentenceTransformerEncoder and encoder.base:
             embedded = self.embed(encoder.base, texts, progress)
             # The fields are private, but the class is this module's own.
@@ -242,6 +278,7 @@ class Embedder:
                 encode_seconds += seconds
                 vectors = _checked(encoded, batch.texts, dimension, encoder_id)
                 dimension = vectors.shape[1]
+                check_dimension(encoder.id, dimension)
                 rows = _usable_rows(vectors, batch.texts, batch.missing, encoder_id)
                 usable = [batch.texts[row] for row in rows]
                 store.write(encoder_id, usable, vectors[rows], part.digest)
@@ -258,6 +295,34 @@ class Embedder:
         )
         row_of = {text: row for row, text in enumerate(distinct)}
         return EmbeddedTexts(encoder.id, usage, matrix, row_of, store.room)
+
+    def embed_sides(
+        self,
+        encoder: Encoder,
+        queries: Sequence[str],
+        sources: Sequence[str],
+        progress: Progress | None = None,
+    ) -> EmbeddedTexts:
+        """Return the vectors of texts, each by the side of the encoder that the text is on.
+
+        A symmetric comparison uses the side of documents.
+
+        Args:
+            encoder: Encoder for the texts.
+            queries: Texts that are queries.
+            sources: All other texts; texts may be on both sides.
+            progress: Function that is called as in `embed`.
+        """
+        if encoder.id.sides != "query-document":
+            return self.embed(encoder, [*sources, *queries], progress)
+        sided = cast("TwoSidedEncoder", encoder)
+        embedded = self.embed(sided.on_side("document"), sources, progress)
+        if not queries:
+            return replace(embedded, encoder=encoder.id)
+        by_queries = self.embed(sided.on_side("query"), queries, progress)
+        by_queries = replace(by_queries, encoder=encoder.id)
+        usage = embedded.usage + by_queries.usage
+        return replace(embedded, encoder=encoder.id, usage=usage, _by_queries=by_queries)
 
     def groups_of(self, encoder: Encoder, texts: Sequence[str]) -> list[str]:
         """Return the digests of the groups that contain the texts.

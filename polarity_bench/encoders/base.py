@@ -21,6 +21,19 @@ Backend = Literal["torch", "openvino", "onnx"]
 Similarity = Literal["cosine", "dot"]
 """Similarity function of an encoder: cosine or inner product."""
 
+Quantization = Literal["int8", "binary"]
+"""Precision of the numbers in the vectors that are retrieved, below float32."""
+
+QUANTIZATIONS: tuple[Quantization, ...] = get_args(Quantization)
+
+Side = Literal["query", "document"]
+"""Side of an asymmetric encoder."""
+
+Sides = Literal["query-document", "query", "document"]
+"""Sides that encode: queries by one and sources by the other, or all texts by the same."""
+
+SIDES: tuple[Sides, ...] = get_args(Sides)
+
 ABSENT = "absent "
 """Prefix of `EncoderId.weights` if the encoder is not available."""
 
@@ -46,6 +59,9 @@ class EncoderId:
         axis_scale: Scale of an axis at the beginning of a vector (see `encoders.axis`). None
             without an axis.
         backend: Library that computes the forward pass.
+        truncate_dim: Number of dimensions to keep of each vector; None keeps all.
+        quantize: Precision of the vectors that are retrieved; None if they are not quantized.
+        sides: Sides of an asymmetric encoder that encode; None for a symmetric encoder.
         probe: Summary of the encoder's vectors for fixed texts (see `encoders.probe`), which is not
             part of the digest. None if unknown.
     """
@@ -62,6 +78,9 @@ class EncoderId:
     strength: float | None = None
     axis_scale: float | None = None
     backend: Backend = "torch"
+    truncate_dim: int | None = None
+    quantize: Quantization | None = None
+    sides: Sides | None = None
     probe: Sequence[int] | None = field(default=None, compare=False, repr=False)
 
     @cached_property
@@ -86,6 +105,7 @@ class EncoderId:
         del values["probe"]
         # Checksums of curves cover the other defaults, but not these two.
         usual: dict[str, Any] = {"axis_scale": None, "backend": "torch"}
+        usual |= dict.fromkeys(("truncate_dim", "quantize", "sides"))
         if not with_defaults:
             usual |= {"similarity": "cosine", "axis": 0, "strength": None}
         return {name: value for name, value in values.items() if (name, value) not in usual.items()}
@@ -96,8 +116,15 @@ class EncoderId:
 
     @property
     def stored(self) -> EncoderId:
-        """Identity for the vector store, which is the same at every strength."""
-        return replace(self, strength=None) if self.axis else self
+        """Identity for the vector store, the same at every strength and compression."""
+        if not self.axis and not self.is_compressed:
+            return self
+        return replace(self, strength=None, truncate_dim=None, quantize=None)
+
+    @property
+    def is_compressed(self) -> bool:
+        """Whether the vectors are truncated or quantized."""
+        return self.truncate_dim is not None or self.quantize is not None
 
     @property
     def compared_by(self) -> Similarity:
@@ -111,11 +138,14 @@ class EncoderId:
 
     @property
     def label(self) -> str:
-        """Name for tables: the encoder's name, with its prompt, backend and strength if any."""
+        """Name for tables: the encoder's name, with its prompt and other settings if any."""
         details = [f"prompt {self.prompt!r}"] if self.prompt else []
         computed: list[str] = [] if self.backend == "torch" else [self.backend]
         computed += [] if self.dtype == "float32" else [self.dtype]
         details += [" ".join(computed)] if computed else []
+        details += [f"{self.truncate_dim} dimensions"] if self.truncate_dim else []
+        details += [f"{self.quantize} vectors"] if self.quantize else []
+        details += [f"sides {self.sides}"] if self.sides else []
         details += [] if self.strength is None else [f"strength {shortest(self.strength)}"]
         return printable(f"{self.name} ({', '.join(details)})" if details else self.name)
 
@@ -158,6 +188,21 @@ class CorpusEncoder(Protocol):
 
     def for_corpus(self, texts: Sequence[str]) -> Encoder:
         """Return a copy of the encoder that is fitted to the texts of a task."""
+
+
+@runtime_checkable
+class TaskEncoder(Protocol):
+    """Encoder whose vectors depend on the task, such as a model with prompts for its type."""
+
+    def for_task(self, spec: Any) -> Encoder:
+        """Return a copy of the encoder for the task of a task file (`TaskSpec`)."""
+
+
+class TwoSidedEncoder(Encoder, Protocol):
+    """Encoder that encodes queries and sources differently."""
+
+    def on_side(self, side: Side) -> Encoder:
+        """Return a copy that encodes all texts by one side."""
 
 
 @dataclass(frozen=True)

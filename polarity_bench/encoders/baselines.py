@@ -78,6 +78,7 @@ class TfidfEncoder(UnpaddedEncoder):
     def for_corpus(self, texts: Sequence[str]) -> TfidfEncoder:
         """Return an encoder with weights from the document frequencies in these texts."""
         fitted = TfidfEncoder()
+        fitted.id = self.id
         fitted._weights.fit(self._counter.transform(sorted(set(texts))))
         return fitted
 
@@ -178,22 +179,38 @@ def _read_text(file: Path) -> tuple[list[str], FloatArray]:
 
 
 def _read_npy(file: Path) -> tuple[list[str], FloatArray]:
-    beside = file.with_suffix(".words.txt")
-    try:
-        vectors = np.load(file, allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise InputError(f"{file}: cannot be read as an .npy matrix: {error}") from error
+    beside, vectors = file.with_suffix(".words.txt"), read_matrix(file)
     if not beside.is_file():
         raise InputError(
             f"{file}: the list of words is missing; write the words, one per line, to {beside}"
         )
     words = [line.rstrip("\r\n") for line in _lines(beside)]
-    if vectors.ndim != 2 or len(vectors) != len(words):
-        raise InputError(
-            f"{file}: expected a matrix with a row for each of the {len(words):,} words in "
-            f"{beside.name}, got the shape {vectors.shape}"
-        )
+    check_rows(file, vectors, len(words), f"words in {beside.name}")
     return words, vectors.astype(np.float32)
+
+
+def read_matrix(file: Path) -> FloatArray:
+    """Open the array in an .npy file, without reading it into memory.
+
+    Raises:
+        InputError: If the file is missing, damaged or truncated.
+    """
+    try:
+        array: FloatArray = np.load(file, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise InputError(
+            f"{file}: cannot be read as an .npy matrix: {error}; is the file complete?"
+        ) from error
+    return array
+
+
+def check_rows(file: Path, vectors: FloatArray, n_rows: int, of: str) -> None:
+    """Raise InputError if an array is not a matrix with as many rows as texts or words."""
+    if vectors.ndim != 2 or len(vectors) != n_rows:
+        raise InputError(
+            f"{file}: expected a matrix with a row for each of the {n_rows:,} {of}, got the shape "
+            f"{vectors.shape}"
+        )
 
 
 def _lines(file: Path) -> Iterator[str]:

@@ -7,7 +7,7 @@ import logging
 import os
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -16,14 +16,31 @@ from textwrap import shorten
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from polarity_bench.encoders.backends import BACKENDS, use_backend
-from polarity_bench.encoders.base import DTYPES, Backend, Dtype, Encoder
+from polarity_bench.encoders.base import (
+    DTYPES,
+    QUANTIZATIONS,
+    SIDES,
+    Backend,
+    Dtype,
+    Encoder,
+    Quantization,
+    Sides,
+)
 from polarity_bench.encoders.baselines import BASELINE_NAMES, load_baseline
+from polarity_bench.encoders.compression import compressed
 from polarity_bench.encoders.fingerprint import digest_of_model as digest_of_model
+from polarity_bench.encoders.saved_vectors import SavedVectorsEncoder
 from polarity_bench.encoders.sentence_transformer_encoder import (
     SentenceTransformerEncoder as SentenceTransformerEncoder,
 )
 from polarity_bench.encoders.sentence_transformer_encoder import set_prompt
-from polarity_bench.errors import InputError, how_to_install, nearest
+from polarity_bench.errors import (
+    InputError,
+    check_at_least,
+    check_known,
+    how_to_install,
+    nearest,
+)
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -40,6 +57,17 @@ _KERNELS = 32
 """Size of each kernel cache, enough for all layers of a transformer at one batch shape."""
 _REFUSED = {"CLIPModel", "CrossEncoder", "MultiVectorEncoder", "SparseEncoder"}
 """Models and modules of sentence-transformers that do not give a dense vector of a text alone."""
+_WITHOUT_OPTIONS = (*BASELINE_NAMES, "vectors", "mteb")
+"""Kinds of encoders that do not take the options in `_TEXT_OPTIONS`, or only some of them."""
+_TEXT_OPTIONS = ("revision", "prompt", "prompt_name", "max_tokens", "sides")
+CHANGING = (*_TEXT_OPTIONS, "truncate_dim", "quantize")
+"""Options that change vectors and are None by default."""
+_CHOICES: dict[str, Collection[str]] = {
+    "dtype": DTYPES,
+    "backend": BACKENDS,
+    "quantize": QUANTIZATIONS,
+    "sides": SIDES,
+}
 _HUB_NAME = re.compile(r"^[\w.-]+(/[\w.-]+)?$")
 
 
@@ -54,10 +82,15 @@ class EncoderOptions:
         device: Torch device; None uses the best available device.
         dtype: Precision of the weights, or of the arithmetic if the backend is not torch.
         backend: Library that computes the forward pass; see `encoders.backends`.
+        truncate_dim: Number of dimensions to keep of each vector; None keeps all.
+        quantize: Precision of the vectors that are retrieved; None does not quantize.
+        sides: Sides that encode: `query-document` encodes queries by the encoder's side for queries
+            and all other texts by that for documents. None uses both sides only for a router.
         max_tokens: Maximum number of tokens of a text; None uses the encoder's limit.
         trust_remote_code: Whether to run code from the encoder's folder or repository.
         allow_pickle: Whether to allow weights in formats other than safetensors.
         offline: Whether to use only hub repositories that are in the cache.
+        store_vectors: Whether to store the vectors of a model of mteb.
     """
 
     revision: str | None = None
@@ -66,22 +99,24 @@ class EncoderOptions:
     device: str | None = None
     dtype: Dtype = "float32"
     backend: Backend = "torch"
+    truncate_dim: int | None = None
+    quantize: Quantization | None = None
+    sides: Sides | None = None
     max_tokens: int | None = None
     trust_remote_code: bool = False
     allow_pickle: bool = False
     offline: bool = False
+    store_vectors: bool = False
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     def __post_init__(self) -> None:
         if self.prompt is not None and self.prompt_name is not None:
             raise InputError("`prompt` and `prompt_name` exclude each other; give only one")
-        if self.max_tokens is not None and self.max_tokens < 1:
-            raise InputError(f"`max_tokens` must be at least 1, got {self.max_tokens}")
-        if self.dtype not in DTYPES:
-            raise InputError(f"unknown `dtype` {self.dtype!r}{nearest(self.dtype, DTYPES)}")
-        if self.backend not in BACKENDS:
-            raise InputError(f"unknown `backend` {self.backend!r}{nearest(self.backend, BACKENDS)}")
+        check_at_least(1, max_tokens=self.max_tokens, truncate_dim=self.truncate_dim)
+        for name, known in _CHOICES.items():
+            if (value := getattr(self, name)) is not None:
+                check_known(value, known, f"unknown `{name}` {value!r}")
         if self.dtype not in BACKENDS[self.backend]:
             able = [name for name, dtypes in BACKENDS.items() if self.dtype in dtypes]
             raise InputError(
@@ -238,9 +273,10 @@ def load_folder(
             prompt=_prompt(model, name, options),
             pooling_added=pooling_added,
             backend=options.backend,
+            sides=options.sides,
             dtype=None if options.backend == "torch" else options.dtype,
         )
-    set_prompt(model, encoder.id.prompt)
+    set_prompt(model, encoder.prompts)
     use_backend(model, options.backend, options.dtype, name)
     name_for_mteb(model, encoder.id)
     return encoder
@@ -296,7 +332,7 @@ def _model_type(folder: Path, name: str) -> str:
 
 def _suggest(name: str) -> str:
     """Return a suggestion of a similar built-in name, if a name has no organisation."""
-    return "" if "/" in name else nearest(name, ["minilm", *BASELINE_NAMES])
+    return "" if "/" in name else nearest(name, ["minilm", *_WITHOUT_OPTIONS])
 
 
 @contextmanager
@@ -393,7 +429,8 @@ def load_encoder(name: str, options: EncoderOptions | None = None) -> Encoder:
     """Load an encoder by its name.
 
     Args:
-        name: A folder, a hub repository (`org/name`), `minilm`, or a baseline.
+        name: A folder, a hub repository (`org/name`), `minilm`, `mteb:NAME`, `vectors:PATH` or a
+            baseline.
         options: Options for loading; None uses the defaults.
 
     Raises:
@@ -401,33 +438,84 @@ def load_encoder(name: str, options: EncoderOptions | None = None) -> Encoder:
             apply to it.
     """
     options = options or EncoderOptions()
+    encoder = _load_whole(name, options)
+    if options.truncate_dim is None and options.quantize is None:
+        return encoder
+    return compressed(encoder, options.truncate_dim, options.quantize)
+
+
+def _load_whole(name: str, options: EncoderOptions) -> Encoder:
+    """Load an encoder without the compression of its vectors."""
     if not name.strip():
         raise InputError(
             f"the encoder {name!r}: the name is empty; give a folder or a hub repository"
         )
-    if name.partition(":")[0] in BASELINE_NAMES:
-        for option in ("revision", "prompt", "prompt_name", "max_tokens"):
-            if getattr(options, option) is not None:
-                raise InputError(f"the baseline {name!r} takes no `{option}`; remove the option")
-        if options.backend != "torch":
-            raise InputError(f"the baseline {name!r} takes no `backend`; remove the option")
-        return load_baseline(name)
+    kind, _, argument = name.partition(":")
+    if kind in _WITHOUT_OPTIONS:
+        allowed = {"revision", "sides"} if kind == "mteb" else set()
+        given = [o for o in _TEXT_OPTIONS if o not in allowed and getattr(options, o) is not None]
+        given += ["backend"] if options.backend != "torch" else []
+        given += ["dtype"] if kind == "mteb" and options.dtype != "float32" else []
+        for option in given:
+            raise InputError(f"the encoder {name!r} takes no `{option}`; remove the option")
+        if kind in BASELINE_NAMES:
+            return load_baseline(name)
+        if not argument:
+            usage = "vectors:PATH" if kind == "vectors" else "mteb:NAME"
+            raise InputError(f"the encoder {name!r} is incomplete; use {usage}")
+        if kind == "mteb":
+            return _load_from_mteb(argument, options)
+        return SavedVectorsEncoder(Path(argument).expanduser())
     folder, title, revision = folder_of(name, options)
     return load_folder(folder, title, revision, options)
+
+
+def _load_from_mteb(name: str, options: EncoderOptions) -> Encoder:
+    """Load a model by mteb's own implementation, at the revision that mteb pins.
+
+    Raises:
+        InputError: If mteb does not know the name, if the model gives no dense vectors or needs
+            its own code, or if it cannot be loaded.
+    """
+    full = f"mteb:{name}"
+    with quiet(), _load_errors(full, Path(name)):
+        import mteb
+        from mteb.models.model_implementations import MODEL_REGISTRY
+
+        from polarity_bench.encoders.mteb_encoder import MtebEncoder, StoredMtebEncoder
+
+        try:
+            meta: Any = mteb.get_model_meta(name, options.revision)
+        except KeyError:
+            near = nearest(name, MODEL_REGISTRY)
+            raise InputError(f"the encoder {full!r}: mteb has no such model{near}") from None
+        if "dense" not in meta.model_type:
+            raise InputError(
+                f"the encoder {full!r}: expected a model of type dense, which gives one vector per "
+                f"text, got {', '.join(meta.model_type)}; give another model"
+            )
+        if meta.loader_kwargs.get("trust_remote_code") and not options.trust_remote_code:
+            raise InputError(
+                f"the encoder {full!r} needs its own code: set `trust_remote_code` if you trust "
+                "the source"
+            )
+        model = meta.load_model(device=options.device)
+    kind = StoredMtebEncoder if options.store_vectors else MtebEncoder
+    return kind(model, {"show_progress_bar": False}, options.sides)
 
 
 def resolve_name(name: str, folder: Path) -> str:
     """Return the name of an encoder or a data set, or its full path if it is relative to `folder`.
 
     A name is a path if the file or folder exists, or if it begins with "./", "../" or "~". Every
-    other name may be a hub repository and is returned unchanged. A path in `glove:FILE` is
-    completed too.
+    other name may be a hub repository and is returned unchanged. A path in `glove:FILE` or
+    `vectors:PATH` is completed too.
     """
     kind, _, file = name.partition(":")
-    if kind == "glove" and file:
+    if kind in {"glove", "vectors"} and file:
         return f"{kind}:{folder / Path(file).expanduser()}"
     place = folder / Path(name).expanduser()
-    is_built_in = name == "minilm" or kind in BASELINE_NAMES
+    is_built_in = name == "minilm" or kind in _WITHOUT_OPTIONS
     try:
         is_path = place.exists() or name.startswith(("./", "../", "~"))
     except OSError:  # The name is too long for a file name.

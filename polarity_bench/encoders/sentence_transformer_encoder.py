@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.metadata import version
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 
 from polarity_bench.encoders.backends import PACKAGES
-from polarity_bench.encoders.base import Backend, Dtype, EncoderId
+from polarity_bench.encoders.base import Backend, Dtype, EncoderId, Side, Sides
 from polarity_bench.encoders.fingerprint import BASE_KEY, digest_of_model
 from polarity_bench.encoders.probe import take_probe
 from polarity_bench.errors import InputError
@@ -36,10 +37,12 @@ class SentenceTransformerEncoder:
         pooling_added: Whether mean pooling was added to a plain transformer.
         backend: Library that computes the forward pass.
         dtype: Precision to compute in; None uses the precision of the weights.
+        sides: Sides that encode; None uses both sides of a router, and otherwise none.
         probed: Whether to take the probe, which vectors and results that are stored need.
 
     Raises:
-        InputError: If the model has an axis and truncates vectors after it.
+        InputError: If the model has an axis and truncates vectors after it, or if sides are given
+            for a model with an axis.
     """
 
     stores_vectors = True
@@ -54,22 +57,29 @@ class SentenceTransformerEncoder:
         pooling_added: bool = False,
         backend: Backend = "torch",
         dtype: Dtype | None = None,
+        sides: Sides | None = None,
         probed: bool = True,
     ) -> None:
         from polarity_bench.encoders.axis import axis_of, check_whole
 
         self.model = model
-        if prompt is None and model.default_prompt_name is not None:
-            prompt = model.prompts.get(model.default_prompt_name)
-        self._prompt = prompt or ""
         check_whole(model, f"the encoder {name!r}")
         axis = axis_of(model)
+        if axis is not None and sides is not None:
+            raise InputError(f"the encoder {name!r} has an axis, so it takes no `sides`; remove it")
+        if {"query", "document"} <= set(getattr(model[0], "sub_modules", ())):
+            sides = sides or "query-document"
+        self.prompts = _prompts_of_sides(model, prompt, sides)
+        # Symmetric comparisons use the side of documents.
+        side = "document" if sides == "query-document" else sides
+        self._prompt = self.prompts[side or "query"]
+        shown = dict.fromkeys(self.prompts.values()) if sides == "query-document" else ()
         stored = next((str(p.dtype) for p in model.parameters()), "torch.float32")
         self.id = EncoderId(
             name=name,
             weights=digest_of_model(model),
             revision=revision,
-            prompt=self._prompt or None,
+            prompt=" / ".join(shown) or self._prompt or None,
             max_tokens=_finite(model.max_seq_length),
             dtype=dtype or stored.removeprefix("torch."),
             pooling_added=pooling_added,
@@ -78,15 +88,25 @@ class SentenceTransformerEncoder:
             strength=None if axis is None else float(axis.strength),
             axis_scale=None if axis is None else axis.scale,
             backend=backend,
+            sides=sides,
         )
         self._tokenization: Tokenization | Literal[False] | None = None  # False: unknown
-        self._sides: dict[str, Any] = {} if axis is None else {"task": "document"}
+        side = "document" if axis is not None else side
+        self._sides: dict[str, Any] = {} if side is None else {"task": side}
         if probed and backend == "torch":  # Other backends convert the model at the first text.
             # A model in training stays so, and modules that other models share do not change.
             modes = {module: module.training for module in model.modules()}
             self.id = replace(self.id, probe=take_probe(self.encode))
             for module, mode in modes.items():
                 module.training = mode
+
+    def on_side(self, side: Side) -> SentenceTransformerEncoder:
+        """Return a copy that encodes all texts by one side."""
+        sided, prompt = copy(self), self.prompts[side]
+        # The probe is of the other side.
+        identity = replace(self.id, sides=side, prompt=prompt or None, probe=None)
+        vars(sided).update(id=identity, _prompt=prompt, _sides={"task": side}, _tokenization=None)
+        return sided
 
     @property
     def device(self) -> str:
@@ -311,14 +331,37 @@ def without_autocast(model: SentenceTransformer) -> Iterator[None]:
             vars(model)["forward"] = wrapped
 
 
-def set_prompt(model: SentenceTransformer, prompt: str | None) -> None:
-    """Make a prompt the only one of a model, so that `encode` and mteb use it for every text.
+def _prompts_of_sides(
+    model: SentenceTransformer, prompt: str | None, sides: Sides | None
+) -> dict[Side, str]:
+    """Return the prompts of queries and documents; without sides, both are the default prompt."""
+    default = model.prompts.get(model.default_prompt_name or "") or ""
+    of_sides = dict.fromkeys(SIDE_NAMES, default if prompt is None else prompt)
+    if prompt is None and sides is not None:
+        for side, names in SIDE_NAMES.items():
+            own = (model.prompts[name] for name in names if name in model.prompts)
+            of_sides[side] = next(own, default) or ""
+    if sides is None or sides == "query-document":
+        return of_sides
+    return dict.fromkeys(SIDE_NAMES, of_sides[sides])
 
-    It becomes the default prompt and the prompt of `encode_query` and `encode_document`. Other
-    prompts are dropped, because mteb would choose one by its name.
+
+SIDE_NAMES: dict[Side, tuple[str, ...]] = {
+    "query": ("query",),
+    "document": ("document", "passage", "corpus"),
+}
+"""Names of the prompts that `encode_query` and `encode_document` use, in order."""
+
+
+def set_prompt(model: SentenceTransformer, prompts: Mapping[Side, str]) -> None:
+    """Make prompts the only ones of a model, so that `encode` and mteb use them for every text.
+
+    They become the prompts of `encode_query` and `encode_document`. If they are equal, they also
+    become the default prompt. Other prompts are dropped, because mteb would choose one by its name.
     """
-    model.prompts = {"query": prompt or "", "document": prompt or ""}
-    model.default_prompt_name = "query" if prompt else None
+    model.prompts = {"query": prompts["query"], "document": prompts["document"]}
+    is_same = prompts["query"] and prompts["query"] == prompts["document"]
+    model.default_prompt_name = "query" if is_same else None
 
 
 def _token_counts(tokenizer: Any, texts: Sequence[str]) -> IntArray:

@@ -10,9 +10,12 @@ from typing import Any
 
 from polarity_bench.embedding.arrays import MemoryStore
 from polarity_bench.embedding.embedder import Embedder
+from polarity_bench.embedding.store import keeps_vectors
 from polarity_bench.encoders import load, reference_encoder
 from polarity_bench.encoders.base import AbsentEncoder, Encoder, multiplies_bfloat16
-from polarity_bench.encoders.load import EncoderOptions
+from polarity_bench.encoders.compression import uncompressed
+from polarity_bench.encoders.load import CHANGING, EncoderOptions
+from polarity_bench.encoders.saved_vectors import check_saved
 from polarity_bench.encoders.steered import at_strength
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation.many_tasks import EvaluationPlan, SuiteReport, run_suite
@@ -104,6 +107,9 @@ def evaluate_models(request: EvaluationRequest) -> Iterator[EncoderReport]:
             encoders: dict[float | None, Encoder] = {
                 strength: at_strength(encoder, strength) for strength in request.strengths
             }
+            referring = [task for task in request.tasks if task.uses_reference]
+            check_saved(encoder, [text for task in request.tasks for text in task.texts])
+            check_saved(reference, [text for task in referring for text in task.texts])
         except InputError as error:
             yield EncoderReport(model, error=error)
             continue
@@ -114,6 +120,9 @@ def evaluate_models(request: EvaluationRequest) -> Iterator[EncoderReport]:
         with request.embedder(next(iter(encoders.values()))) as opened:
             # Strengths share their vectors, and so do an axis and its base.
             shares = len(encoders) > 1 or getattr(encoder, "base", None) is not None
+            if encoder.id.is_compressed:  # The reference may need the same vectors.
+                shares = True
+                opened = opened if keeps_vectors(encoder) else replace(opened, store=None)
             embedder = with_memory(opened, request.tasks) if shares else opened
             reports: dict[float | None, SuiteReport] = {}
             for strength, variant in encoders.items():
@@ -172,8 +181,9 @@ def load_with_reference(
         remark: Function that shows remarks about the loaded encoders to the user.
 
     Returns:
-        The encoder and its reference. The reference is None if the encoder has no base or equals
-        its base, and an `AbsentEncoder` if the base cannot be loaded.
+        The encoder and its reference. If the encoder has no base or equals its base, the reference
+        is the encoder of the whole vectors, or None if they are not compressed. It is an
+        `AbsentEncoder` if the base cannot be loaded.
 
     Raises:
         InputError: If an encoder cannot be loaded, or if the model is an unfinished training run.
@@ -181,7 +191,7 @@ def load_with_reference(
     # Check first that the training of the model has finished.
     recorded = reference_encoder.base_of(model)
     encoder = load_model(model, options, remark)
-    plain: Any = dict.fromkeys(("revision", "prompt", "prompt_name", "max_tokens"))
+    plain: Any = dict.fromkeys(CHANGING)
     # Scores of one model in several precisions are comparable only under the same reference.
     common = replace(options, **plain, dtype="float32", backend="torch")
     if reference is not None:
@@ -193,9 +203,11 @@ def load_with_reference(
             )
         return encoder, other
     base = reference_encoder.distinct_base(encoder, recorded)
-    loaded = base.load(common) if base else None
+    if base is None:
+        return encoder, uncompressed(encoder)
+    loaded = base.load(common)
     if isinstance(loaded, AbsentEncoder):
         remark(f"warning: {model}: {loaded.why}")
-    elif loaded:
+    else:
         remark(f"reference: {loaded.id.label}, the base of {model}")
     return encoder, loaded

@@ -14,15 +14,17 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from polarity_bench.embedding.embedder import EmbeddedTexts, Embedder, Usage
-from polarity_bench.encoders.base import AbsentEncoder, CorpusEncoder, Encoder
+from polarity_bench.encoders.base import AbsentEncoder, CorpusEncoder, Encoder, TaskEncoder
 from polarity_bench.encoders.probe import check_probe
 from polarity_bench.encoders.reference_encoder import distinct_base
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation.one_task import (
+    embed_tasks,
     experiment_name,
     other_reference,
     result_key,
@@ -71,11 +73,11 @@ class EvaluationPlan:
         object.__setattr__(self, "reference", other_reference(self.encoder, self.reference))
 
     def embed(
-        self, encoder: Encoder, texts: Sequence[str], progress: Progress | None = None
+        self, encoder: Encoder, tasks: Sequence[Task], progress: Progress | None = None
     ) -> EmbeddedTexts:
-        """Embed texts with the encoder under test or the reference encoder."""
+        """Embed the texts of tasks with the encoder under test or the reference encoder."""
         embedder = self.reference_embedder if encoder is self.reference else None
-        return (embedder or self.embedder).embed(encoder, texts, progress)
+        return embed_tasks(embedder or self.embedder, encoder, tasks, progress)
 
     def reference_for(self, task: Task) -> Encoder | None:
         """Return the reference encoder, or None if the task does not use a reference."""
@@ -179,9 +181,9 @@ def _evaluate(
     plan: EvaluationPlan, pending: Sequence[Task], output: Path, report: SuiteReport
 ) -> None:
     begun = time.perf_counter()
-    shared = _embed(plan, plan.encoder, pending, report)
+    shared = _embed_all(plan, plan.encoder, pending, report)
     referring = [task for task in pending if plan.reference_for(task)]
-    shared_by_reference = _embed(plan, plan.reference, referring, report)
+    shared_by_reference = _embed_all(plan, plan.reference, referring, report)
     shared_seconds = time.perf_counter() - begun
     device = getattr(plan.encoder, "device", None)
     command, training = training_record(plan.model)
@@ -192,19 +194,19 @@ def _evaluate(
     def make(task: Task) -> Result:
         """Score a task; if its texts are not embedded yet, embed them first."""
         begun = time.perf_counter()
-        embedded = shared or plan.embed(plan.encoder, task.texts)
-        reference = plan.reference_for(task)
-        by_reference = (
-            (shared_by_reference or plan.embed(reference, task.texts)) if reference else None
-        )
+        name, reference = task.spec.name, plan.reference_for(task)
+        embedded = shared.get(name) or plan.embed(plan.encoder, [task])
+        by_reference = None
+        if reference:
+            by_reference = shared_by_reference.get(name) or plan.embed(reference, [task])
         return score(task, embedded, by_reference, shared_seconds + time.perf_counter() - begun)
 
     parallel: dict[str, Callable[[], Result]] = {}
-    if shared is not None and plan.workers > 1 and len(pending) > 1:
+    if plan.workers > 1 and len(pending) > 1:
         parallel = {
-            task.spec.name: partial(score, task, shared.part(task.texts), None, shared_seconds)
-            for task in pending
-            if task.one_core and not task.uses_reference
+            name: partial(score, task, shared[name].part(task.texts), None, shared_seconds)
+            for name, task in ((task.spec.name, task) for task in pending)
+            if name in shared and task.one_core and not task.uses_reference
         }
     with plan.bar("scoring", len(pending)) as advance:
         attempts = _attempt_in_processes(parallel, output, plan.workers)
@@ -215,6 +217,18 @@ def _evaluate(
         for attempt in attempts:
             report.add(attempt)
             advance(1)
+
+
+def _embed_all(
+    plan: EvaluationPlan, encoder: Encoder | None, tasks: Sequence[Task], report: SuiteReport
+) -> dict[str, EmbeddedTexts]:
+    """Return the embedded texts of tasks, except of tasks that `_embed` leaves out, by name."""
+    alone = isinstance(encoder, TaskEncoder)
+    found: dict[str, EmbeddedTexts] = {}
+    for group in [[task] for task in tasks] if alone else [tasks]:
+        if embedded := _embed(plan, encoder, group, report):
+            found |= {task.spec.name: embedded for task in group}
+    return found
 
 
 def _embed(
@@ -228,10 +242,13 @@ def _embed(
     """
     if encoder is None or not tasks or isinstance(encoder, CorpusEncoder | AbsentEncoder):
         return None
-    texts = [text for task in tasks for text in task.texts]
-    with plan.bar(f"encoding with {encoder.id.name}", len(set(texts))) as advance:
+    sides = zip(*(task.texts_by_side for task in tasks), strict=True)
+    queries, others = (set(chain(*side)) for side in sides)
+    is_two_sided = encoder.id.sides == "query-document"
+    n_texts = len(queries) + len(others) if is_two_sided else len(queries | others)
+    with plan.bar(f"encoding with {encoder.id.name}", n_texts) as advance:
         try:
-            embedded = plan.embed(encoder, texts, advance)
+            embedded = plan.embed(encoder, tasks, advance)
         except InputError:
             return None  # Embedding the task with the unusable vector raises the error again.
         except Exception as error:  # noqa: BLE001  Single tasks may succeed, for example if memory ran out.
@@ -240,7 +257,8 @@ def _embed(
                 f"({type(error).__name__}: {error}); each task was encoded separately"
             )
             return None
-    report.usage[encoder.id.label] = embedded.usage
+    before = report.usage.get(encoder.id.label)
+    report.usage[encoder.id.label] = embedded.usage if before is None else before + embedded.usage
     return embedded
 
 

@@ -9,22 +9,28 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from numpy.typing import ArrayLike
 
+from polarity_bench.embedding.arrays import MemoryStore
 from polarity_bench.embedding.embedder import EmbeddedTexts, Embedder
-from polarity_bench.encoders.base import Encoder, EncoderId
+from polarity_bench.encoders.base import Encoder, EncoderId, TaskEncoder
+from polarity_bench.encoders.compression import uncompressed
 from polarity_bench.encoders.function_encoder import FunctionEncoder
 from polarity_bench.encoders.load import SentenceTransformerEncoder, load_encoder
 from polarity_bench.encoders.reference_encoder import base_reference, name_of
+from polarity_bench.encoders.saved_vectors import check_saved
 from polarity_bench.encoders.train_file import read_train_file
 from polarity_bench.errors import InputError
 from polarity_bench.files import folder_name
+from polarity_bench.progress import Progress
 from polarity_bench.results.result_files import PROGRAMS, Result, ResultKey
 from polarity_bench.tasks.catalogue import load_task
 from polarity_bench.tasks.types.base import Settings, Task
@@ -79,16 +85,39 @@ def evaluate(
     encoder = _given_encoder(encoder, "encoder")
     reference = None if reference is None else _given_encoder(reference, "reference")
     if reference is None and task.uses_reference:
-        reference = base_reference(encoder)
-    embedder = embedder or Embedder.on(getattr(encoder, "device", None))
+        reference = base_reference(encoder) or uncompressed(encoder)
+    if task.uses_reference:
+        check_saved(reference, task.texts)  # before the encoder under test takes its time
+    shared = MemoryStore(list(dict.fromkeys(task.texts))) if encoder.id.is_compressed else None
+    embedder = embedder or Embedder.on(getattr(encoder, "device", None), shared)
     begun = time.perf_counter()
-    embedded = embedder.embed(encoder, task.texts)
+    embedded = embed_tasks(embedder, encoder, [task])
     other = other_reference(encoder, reference) if task.uses_reference else None
-    by_reference = embedder.embed(other, task.texts) if other else None
+    by_reference = embed_tasks(embedder, other, [task]) if other else None
     seconds = {"embed": time.perf_counter() - begun}
     return score_task(
         task, embedded, by_reference, seconds=seconds, device=getattr(encoder, "device", None)
     )
+
+
+def embed_tasks(
+    embedder: Embedder, encoder: Encoder, tasks: Sequence[Task], progress: Progress | None = None
+) -> EmbeddedTexts:
+    """Embed the texts of tasks, queries and other texts by the encoder's side for them.
+
+    Args:
+        embedder: Embedder for the encoder.
+        encoder: Encoder; a `TaskEncoder` takes only one task at a time.
+        tasks: The tasks.
+        progress: Function that is called with numbers of texts (see `Embedder.embed`).
+    """
+    identity = encoder.id
+    if isinstance(encoder, TaskEncoder):
+        (task,) = tasks
+        encoder = encoder.for_task(task.spec)
+    queries, others = (list(chain(*s)) for s in zip(*(t.texts_by_side for t in tasks), strict=True))
+    embedded = embedder.embed_sides(encoder, queries, others, progress)
+    return replace(embedded, encoder=identity)
 
 
 def given_task(task: str | Task, settings: Settings | None) -> Task:

@@ -18,65 +18,25 @@ from functools import partialmethod
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from datasets import Dataset, DatasetDict
 from mteb import AbsTask, Benchmark, TaskMetadata
-from mteb._create_dataloaders import create_dataloader
 from mteb.timing import TimingStack
-from mteb.types import EncodeKwargs, Licenses, PromptType
+from mteb.types import EncodeKwargs
 
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.embedding.embedder import Embedder
-from polarity_bench.encoders.axis import axis_of
-from polarity_bench.encoders.base import Encoder, EncoderId
-from polarity_bench.encoders.baselines import UnpaddedEncoder
+from polarity_bench.encoders.base import Encoder
 from polarity_bench.encoders.load import load_encoder
-from polarity_bench.encoders.reference_encoder import base_reference, model_of
+from polarity_bench.encoders.mteb_encoder import MtebEncoder, task_metadata
+from polarity_bench.encoders.reference_encoder import base_reference
 from polarity_bench.errors import InputError, InputWarning
 from polarity_bench.evaluation.one_task import experiment_name, score_task
 from polarity_bench.tasks.catalogue import load_suites, load_tasks
 from polarity_bench.tasks.types.base import Settings, TaskSpec
-from polarity_bench.values import FloatArray
-
-
-class MtebEncoder(UnpaddedEncoder):
-    """Adapter that makes an mteb model usable as an encoder of polarity-bench.
-
-    The model receives all texts in one call and divides them into batches itself.
-    """
-
-    def __init__(self, model: Any, encode_kwargs: dict[str, Any], **where: Any) -> None:
-        self._model = model
-        self._encode_kwargs = encode_kwargs
-        self._where = where
-        meta = model.mteb_model_meta
-        # Encode an axis as sources, like our runner, which applies the strength afterwards.
-        axis = axis_of(model_of(model))
-        self._side = None if axis is None else PromptType.document
-        # mteb's metadata does not identify the weights, so the vectors must not be cached.
-        self.id = EncoderId(
-            name=str(meta.name),
-            weights=f"mteb:{meta.name}@{meta.revision}",
-            similarity="dot" if meta.similarity_fn_name == "dot" else "cosine",
-            axis=0 if axis is None else axis.n_coordinates,
-            strength=None if axis is None else float(axis.strength),
-            axis_scale=None if axis is None else axis.scale,
-        )
-
-    def encode(self, texts: Sequence[str]) -> FloatArray:
-        """Encode texts with the mteb model, and return their vectors, (b, d) float32."""
-        loader = create_dataloader(
-            Dataset.from_dict({"text": list(texts)}),
-            task_metadata=self._where["task_metadata"],
-            input_column="text",
-            **self._encode_kwargs,
-        )
-        how = {"prompt_type": self._side} | self._where | self._encode_kwargs
-        vectors = self._model.encode(loader, **how)
-        return np.asarray(torch.as_tensor(vectors).float().cpu().numpy())
 
 
 class PolarityBenchTask(AbsTask):
@@ -158,7 +118,11 @@ class PolarityBenchTask(AbsTask):
         **_: Any,
     ) -> dict[str, float]:
         metadata = self.metadata.model_copy(update={"name": self.spec.result_name})
-        where = {"task_metadata": metadata, "hf_split": hf_split, "hf_subset": hf_subset}
+        where: dict[str, Any] = {
+            "task_metadata": metadata,
+            "hf_split": hf_split,
+            "hf_subset": hf_subset,
+        }
         encoder = MtebEncoder(model, dict(encode_kwargs), **where)
         texts = self.task.texts
         with timer("Encoding", split=hf_split, subset=hf_subset):
@@ -294,22 +258,6 @@ def _restore_generators() -> Iterator[None]:
 
 
 def _task_class(spec: TaskSpec) -> type[AbsTask]:
-    metadata = TaskMetadata(
-        name=spec.result_name,
-        description=spec.description or spec.title,
-        dataset={"path": f"polarity-bench/{spec.name}", "revision": spec.digest},
-        type=spec.mteb_type,
-        category="t2t",
-        modalities=["text"],
-        reference=spec.homepage,
-        eval_splits=["test"],
-        eval_langs=list(spec.languages),
-        main_score=str(spec.main_score),
-        date=spec.date,
-        domains=list(spec.domains) or None,
-        license=spec.licence if spec.licence in get_args(Licenses) else None,
-        dialect=[],
-        bibtex_citation=spec.citation or "",
-    )
+    metadata = task_metadata(spec)
     values = {"spec": spec, "metadata": metadata, "abstask_prompt": spec.mteb_prompt}
     return type(spec.result_name, (PolarityBenchTask,), values)

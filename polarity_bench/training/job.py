@@ -63,6 +63,9 @@ class Job(Parameters):
             raise InputError(
                 f"`options`: only torch can train, got `backend` {self.options.backend}; remove it"
             )
+        for option in ("truncate_dim", "quantize", "sides"):
+            if getattr(self.options, option) is not None:
+                raise InputError(f"`options`: `{option}` is only for evaluation; remove it")
         if self.options.dtype != "float32":
             raise InputError(
                 f"`options`: the base must be loaded in float32, got {self.options.dtype}; use the "
@@ -83,7 +86,7 @@ class Job(Parameters):
     def to_toml(self) -> str:
         """Return the job as TOML text, with absolute paths and without the values that are None."""
         values = self.resolve_paths(Path.cwd()).to_dict() | {"options": asdict(self.options)}
-        del values["options"]["backend"]  # always torch
+        del values["options"]["backend"], values["options"]["store_vectors"]  # have no effect
         return tomlkit.dumps(_without_none(values))
 
     @classmethod

@@ -31,7 +31,7 @@ from filelock import FileLock, Timeout
 
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.encoders.load import quiet
-from polarity_bench.encoders.sentence_transformer_encoder import set_prompt
+from polarity_bench.encoders.sentence_transformer_encoder import SIDE_NAMES, set_prompt
 from polarity_bench.encoders.train_file import FORMAT, TRAIN_FILE, read_train_file
 from polarity_bench.errors import InputError
 from polarity_bench.files import check_writable, write_atomically
@@ -319,7 +319,7 @@ def save_encoder(
     The prompt may be None. Other prompts of the base are dropped, because the encoder was not
     trained with them.
     """
-    set_prompt(model, prompt)
+    set_prompt(model, dict.fromkeys(SIDE_NAMES, prompt or ""))
     with quiet():
         model.save_pretrained(str(folder), create_model_card=False, safe_serialization=True)
     for name, content in beside.items():

@@ -161,12 +161,18 @@ def load_base(
         field: Name of the argument that contains the name, for the error message.
 
     Raises:
-        InputError: If the encoder cannot be loaded, or is a baseline without weights.
+        InputError: If the encoder cannot be loaded, has no weights, or encodes queries and
+            documents differently.
     """
     encoder = load_encoder(model, options)
     if not isinstance(encoder, SentenceTransformerEncoder):
         raise InputError(
             f"`{field}` {model}: a baseline has no weights; use a sentence-transformers model"
+        )
+    if encoder.id.sides is not None:
+        raise InputError(
+            f"`{field}` {model}: a router encodes queries and documents by different modules, but "
+            "training needs one encoder for both; use another model"
         )
     return encoder
 

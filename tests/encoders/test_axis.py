@@ -387,3 +387,10 @@ def test_only_an_axis_has_a_strength(tiny_model: Path, saved: Path) -> None:
             at_strength(load_encoder(name), 1)
     with pytest.raises(InputError, match="`strength` must be a finite number, got inf"):
         at_strength(load_encoder(str(saved)), math.inf)
+
+
+def test_an_axis_takes_no_sides_and_no_compression(saved: Path) -> None:
+    changed: dict[str, Any] = {"sides": "query", "truncate_dim": 3, "quantize": "int8"}
+    for option, value in changed.items():
+        with pytest.raises(InputError, match=f"'axis' has an axis, so .*`{option}`"):
+            load_encoder(str(saved), EncoderOptions(**{option: value}))

@@ -138,5 +138,5 @@ def test_a_missing_package_is_named(sentence_bert: Path, monkeypatch: pytest.Mon
 
 
 def test_a_baseline_has_no_backend() -> None:
-    with pytest.raises(InputError, match="the baseline 'random' takes no `backend`"):
+    with pytest.raises(InputError, match="the encoder 'random' takes no `backend`"):
         load_encoder("random", EncoderOptions(backend="onnx"))

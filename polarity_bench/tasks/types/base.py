@@ -191,6 +191,11 @@ class Task(ABC):
         """All texts to embed, possibly with duplicates."""
 
     @property
+    def texts_by_side(self) -> tuple[Sequence[str], Sequence[str]]:
+        """Texts that are queries, and all other texts; a text may be both."""
+        return (), self.texts
+
+    @property
     @abstractmethod
     def protocol(self) -> Mapping[str, Any]:
         """Name, version and parameters of the protocol: all settings that affect scores."""

@@ -96,8 +96,7 @@ def rank(task: PolarityTask, embedded: EmbeddedTexts) -> TaskRetrieval:
 
     Sources with the same text as the query are excluded.
     """
-    source = embedded.sources(task.source.texts)
-    query = embedded.queries(task.query.texts)
+    query, source = embedded.for_retrieval(task.query.texts, task.source.texts)
     retrieval = top_k(query, source, task.ks[-1], excluded=task.equal_texts)
     return TaskRetrieval(task, source, query, retrieval)
 

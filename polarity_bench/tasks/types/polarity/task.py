@@ -275,6 +275,11 @@ class PolarityTask(Task):
         return self.source.texts + self.query.texts
 
     @property
+    def texts_by_side(self) -> tuple[Sequence[str], Sequence[str]]:
+        """Texts of the queries and of the sources."""
+        return self.query.texts, self.source.texts
+
+    @property
     def protocol(self) -> Mapping[str, Any]:
         """Name, version and values of k of the protocol.
 

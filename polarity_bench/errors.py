@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import warnings
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -35,6 +36,11 @@ def check_known(name: str, known: Collection[str], problem: str) -> None:
     """Raise InputError with the problem and similar names if a name is unknown."""
     if name not in known:
         raise InputError(f"{problem}{nearest(name, known)}")
+
+
+def warn(message: str) -> None:
+    """Raise an `InputWarning` that points to the caller of the function that finds the problem."""
+    warnings.warn(message, InputWarning, stacklevel=3)
 
 
 @contextmanager
@@ -76,5 +82,10 @@ def nearest(name: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     if near:
         return "; did you mean " + " or ".join(map(repr, near)) + "?"
-    shown = ", ".join(names if len(names) <= 12 else [*names[:12], f"{len(names) - 12} more"])
-    return f"; known: {shown}" if names else ""
+    return f"; known: {listed(names)}" if names else ""
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return up to 12 names for a message, and the number of the others."""
+    every = list(names)
+    return ", ".join(every if len(every) <= 12 else [*every[:12], f"{len(every) - 12} more"])

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from polarity_bench.cli.options import EncoderFlags
 from polarity_bench.cli.output import AsJson, print_json, progress_bar
-from polarity_bench.errors import InputError, nearest
+from polarity_bench.errors import InputError, check_known
 
 
 def predict(
@@ -75,7 +75,7 @@ def _texts(file: Path, column: str, pair: str | None) -> list[str | tuple[str, s
         return list(read_lines(file, form))
     columns, header = {"column": column, "pair": pair}, read_header(file, form)
     for field, name in columns.items():
-        if name is not None and name not in header:
-            raise InputError(f"`{field}`: {file} has no column {name!r}{nearest(name, header)}")
+        if name is not None:
+            check_known(name, header, f"`{field}`: {file} has no column {name!r}")
     rows = read_rows(file, form, [name for name in columns.values() if name is not None])
     return [(row.values[0], row.values[1]) if pair else row.values[0] for row in rows]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shlex
 import textwrap
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
 from polarity_bench.cli.inputs import split_names, tasks_of
 from polarity_bench.cli.options import Commands, DataFlags, Suite, TaskDir
@@ -67,20 +67,7 @@ def show_task(
     _print_task(spec, about, as_json or before.get("as_json", False))
 
 
-class _LabelsTogether(TyperCommand):
-    """Command in which several words may follow `--labels`."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Repeat `--labels` before each further NAME=VALUES."""
-        given: list[str] = []
-        for word in args:
-            if "=" in word and word[0] != "-" and given[-2:-1] == ["--labels"]:
-                given.append("--labels")
-            given.append(word)
-        return super().parse_args(ctx, given)
-
-
-@tasks_app.command("new", cls=_LabelsTogether)
+@tasks_app.command("new")
 def make_task(
     files: Annotated[
         list[str],
@@ -115,31 +102,28 @@ def make_task(
     nearest sources. A single file without a split column is divided at random into sources
     and queries. Three queries are printed with their labels.
     """
-    from polarity_bench.tasks.catalogue import read_task
     from polarity_bench.tasks.scaffold import new_task
-    from polarity_bench.tasks.types.base import Settings
 
+    if labels:  # The words after `--labels NAME=VALUES` are further classes.
+        labels += [word for word in files if "=" in word and not Path(word).exists()]
+        files = [word for word in files if word not in labels]
     if wrong := [each for each in labels or () if "=" not in each]:
         raise InputError(f"`labels` needs NAME=VALUES, such as negative=1,2, got {wrong[0]!r}")
-    classes: dict[str, str] = {}
-    for name, values in (each.split("=", 1) for each in labels or ()):
-        classes[name] = f"{classes[name]},{values}" if name in classes else values
-    file = new_task(
+    classes = [each.split("=", 1) for each in labels or ()]
+    task = new_task(
         files,
         task_name=task_name,
         text_column=text_column,
         label_column=label_column,
         columns=split_names(columns),
-        labels=classes,
+        labels=[(name, value) for name, values in classes for value in values.split(",")],
         drop_empty=drop_empty,
     )
-    spec = read_task(file)
-    _print_task(spec, "", as_json)
+    _print_task(task.spec, "", as_json)
     remark(
-        f"wrote {file}; next: polarity-bench run --tasks {spec.name} --task-dir "
-        f"{shlex.quote(str(file))}"
+        f"wrote {task.spec.file}; next: polarity-bench run --tasks {task.spec.name} --task-dir "
+        f"{shlex.quote(str(task.spec.file))}"
     )
-    task = spec.load(DataFlags().access(), Settings())
     for item in task.items[:: -(-len(task.items) // 3)]:
         text = textwrap.shorten(item["text"], 60, placeholder="…")
         remark(f"is this right? {text!r} has the label {item['label']!r}")

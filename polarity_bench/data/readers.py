@@ -6,17 +6,20 @@ line. Readers do not interpret labels and do not drop rows.
 
 from __future__ import annotations
 
+import bz2
 import codecs
 import csv
 import gzip
 import io
 import json
+import lzma
 import math
 import re
+import textwrap
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import islice
+from itertools import count
 from operator import itemgetter
 from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple
@@ -24,7 +27,8 @@ from typing import IO, Any, Literal, NamedTuple
 from polarity_bench.data.specs import FormatSpec
 from polarity_bench.errors import InputError, nearest
 
-_TYPES = {
+csv.field_size_limit(2**31 - 1)  # By default, a value has at most 131,072 characters.
+TYPES = {
     ".csv": "csv",
     ".tsv": "tsv",
     ".jsonl": "jsonl",
@@ -32,7 +36,7 @@ _TYPES = {
     ".parquet": "parquet",
     ".txt": "lines",
 }
-
+"""Format of each suffix."""
 
 _ENCODINGS = [
     *("utf_8", "utf_16_le", "utf_16_be", "utf_32_le", "utf_32_be", "koi8_r", "cp932", "euc_jp"),
@@ -42,8 +46,12 @@ _ENCODINGS = [
 _SAMPLE = 1_000_000
 """Number of bytes from which an encoding is guessed."""
 
-_DAMAGE = (EOFError, gzip.BadGzipFile, zlib.error)
-"""Errors raised when a damaged gzip file is read."""
+_OPEN: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+_DAMAGE = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError)
+"""Errors raised when a damaged compressed file is read."""
+_MOST_UNPACKED = 1_000_000_000
+_MOST_RATIO = 100
+"""Largest size of unpacked data: so many bytes, or so many times the size of the packed file."""
 
 NOT_TEXT = re.compile("[\x00\ud800-\udfff]")
 """NUL, and halves of surrogate pairs, which UTF-8 cannot represent."""
@@ -66,15 +74,15 @@ class FileRow(NamedTuple):
 
 def read_rows(
     path: Path, form: FormatSpec, columns: Sequence[str], label_path: Path | None = None
-) -> list[FileRow]:
-    """Read columns of a csv, tsv, jsonl or parquet file, or of two files of lines.
+) -> Iterator[FileRow]:
+    """Yield the rows of a csv, tsv, jsonl or parquet file, or of two files of lines.
 
-    `.gz` files are decompressed during reading.
+    `.gz`, `.bz2` and `.xz` files are decompressed during reading.
 
     Args:
         path: Path of the file.
         form: Format of the file.
-        columns: Names of the columns to read, in the order of the returned values.
+        columns: Names of the columns to read, in the order of the values.
         label_path: Path of the file with one label per line, for the format `lines`. In this
             format, each row is a line of `path` and the same line of `label_path`.
 
@@ -85,24 +93,20 @@ def read_rows(
     kind = type_of(path, form)
     if form.header and kind not in {"csv", "tsv"}:
         raise InputError(f"{path}: [format] 'header' applies only to csv and tsv files")
-    with _read_errors(path, form):
+    with read_errors(path):
         if kind in {"csv", "tsv"}:
-            return list(_read_csv(path, form, columns))
-        if kind == "jsonl":
-            return list(_read_jsonl(path, form, columns))
-        if kind == "parquet":
-            return _read_parquet(path, form, columns)
-        if kind == "lines" and label_path is not None:
-            return _read_lines(path, label_path, form)
-    if kind == "lines":
-        raise InputError(
-            f"{path}: the text file has no labels; set 'label_file' to a file with one label per "
-            "line"
-        )
-    raise InputError(
-        f"{path}: unknown suffix {path.suffix!r}; set 'type' in [format] to csv, tsv, jsonl, "
-        "parquet or lines"
-    )
+            yield from _read_csv(path, form, columns)
+        elif kind == "jsonl":
+            yield from _read_jsonl(path, form, columns)
+        elif kind == "parquet":
+            yield from _read_parquet(path, form, columns)
+        elif kind == "lines" and label_path is not None:
+            yield from _read_lines(path, label_path, form)
+        else:
+            raise InputError(
+                f"{path}: a text file needs a 'label_file' with one label per line; for other "
+                "files, set 'type' in [format] to csv, tsv, jsonl or parquet"
+            )
 
 
 def read_header(path: Path, form: FormatSpec) -> list[str]:
@@ -114,38 +118,32 @@ def read_header(path: Path, form: FormatSpec) -> list[str]:
     kind = type_of(path, form)
     if kind not in {"csv", "tsv", "jsonl", "parquet"}:
         raise InputError(f"{path}: expected csv, tsv, jsonl or parquet, got {path.suffix!r}")
-    with _read_errors(path, form):
+    with read_errors(path):
         if kind == "parquet":
-            return list(_parquet(path).schema_arrow.names)
+            from pyarrow import parquet
+
+            return list(parquet.ParquetFile(path).schema_arrow.names)
+        if kind == "jsonl":
+            return next((list(record) for _, record in read_records(path, form)), [])
         with _open_text(path, form.encoding) as file:
-            if kind != "jsonl":
-                return next(_csv_reader(file, path, form), [])
-            record = json.loads(next((line for line in file if line.strip()), "{}"))
-            return list(record) if isinstance(record, dict) else []
+            return next(_csv_reader(file, path, form), [])
 
 
 def read_lines(path: Path, form: FormatSpec) -> list[str]:
-    """Return the lines of a text file, including empty lines.
+    """Return the lines of a text file, including empty lines, split at line feeds only.
+
+    `str.splitlines` is not used, because a text may contain other Unicode line separators.
 
     Raises:
         InputError: If the file is damaged or is not in the encoding of `form`.
     """
-    with _read_errors(path, form):
-        return _lines(path, form.encoding)
+    with read_errors(path), _open_text(path, form.encoding) as file:
+        lines = file.read().split("\n")
+    return [line.rstrip("\r") for line in (lines[:-1] if lines[-1] == "" else lines)]
 
 
-def read_sample(path: Path, form: FormatSpec, n: int) -> list[str]:
-    """Return the first n lines of a text file, with their line breaks.
-
-    Raises:
-        InputError: If the file is damaged or is not in the encoding of `form`.
-    """
-    with _read_errors(path, form), _open_text(path, form.encoding) as file:
-        return list(islice(file, n))
-
-
-def detect_encoding(path: Path) -> str:
-    """Return the encoding of a text file, as Python names it.
+def read_text(path: Path) -> tuple[str, str]:
+    """Return the encoding of a text file, as Python names it, and its text.
 
     A byte order mark decides. Without one, the file is UTF-8 if it is valid UTF-8 without NUL.
     For all other files, charset-normalizer guesses.
@@ -153,16 +151,23 @@ def detect_encoding(path: Path) -> str:
     Raises:
         InputError: If the file cannot be read, or no encoding fits.
     """
-    if type_of(path, FormatSpec()) == "parquet":
-        return "utf-8"
+    content = bytearray()
+    with read_errors(path):
+        with _OPEN.get(path.suffix, Path.open)(path, "rb") as file:
+            while chunk := file.read(1 << 24):
+                content.extend(chunk)
+                check_unpacked(path, len(content))
+        encoding = _detect_encoding(path, content)
+        return encoding, content.decode(encoding).removeprefix("\ufeff")
+
+
+def _detect_encoding(path: Path, content: bytearray) -> str:
     import charset_normalizer
     from charset_normalizer.utils import identify_sig_or_bom
 
-    with _read_errors(path, FormatSpec()), _open_bytes(path) as file:
-        content = file.read()
     if encoding := identify_sig_or_bom(content)[0]:
         return encoding.replace("_", "-")
-    sample = content[:_SAMPLE]
+    sample = bytes(content[:_SAMPLE])
     if b"\x00" not in content:
         try:
             content.decode("utf-8")
@@ -179,7 +184,7 @@ def detect_encoding(path: Path) -> str:
     return "cp1252" if is_western else matches[0].encoding
 
 
-def _check_mostly_utf8(path: Path, content: bytes, start: int) -> None:
+def _check_mostly_utf8(path: Path, content: bytearray, start: int) -> None:
     """Raise an error if nearly all characters are UTF-8, since no other encoding fits them."""
     others = [character for character in content.decode("utf-8", "replace") if character > "\x7f"]
     if len(others) > 10 * others.count("\ufffd"):
@@ -206,61 +211,59 @@ def check_count(where: object, found: int, expected: int, of: str = "") -> None:
         )
 
 
+def check_unpacked(path: Path, n_bytes: int) -> None:
+    """Raise InputError if data unpacks to far more bytes than texts do."""
+    if n_bytes > (most := max(_MOST_UNPACKED, _MOST_RATIO * path.stat().st_size)):
+        raise InputError(
+            f"{path}: unpacks to more than {most:,} bytes, {_MOST_RATIO} times its size; if it is "
+            "your own, unpack it yourself and give what is inside"
+        )
+
+
 def type_of(path: Path, form: FormatSpec) -> str | None:
     """Return the declared format of a file, or else the format of its suffix; None if unknown."""
-    return form.type or _TYPES.get(_suffix(path))
+    return form.type or TYPES.get(suffix_of(path))
+
+
+def suffix_of(path: Path) -> str:
+    """Return the suffix of a file, without the suffix of its compression."""
+    return Path(path.stem).suffix if path.suffix in _OPEN else path.suffix
 
 
 @contextmanager
-def _read_errors(path: Path, form: FormatSpec) -> Iterator[None]:
-    """Convert errors of reading a file to InputErrors that name the file and the problem."""
+def read_errors(
+    where: object, layout: str = "", remedy: str = "is the file damaged?"
+) -> Iterator[None]:
+    """Convert any error of reading data to an InputError that names the data and the problem.
+
+    Args:
+        where: Path or name of the data.
+        layout: Expected layout of the data, such as " as archive".
+        remedy: What the user can do, unless the error itself tells it.
+    """
     try:
         yield
     except InputError:
         raise
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{path}: byte {error.start} is not valid {form.encoding}; set 'encoding' in [format]"
-        ) from error
-    except LookupError as error:
-        raise InputError(f"{path}: {error}; correct 'encoding' in [format]") from error
-    except csv.Error as error:
-        raise InputError(f"{path}, line 1: {error}") from error
     except _DAMAGE as error:
-        raise _gzip_error(str(path), error) from error
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except (ValueError, TypeError, RecursionError, NotImplementedError) as error:
-        # Codecs, JSON and damaged parquet files raise these.
-        raise InputError(f"{path}: cannot be read: {error}; is the file damaged?") from error
-
-
-def _gzip_error(where: str, error: Exception) -> InputError:
-    return InputError(f"{where}: the gzip file is damaged ({error}); is the file truncated?")
-
-
-def _number_lines(path: Path, file: IO[str]) -> Iterator[tuple[int, str]]:
-    """Yield each line with its number; for a damaged file, the error names the last good line."""
-    line = 0
-    try:
-        for line, text in enumerate(file, start=1):
-            yield line, text
-    except _DAMAGE as error:
-        raise _gzip_error(f"{path}, after line {line}", error) from error
+        problem = f"the compressed file is damaged ({error}); is the file truncated?"
+        raise InputError(f"{where}: {problem}") from error
+    except Exception as error:  # Codecs, parsers and libraries raise all kinds of errors.
+        if isinstance(error, OSError) and error.strerror:
+            remedy = "check the path"
+        elif isinstance(error, UnicodeError) or type(error) is LookupError:
+            remedy = "is the file damaged, or in another encoding ('encoding' in [format])?"
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        reason = textwrap.shorten(reason, 240, placeholder="…")
+        raise InputError(f"{where}: cannot be read{layout}: {reason}; {remedy}") from error
 
 
 def _open_text(path: Path, encoding: str) -> IO[str]:
     if codecs.lookup(encoding).name == "utf-8":
         encoding = "utf-8-sig"  # This codec reads files with and without a byte order mark.
-    return io.TextIOWrapper(_open_bytes(path), encoding=encoding, newline="")
-
-
-def _open_bytes(path: Path) -> Any:
-    return gzip.open(path) if path.suffix == ".gz" else path.open("rb")
-
-
-def _suffix(path: Path) -> str:
-    return Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
+    return io.TextIOWrapper(
+        _OPEN.get(path.suffix, Path.open)(path, "rb"), encoding=encoding, newline=""
+    )
 
 
 def _csv_reader(file: IO[str], path: Path, form: FormatSpec) -> Any:
@@ -287,64 +290,62 @@ def _read_csv(path: Path, form: FormatSpec, columns: Sequence[str]) -> Iterator[
                 elif values:
                     raise InputError(
                         f"{path}, line {line}: expected {n_columns} columns, as in the header, "
-                        f"got {len(values)}"
+                        f"got {len(values)}; put quotation marks around a value that contains "
+                        f"{reader.dialect.delimiter!r}"
                     )
         except csv.Error as error:
-            raise InputError(f"{path}, line {reader.line_num}: {error}") from error
+            raise InputError(
+                f"{path}, line {reader.line_num}: {error}; double the quotation marks in values, "
+                "and close those around them"
+            ) from error
 
 
-def _read_jsonl(path: Path, form: FormatSpec, columns: Sequence[str]) -> Iterator[FileRow]:
-    with _open_text(path, form.encoding) as file:
-        for line, text in _number_lines(path, file):
+def read_records(path: Path, form: FormatSpec) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the number and the JSON object of each line of a jsonl file.
+
+    Raises:
+        InputError: If a line is not a JSON object.
+    """
+    with read_errors(path), _open_text(path, form.encoding) as file:
+        for line, text in enumerate(file, start=1):
             if not text.strip():
                 continue
             try:
                 record = json.loads(text)
             except (ValueError, RecursionError) as error:
                 reason = getattr(error, "msg", error)
-                raise InputError(f"{path}, line {line}: invalid JSON: {reason}") from error
+                raise InputError(
+                    f"{path}, line {line}: invalid JSON: {reason}; give one object per line"
+                ) from error
             if not isinstance(record, dict):
                 raise InputError(f"{path}, line {line}: expected a JSON object, got {text[:40]!r}")
-            _check_columns(f"{path}, line {line}", "key", columns, list(record), form)
-            yield FileRow(line, tuple(as_text(record[name]) for name in columns))
+            yield line, record
 
 
-def _read_parquet(path: Path, form: FormatSpec, columns: Sequence[str]) -> list[FileRow]:
-    file = _parquet(path)
+def _read_jsonl(path: Path, form: FormatSpec, columns: Sequence[str]) -> Iterator[FileRow]:
+    for line, record in read_records(path, form):
+        _check_columns(f"{path}, line {line}", "key", columns, list(record), form)
+        yield FileRow(line, tuple(as_text(record[name]) for name in columns))
+
+
+def _read_parquet(path: Path, form: FormatSpec, columns: Sequence[str]) -> Iterator[FileRow]:
+    from pyarrow import parquet
+
+    file = parquet.ParquetFile(path)
     _check_columns(str(path), "column", columns, file.schema_arrow.names, form)
     table = file.read(columns=list(columns))
     by_column = [[as_text(value) for value in table[name].to_pylist()] for name in columns]
-    return [FileRow(i, values) for i, values in enumerate(zip(*by_column, strict=True), start=1)]
+    yield from map(FileRow, count(1), zip(*by_column, strict=True))
 
 
-def _parquet(path: Path) -> Any:
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    try:
-        return parquet.ParquetFile(path)
-    except pa.ArrowInvalid as error:
-        raise InputError(f"{path}: not a parquet file: {error}") from error
-
-
-def _read_lines(path: Path, label_path: Path, form: FormatSpec) -> list[FileRow]:
-    texts, labels = (_lines(file, form.encoding) for file in (path, label_path))
+def _read_lines(path: Path, label_path: Path, form: FormatSpec) -> Iterator[FileRow]:
+    texts, labels = (read_lines(file, form) for file in (path, label_path))
     if len(texts) != len(labels):
         raise InputError(
             f"{path} has {len(texts)} lines, but {label_path} has {len(labels)}; give one label "
             "per line of text"
         )
-    return [FileRow(i, pair) for i, pair in enumerate(zip(texts, labels, strict=True), start=1)]
-
-
-def _lines(path: Path, encoding: str) -> list[str]:
-    """Return the lines of a file, split at line feeds only.
-
-    `str.splitlines` is not used, because a text may contain other Unicode line separators.
-    """
-    with _open_text(path, encoding) as file:
-        lines = file.read().split("\n")
-    return [line.rstrip("\r") for line in (lines[:-1] if lines[-1] == "" else lines)]
+    yield from map(FileRow, count(1), zip(texts, labels, strict=True))
 
 
 def _check_columns(

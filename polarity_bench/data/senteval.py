@@ -16,6 +16,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from polarity_bench.data.readers import read_errors
 from polarity_bench.errors import InputError
 
 _SICK_LABELS = ("CONTRADICTION", "NEUTRAL", "ENTAILMENT")
@@ -182,14 +183,8 @@ def read_sts(texts: Path, gold: Path) -> list[Row]:
 
 
 def _read(path: Path, encoding: str) -> str:
-    try:
+    with read_errors(path):
         return path.read_text(encoding)
-    except FileNotFoundError:
-        raise InputError(f"no such file: {path}") from None
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{path}: invalid {encoding} at byte {error.start}: {error.reason}"
-        ) from None
 
 
 def _join_tokens(text: str) -> str:

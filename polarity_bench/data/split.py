@@ -132,4 +132,4 @@ def _read(
         return [FileRow(i, record) for i, record in enumerate(records, start=1)], split.hub.id
     path = obtain(split, owner, access)
     label_path = obtain(split.label_file, owner, access) if split.label_file else None
-    return read_rows(path, form, [form.text, form.label, *extra], label_path), str(path)
+    return list(read_rows(path, form, [form.text, form.label, *extra], label_path)), str(path)

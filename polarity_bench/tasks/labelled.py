@@ -54,9 +54,8 @@ class LabelledTexts:
         if isinstance(spec, PolaritySpec):
             loaded = spec.load(access, Settings())
             names = [*loaded.source.labels, *loaded.query.labels]
-            classes = sorted(set(names))
-            codes = np.array([classes.index(name) for name in names])
-            return cls(spec.name, list(loaded.texts), codes, classes)
+            classes, codes = np.unique(names, return_inverse=True)
+            return cls(spec.name, list(loaded.texts), codes, classes.tolist())
         parts = spec.read(access, Settings())
         rows: list[Any] = [row for part in parts.values() for row in part]
         texts = [row.texts if len(row.texts) > 1 else row.texts[0] for row in rows]

@@ -15,8 +15,8 @@ import pytest
 
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.errors import InputError, InputWarning
+from polarity_bench.tasks import scaffold
 from polarity_bench.tasks.catalogue import load_tasks
-from polarity_bench.tasks.scaffold import new_task
 from polarity_bench.tasks.types.base import Settings
 from polarity_bench.tasks.types.polarity.task import PolaritySpec, PolarityTask
 
@@ -29,6 +29,10 @@ def table(
     with path.open("w", newline="") as file:
         csv.writer(file, delimiter=sep).writerows([head, *rows])
     return path
+
+
+def new_task(*args: Any, **options: Any) -> Path:
+    return scaffold.new_task(*args, **options).spec.file
 
 
 def load(file: Path) -> PolarityTask:
@@ -67,18 +71,21 @@ def test_two_files_become_sources_and_queries(tmp_path: Path) -> None:
 
 def test_one_file_is_divided_and_no_text_stands_on_both_sides(tmp_path: Path) -> None:
     twice = [*TEXTS, *((text.upper(), label) for text, label in TEXTS[:100])]
-    file = new_task([table(tmp_path / "My reviews.csv", twice, ("text", "label"))])
+    repeated = "queries repeat the text of an earlier query"
+    with pytest.warns(InputWarning, match=repeated):
+        file = new_task([table(tmp_path / "My reviews.csv", twice, ("text", "label"))])
     assert file == tmp_path / "my-reviews.toml"
     assert '-query.csv" # a fifth of the distinct texts of My reviews.csv' in file.read_text()
     assert 'guessed from the columns "text", "label"\ntext = "text"' in file.read_text()
-    with pytest.warns(InputWarning, match="queries repeat the text of an earlier query"):
+    with pytest.warns(InputWarning, match=repeated):
         task = load(file)
     assert len(task.source) + len(task.query) == 600
     assert 100 <= len(task.query) <= 150, "a fifth of the distinct texts"
     assert task.n_overlap == 0
     sides = [(tmp_path / f"my-reviews-{side}.csv").read_bytes() for side in ("source", "query")]
     file.unlink()
-    new_task([tmp_path / "My reviews.csv"])
+    with pytest.warns(InputWarning, match=repeated):
+        new_task([tmp_path / "My reviews.csv"])
     again = [(tmp_path / f"my-reviews-{side}.csv").read_bytes() for side in ("source", "query")]
     assert again == sides
 
@@ -98,7 +105,11 @@ def test_what_is_drawn_keeps_the_share_of_each_label_and_all_columns(tmp_path: P
 
 def test_texts_of_several_labels_are_warned_of(tmp_path: Path) -> None:
     rows = [*TEXTS, *((text, "10"[int(label)]) for text, label in TEXTS[:10])]
-    with pytest.warns(InputWarning, match=r"r\.csv: 10 of 500 distinct texts have more than one l"):
+    several = r"r\.csv: 10 of 500 distinct texts have more than one label"
+    with (
+        pytest.warns(InputWarning, match=several),
+        pytest.warns(InputWarning, match="r: 2 of 102 queries repeat the text"),
+    ):
         new_task([table(tmp_path / "r.csv", rows, ("text", "label"))])
 
 
@@ -158,11 +169,15 @@ def test_an_overlap_is_told_of_and_left_to_its_owner_to_declare(tmp_path: Path) 
         [*TEXTS[:1], *((f"New {i}", "1") for i in range(99))],
         ("text", "label"),
     )
-    file = new_task([train, few], task_name="few")
+    said = "few: 1 of 100 queries also occur among the sources"
+    with pytest.warns(InputWarning, match=said):
+        file = new_task([train, few], task_name="few")
     assert "# overlap = 1 # of 100 queries also occur among the sources" in file.read_text()
-    with pytest.warns(InputWarning, match="few: 1 of 100 queries also occur among the sources"):
+    with pytest.warns(InputWarning, match=said):
         load(file)
-    file = new_task([train, train], task_name="same")
+    file = tmp_path / "same.toml"
+    with pytest.raises(InputError, match=rf"same: 500 of 500 .* of {file}"):
+        new_task([train, train], task_name="same")
     assert "# overlap = 500 # of 500 queries also occur among the sources" in file.read_text()
     with pytest.raises(InputError, match="same: 500 of 500 queries also occur among the sources"):
         load(file)
@@ -207,11 +222,15 @@ def test_a_path_that_no_task_file_may_hold_leaves_none(tmp_path: Path) -> None:
 
 def test_nothing_is_overwritten_and_names_are_checked(tmp_path: Path) -> None:
     path = table(tmp_path / "reviews.csv", TEXTS, ("text", "label"))
-    new_task([path])
+    file = new_task([path])
+    content = file.read_bytes()
+    assert new_task([path]) == file, "the same data gives the same files"
+    file.write_bytes(edited := content.replace(b'"1"', b'"good"', 1))
     with pytest.raises(
         InputError, match=r"reviews\.toml already exists; choose another `task_name`"
     ):
         new_task([path])
+    assert file.read_bytes() == edited != content
     with pytest.raises(
         InputError, match=r"`task_name` 'sst2': a task with this name already exists"
     ):

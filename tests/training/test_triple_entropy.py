@@ -249,7 +249,7 @@ def test_the_folder_of_a_setfit_run_predicts(
             "--pair: some.csv has no column 'other'; known: label, text",
         ),
         (["some.txt", "--pair", "other"], "--pair other: some.txt is a text file, which has no"),
-        (["odd.txt"], "odd.txt: byte 2 is not valid utf-8"),
+        (["odd.txt"], "odd.txt: cannot be read: 'utf-8' codec can't decode byte"),
         (["some.xml"], "expected csv, tsv, jsonl or parquet, got '.xml'"),
         (["some.csv", "--device", "tpu"], "--device tpu: not usable on this machine"),
     ],

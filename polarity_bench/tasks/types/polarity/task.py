@@ -8,7 +8,6 @@ both splits, checks all counts and draws the sources. `scoring` computes the sco
 from __future__ import annotations
 
 import hashlib
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,7 +22,7 @@ from polarity_bench.data.sources import DataAccess
 from polarity_bench.data.specs import FileRef, FormatSpec, Name, SplitSpec
 from polarity_bench.data.split import Split, load_split
 from polarity_bench.embedding.embedder import EmbeddedTexts
-from polarity_bench.errors import InputError, InputWarning
+from polarity_bench.errors import InputError, listed, warn
 from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.tasks.types.base import Settings, Task, TaskScores, TaskSpec
 from polarity_bench.tasks.types.polarity.scoring import (
@@ -153,7 +152,12 @@ class PolaritySpec(TaskSpec):
         return load_split(name, split, self.form(split), self.labels, self, access)
 
     def load(self, access: DataAccess, settings: Settings) -> PolarityTask:
-        """Read both splits, check them, and draw the sources.
+        """Read both splits, and make the task of them, see `assemble`."""
+        source, query = (self.load_split(name, access) for name in ("source", "query"))
+        return self.assemble(source, query, settings)
+
+    def assemble(self, pool: Split, query: Split, settings: Settings) -> PolarityTask:
+        """Check both splits, and draw the sources.
 
         The released code of the papers draws the sources with pandas'
         `sample(n, random_state=seed)`. This method uses `choice` of numpy's legacy generator, which
@@ -170,18 +174,15 @@ class PolaritySpec(TaskSpec):
         References:
             Jørgensen and Breitung (2025), Margins in Contrastive Learning, section 3.2.
         """
-        pool, query = self.load_split("source", access), self.load_split("query", access)
         protocol, limit = self.protocol, settings.limit
         n_overlap = count_overlap(pool.texts, query.texts)
         _check_overlap(self, n_overlap, len(query))
         check_labels(self.name, pool.labels, query.labels)
         if without := sorted({*pool.labels} - {*query.labels}):
-            warnings.warn(
-                f"{self.name}: no query has the label {_listed(without)} of the sources; the "
-                f"queries have {_listed(sorted({*query.labels}))}; if this is not intended, "
-                "correct [labels] in the task file, or the files",
-                InputWarning,
-                stacklevel=2,
+            warn(
+                f"{self.name}: no query has the label {listed(map(repr, without))} of the sources; "
+                f"the queries have {listed(map(repr, sorted({*query.labels})))}; if this is not "
+                "intended, correct [labels] in the task file, or the files"
             )
         if limit is not None:
             query = query.take(draw_balanced(query.labels, limit, protocol.sample_seed))
@@ -196,11 +197,9 @@ class PolaritySpec(TaskSpec):
         task = PolarityTask(self, pool, query, n_overlap, n_pool, ks, limit)
         if task.n_repeated:
             unit = "pairs" if protocol.pair else "groups of queries with the same text"
-            warnings.warn(
+            warn(
                 f"{self.name}: {task.n_repeated} of {len(query)} queries repeat the text of an "
-                f"earlier query; intervals and tests resample {unit}",
-                InputWarning,
-                stacklevel=2,
+                f"earlier query; intervals and tests resample {unit}"
             )
         return task
 
@@ -398,8 +397,9 @@ def _as_rows(split: Split) -> list[dict[str, str]]:
 
 def count_overlap(sources: Iterable[str], queries: Iterable[str]) -> int:
     """Count the queries that occur among the sources, ignoring case."""
-    source_texts = {text.casefold() for text in sources}
-    return sum(text.casefold() in source_texts for text in queries)
+    keys = [text.casefold() for text in queries]
+    common = {*keys}.intersection(map(str.casefold, sources))
+    return sum(key in common for key in keys)
 
 
 def _check_overlap(spec: PolaritySpec, found: int, n_queries: int) -> None:
@@ -426,7 +426,7 @@ def _check_overlap(spec: PolaritySpec, found: int, n_queries: int) -> None:
     )
     if found > MOST_OVERLAP * n_queries:
         raise InputError(problem)
-    warnings.warn(problem, InputWarning, stacklevel=3)
+    warn(problem)
 
 
 def check_labels(task: str, sources: Iterable[str], queries: Iterable[str]) -> None:
@@ -445,8 +445,9 @@ def check_labels(task: str, sources: Iterable[str], queries: Iterable[str]) -> N
     if missing := {*of_queries} - {*of_sources}:
         raise InputError(
             f"{task}: no source has the label {min(missing)!r} of the queries; the sources have "
-            f"{_listed(of_sources)}, the queries {_listed(of_queries)}; give equal labels one name "
-            "in [labels] of the task file (`labels` sets it), or correct the files"
+            f"{listed(map(repr, of_sources))}, the queries {listed(map(repr, of_queries))}; give "
+            "equal labels one name in [labels] of the task file (`labels` sets it), or correct the "
+            "files"
         )
 
 
@@ -459,8 +460,3 @@ def _check_classes(
                 f"{task}: every {name} has the label {labels[0]!r}{limited}; a polarity task "
                 "needs at least two classes"
             )
-
-
-def _listed(labels: Sequence[str]) -> str:
-    more = f" and {len(labels) - 12} more" if len(labels) > 12 else ""
-    return ", ".join(map(repr, labels[:12])) + more

@@ -14,7 +14,7 @@ from standins import Done, call, write_task
 from standins.board import CHANCE, curve_of, in_places, placed
 
 from polarity_bench.boards.board import board
-from polarity_bench.boards.charts import k_curves, phenomena, trained
+from polarity_bench.boards.charts import k_curves, phenomena
 from polarity_bench.boards.run_charts import plotted, references_of
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.render.chart import BarChart, LineChart, Plane
@@ -119,31 +119,13 @@ def test_only_the_task_of_phenomena_has_bars() -> None:
 # Who was made from the reference
 
 
-@pytest.mark.parametrize(
-    ("command", "known"),
-    [
-        ("polarity-bench run --model one -t sst2", True),
-        ("__main__.py sweep best.toml -o best", True),
-        ("polarity-bench run --model one --reference base", False),
-        ("polarity-bench run --model one --reference=base", False),
-        ("polarity-bench run --model 'one", False),
-        ("polarity-bench verify", False),
-        ("evaluate.py", False),
-        ("", False),
-    ],
-)
-def test_results_tell_who_was_made_from_the_reference_by_their_command(
-    command: str, known: bool
-) -> None:
+@pytest.mark.parametrize("known", [True, False])
+def test_a_plane_marks_encoders_with_a_default_reference(known: bool) -> None:
     result = placed(ONE, "sst2", 0.7, 0.4, reference=BASE)
-    result = replace(result, environment={"command": command} if command else {})
-    base = replace(placed(BASE, "sst2", 0.6, 0.5), environment={"command": command})
-    found = trained(group_of(result, base))
-    assert [entry.encoder for entry in found] == [ONE.digest] * known
+    result = replace(result, reference_is_default=known)
+    base = replace(placed(BASE, "sst2", 0.6, 0.5), reference_is_default=True)
     (plane,) = board(in_places([result, base])).planes
-    assert {mark.name for mark in plane.marks if mark.tuned} == {"one"} & (
-        {"one"} if known else set()
-    )
+    assert [mark.name for mark in plane.marks if mark.tuned] == ["one"] * known
 
 
 # What a run draws

@@ -19,7 +19,6 @@ from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError, InputWarning
 from polarity_bench.evaluation.one_task import evaluate
 from polarity_bench.integrations.mteb_results import export_mteb, mteb_names
-from polarity_bench.results.default_settings import by_settings
 from polarity_bench.results.result_files import Result, read_results, write_result
 from polarity_bench.scores import ScoreKey
 from polarity_bench.tasks.types.base import Settings
@@ -175,14 +174,16 @@ def test_each_task_is_named_by_its_own_reference(mteb: Any, tmp_path: Path) -> N
     assert names == {("local/me-by-a", "A"), ("local/me-by-b", "B")}
 
 
-def test_of_two_references_none_is_the_usual_one() -> None:
-    bases = [EncoderId("base", "b"), EncoderId("base", "c")]
-    results = [placed(ME, "a", 0.7, 0.4, reference=base) for base in bases]
-    assert [settings for _, settings in by_settings(results)] == [
-        f"reference_{base.digest}" for base in bases
-    ]
-    results[1] = placed(ME, "a", 0.7, 0.4)
-    assert [settings == "" for _, settings in by_settings(results)] == [False, True]
+def test_a_reference_that_the_user_chose_is_a_setting() -> None:
+    chosen = placed(ME, "a", 0.7, 0.4, reference=EncoderId("base", "b"))
+    default = replace(chosen, reference_is_default=True)
+    assert (
+        chosen.settings == chosen.experiment == f"reference_{chosen.key.reference_encoder.digest}"
+    )
+    assert default.settings == ""
+    assert placed(ME, "a", 0.7, 0.4).settings == ""
+    other_k = placed(ME, "a", 0.7, 0.4, reference=EncoderId("base", "b"), ks=(4,))
+    assert other_k.settings == other_k.experiment
 
 
 def test_again_gives_the_same_bytes_and_leaves_the_rest(mteb: Any, tmp_path: Path) -> None:

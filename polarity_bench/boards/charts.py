@@ -8,23 +8,18 @@ from dataclasses import replace
 from typing import TypeVar
 
 from polarity_bench.boards.columns import Sections
-from polarity_bench.boards.provenance_notes import recorded_words
 from polarity_bench.boards.rows import BoardRow
 from polarity_bench.errors import InputError
 from polarity_bench.render.chart import BarChart, LineChart, Mark, MarkRole, Plane, Series
 from polarity_bench.results.comparability import Entry, Group
 from polarity_bench.results.curve import Curve
 from polarity_bench.results.published import PublishedNumber
-from polarity_bench.results.result_files import Result
 from polarity_bench.results.score_names import RANKED
 from polarity_bench.scores import Score, ScoreKey, Weighting
 from polarity_bench.values import grouped
 
 _PHENOMENA = "contrast"
 """Name of the task that is divided by linguistic phenomena."""
-
-_BY_BASE = {"run", "sweep"}
-"""Commands whose default reference for a trained encoder is its recorded base."""
 
 
 X = TypeVar("X")
@@ -123,27 +118,6 @@ def series_of(
     return series
 
 
-def trained(group: Group) -> frozenset[Entry]:
-    """Return the entries whose encoder is known to have been trained from its reference.
-
-    The reference of a result is either the recorded base of the encoder or an encoder that the user
-    chose. The recorded command shows which: `run` and `sweep` without `reference` use the base. For
-    results of other commands, it is unknown.
-    """
-    return frozenset(
-        entry
-        for cells in group.tasks.values()
-        for entry, result in cells.items()
-        if entry.reference and _is_by_base(result)
-    )
-
-
-def _is_by_base(result: Result) -> bool:
-    command, *words = recorded_words(result, "command") or [""]
-    named = (word[2:].partition("=")[0] for word in words if word.startswith("--"))
-    return command in _BY_BASE and "reference" not in named
-
-
 def planes(sections: Sections) -> Iterator[Plane]:
     """Yield a P–S plane for each task, reference and k that at least two encoders share.
 
@@ -153,7 +127,12 @@ def planes(sections: Sections) -> Iterator[Plane]:
         InputError: If a task has published points, and planes for several references.
     """
     names, weighting = sections.names, sections.ranked.weighting
-    tuned = trained(sections.ranked)
+    tuned = {
+        entry
+        for cells in sections.ranked.tasks.values()
+        for entry, result in cells.items()
+        if entry.reference and result.reference_is_default
+    }
     for task in sections.ranked.tasks:
         scored = [r for r in sections.first_singles if r.scores.get(task) and r.role == "encoder"]
         shares = grouped(

@@ -153,7 +153,7 @@ def _as_json(
         "scores": [
             {
                 "task": each.result.task,
-                "settings": each.settings,
+                "settings": each.result.settings,
                 "score": str(each.key),
                 "value": each.percent,
             }

@@ -127,7 +127,13 @@ def evaluate_models(request: EvaluationRequest) -> Iterator[EncoderReport]:
             reports: dict[float | None, SuiteReport] = {}
             for strength, variant in encoders.items():
                 plan = EvaluationPlan(
-                    variant, reference, embedder, request.workers, request.bar, model=model
+                    variant,
+                    reference,
+                    embedder,
+                    request.workers,
+                    request.bar,
+                    model=model,
+                    reference_is_default=request.reference is None,
                 )
                 reports[strength] = run_suite(
                     plan, request.tasks, request.output, overwrite=request.overwrite

@@ -59,6 +59,7 @@ class EvaluationPlan:
         reference_embedder: Embedder for the reference encoder; None uses `embedder`.
         model: Name or folder of the encoder. If it is the folder of a training run, results record
             the training.
+        reference_is_default: Whether the user did not choose the reference.
     """
 
     encoder: Encoder
@@ -68,6 +69,7 @@ class EvaluationPlan:
     bar: Bar = no_bar
     reference_embedder: Embedder | None = None
     model: str | None = None
+    reference_is_default: bool = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "reference", other_reference(self.encoder, self.reference))
@@ -189,7 +191,12 @@ def _evaluate(
     command, training = training_record(plan.model)
     if training is None and (base := distinct_base(plan.encoder)):
         training = {"base": base.encoder.name}  # The rest was lost, for example by saving again.
-    score = partial(_score, device=device, trained=(command, training))
+    score = partial(
+        _score,
+        reference_is_default=plan.reference_is_default,
+        device=device,
+        trained=(command, training),
+    )
 
     def make(task: Task) -> Result:
         """Score a task; if its texts are not embedded yet, embed them first."""
@@ -267,12 +274,18 @@ def _score(
     embedded: EmbeddedTexts,
     by_reference: EmbeddedTexts | None,
     embed_seconds: float,
+    reference_is_default: bool,
     device: str | None,
     trained: tuple[str, dict[str, Any] | None],
 ) -> Result:
     """Score a task, and add the training record of the encoder to the result."""
     result = score_task(
-        task, embedded, by_reference, seconds={"embed": embed_seconds}, device=device
+        task,
+        embedded,
+        by_reference,
+        reference_is_default=reference_is_default,
+        seconds={"embed": embed_seconds},
+        device=device,
     )
     command, training = trained
     trained_by = {TRAINED_BY: command} if command else {}

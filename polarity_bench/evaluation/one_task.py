@@ -83,6 +83,7 @@ def evaluate(
     """
     task = given_task(task, settings)
     encoder = _given_encoder(encoder, "encoder")
+    is_default = reference is None
     reference = None if reference is None else _given_encoder(reference, "reference")
     if reference is None and task.uses_reference:
         reference = base_reference(encoder) or uncompressed(encoder)
@@ -96,7 +97,12 @@ def evaluate(
     by_reference = embed_tasks(embedder, other, [task]) if other else None
     seconds = {"embed": time.perf_counter() - begun}
     return score_task(
-        task, embedded, by_reference, seconds=seconds, device=getattr(encoder, "device", None)
+        task,
+        embedded,
+        by_reference,
+        reference_is_default=is_default,
+        seconds=seconds,
+        device=getattr(encoder, "device", None),
     )
 
 
@@ -176,6 +182,7 @@ def score_task(
     embedded: EmbeddedTexts,
     reference: EmbeddedTexts | None = None,
     *,
+    reference_is_default: bool = False,
     seconds: Mapping[str, float] | None = None,
     device: str | None = None,
 ) -> Result:
@@ -185,6 +192,7 @@ def score_task(
         task: Task to score.
         embedded: Vectors of the task's texts from the encoder under test.
         reference: Vectors from the reference encoder; None uses the encoder under test.
+        reference_is_default: Whether the user did not choose the reference.
         seconds: Durations of earlier steps, in seconds, for the provenance.
         device: Torch device of the encoder, for the provenance.
     """
@@ -203,6 +211,7 @@ def score_task(
         counts=task.counts,
         unseen_of=task.unseen_of,
         experiment=experiment_name(task, reference_id),
+        reference_is_default=reference_is_default,
         limit=task.limit,
         seconds={**(seconds or {}), "score": time.perf_counter() - begun},
         environment=environment(device),

@@ -116,7 +116,7 @@ def _entry(card: CardScore) -> dict[str, Any]:
         uncertainty["num_bootstrap_samples"] = N_SAMPLES
     return {
         "evaluation_result_id": ":".join(
-            filter(None, [result.result_name, card.settings, str(key)])
+            filter(None, [result.result_name, result.settings, str(key)])
         ),
         "evaluation_name": result.task,
         "source_data": {"dataset_name": card.data_set.dataset_name}

@@ -29,7 +29,6 @@ from yaml.representer import SafeRepresenter
 from polarity_bench.boards.unseen_columns import seen_parts, seen_words
 from polarity_bench.errors import InputError
 from polarity_bench.render.markdown import escape
-from polarity_bench.results.default_settings import by_settings
 from polarity_bench.results.result_files import Result
 from polarity_bench.scores import ScoreKey, Weighting
 from polarity_bench.tasks.catalogue import KINDS
@@ -64,13 +63,11 @@ class CardScore:
 
     Attributes:
         result: Result that contains the score.
-        settings: Name of the non-default settings; '' if all settings are defaults.
         key: Key of the score in the result.
         data_set: Data set of the task.
     """
 
     result: Result
-    settings: str
     key: ScoreKey
     data_set: DataSet
 
@@ -140,21 +137,21 @@ def select_scores(
     Raises:
         InputError: If no result is without a limit, or a task type is unknown.
     """
-    settled = by_settings(results)
-    if not settled:
+    whole = [result for result in results if result.limit is None]
+    if not whole:
         raise InputError(
             "all results have a `limit` and cannot be published; evaluate the tasks without a "
             "`limit`"
         )
     kinds = list(KINDS)
-    for result, _ in settled:
+    for result in whole:
         if result.kind not in kinds:
             raise InputError(f"{result.path}: unknown kind {result.kind!r}")
-    settled.sort(key=lambda each: (kinds.index(each[0].kind), each[0].task, each[1]))
+    whole.sort(key=lambda each: (kinds.index(each.kind), each.task, each.settings))
     known = data_sets or {}
     return [
-        CardScore(result, settings, key, known.get(result.task, DataSet(result.task, result.task)))
-        for result, settings in settled
+        CardScore(result, key, known.get(result.task, DataSet(result.task, result.task)))
+        for result in whole
         for key in shown_keys(result, weighting)
     ]
 
@@ -171,7 +168,7 @@ def model_index(scores: Iterable[CardScore], url: str) -> list[dict[str, Any]]:
             task_type=_TASK_TYPES.get(score.result.kind, PIPELINE),
             task_name=KINDS[score.result.kind].heading or TRAINED,
             **asdict(score.data_set),
-            dataset_config=score.settings or None,
+            dataset_config=score.result.settings or None,
             dataset_args=score.facts,
             metric_type=str(score.key),
             metric_name=score.name,
@@ -199,7 +196,7 @@ def eval_results(scores: Iterable[CardScore], url: str) -> str:
     """
     entries = []
     for score in scores:
-        if score.settings:
+        if score.result.settings:
             continue
         result, data_set = score.result, score.data_set
         on_hub = data_set.dataset_revision is not None

@@ -30,7 +30,6 @@ from polarity_bench.files import (
     write_atomically,
 )
 from polarity_bench.progress import Bar, no_bar
-from polarity_bench.results.default_settings import by_settings
 from polarity_bench.results.packed_results import MODEL_META, PROVENANCE, stored_bytes
 from polarity_bench.results.result_files import read_results
 
@@ -180,7 +179,7 @@ def export_mteb(folder: Path, output: Path) -> list[Path]:
             f"the results folder {folder} does not exist; run `polarity-bench run` first"
         )
     results = list(read_results(folder))
-    stored = [each for each in by_settings(results) if not math.isnan(each[0].main.mean)]
+    stored = [r for r in results if r.limit is None and not math.isnan(r.main.mean)]
     if not stored:
         raise InputError(
             f"{folder}: no results that mteb can read; the folder is empty, or each result has a "
@@ -190,16 +189,16 @@ def export_mteb(folder: Path, output: Path) -> list[Path]:
         count = "1 result" if n_out == 1 else f"{n_out} results"
         remark = f"{folder}: skipped {count} with a `limit` or an undefined main score"
         warnings.warn(remark, InputWarning, stacklevel=2)
-    names = mteb_names(result.key.encoder for result, _ in stored)
+    names = mteb_names(result.key.encoder for result in stored)
     marks = defaultdict(set)
-    for result, settings in stored:
-        if result.key.reference is not None and not settings:
+    for result in stored:
+        if result.key.reference is not None and not result.settings:
             marks[result.key.encoder.digest].add(_mark_of(result.key.reference))
     planned: dict[Path, tuple[Path, Any]] = {}
-    for result, settings in stored:
+    for result in stored:
         encoder = result.key.encoder
-        if settings:
-            mark = folder_name(settings)
+        if result.settings:
+            mark = folder_name(result.settings)
         elif result.key.reference is not None:
             mark = _mark_of(result.key.reference)
         else:

@@ -155,7 +155,10 @@ class Result:
             used for training.
         training: Training of the encoder: `recipe` with its name and settings, `seed` and `base`;
             None if unknown.
-        experiment: Settings that differ from the task's defaults; '' if none do.
+        experiment: Settings that differ from the task's defaults, and the reference if it is
+            another encoder; '' if there are none.
+        reference_is_default: Whether the reference was not chosen by the user: it is the base of a
+            trained encoder, the encoder without compression, or the encoder itself.
         limit: Maximum number of queries or rows; None if all were used. A result with a limit is
             not comparable with other results.
         seconds: Wall time of the phases `load`, `score` and `embed`, in seconds. If a run has
@@ -180,6 +183,7 @@ class Result:
     unseen_of: str | None = None
     training: Mapping[str, Any] | None = None
     experiment: str = ""
+    reference_is_default: bool = False
     limit: int | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -191,6 +195,12 @@ class Result:
     def main(self) -> Score:
         """Main score of the task."""
         return self.scores[self.main_score]
+
+    @property
+    def settings(self) -> str:
+        """Settings that differ from the defaults of the task and its reference; '' if none do."""
+        is_usual = self.reference_is_default and self.experiment.startswith("reference_")
+        return "" if is_usual else self.experiment
 
     @property
     def lacks_reference(self) -> bool:
@@ -311,7 +321,10 @@ def with_checksum(stored: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _OF_TASK = ("kind", "version", "unseen_of")
-_SHARED = ("counts", "seen", "unseen", "training", "experiment", "limit", "seconds", "environment")
+_SHARED = (
+    *("counts", "seen", "unseen", "training", "experiment", "reference_is_default", "limit"),
+    *("seconds", "environment"),
+)
 """Fields with the same name and value in a result and its provenance."""
 
 

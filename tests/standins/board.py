@@ -78,6 +78,7 @@ def placed(
         scores=scores,
         counts={},
         experiment="__".join(parts),
+        reference_is_default=True,
         limit=limit,
     )
 

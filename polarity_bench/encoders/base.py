@@ -227,6 +227,15 @@ class AbsentEncoder:
         raise InputError(self.why)
 
 
+def model_of(holder: Any) -> Any:
+    """Return the model inside an encoder of this package or of mteb, without mteb's wrappers."""
+    while (inner := getattr(holder, "model", None) or getattr(holder, "_model", None)) is not None:
+        holder = inner
+        if hasattr(holder, "save_pretrained"):
+            break
+    return holder
+
+
 @cache
 def multiplies_bfloat16() -> bool:
     """Return whether the processor multiplies bfloat16 in hardware, twice as fast as float32."""

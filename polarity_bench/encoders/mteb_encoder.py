@@ -15,9 +15,8 @@ from mteb._create_dataloaders import create_dataloader
 from mteb.types import Licenses, PromptType
 
 from polarity_bench.encoders.axis import axis_of
-from polarity_bench.encoders.base import EncoderId, Side, Sides
+from polarity_bench.encoders.base import EncoderId, Side, Sides, model_of
 from polarity_bench.encoders.baselines import UnpaddedEncoder
-from polarity_bench.encoders.reference_encoder import model_of
 from polarity_bench.errors import InputError
 from polarity_bench.values import FloatArray
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from polarity_bench.encoders.base import ABSENT, AbsentEncoder, Encoder, EncoderId
+from polarity_bench.encoders.base import ABSENT, AbsentEncoder, Encoder, EncoderId, model_of
 from polarity_bench.encoders.fingerprint import BASE_KEY, digest_of_model
 from polarity_bench.encoders.load import EncoderOptions, load_encoder
 from polarity_bench.encoders.train_file import read_train_file
@@ -147,15 +147,6 @@ def base_of(model: str) -> Base | None:
             "command again"
         )
     return Base(stored["base"], EncoderId(**stored["spec"]["base"]))
-
-
-def model_of(holder: Any) -> Any:
-    """Return the model inside an encoder of this package or of mteb, without mteb's wrappers."""
-    while (inner := getattr(holder, "model", None) or getattr(holder, "_model", None)) is not None:
-        holder = inner
-        if hasattr(holder, "save_pretrained"):
-            break
-    return holder
 
 
 def source_of(model: SentenceTransformer) -> str | None:

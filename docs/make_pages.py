@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ import typer.main
 from polarity_bench.cli.app import app
 from polarity_bench.tasks.catalogue import KINDS, load_suites, load_tasks
 from polarity_bench.tasks.json_schema import task_schema
+from polarity_bench.tasks.mteb_names import MTEB_PREFIXES
 from polarity_bench.training.losses.metric import METRIC_LOSSES
 from polarity_bench.training.parameters import declared
 from polarity_bench.training.recipes import RECIPES
@@ -158,7 +159,7 @@ def task_list() -> str:
         "## Suites\n",
         markdown_table(
             ["suite", "tasks"],
-            [[f"`{name}`", ", ".join(f"`{task}`" for task in own)] for name, own in suites.items()],
+            [[f"`{name}`", _suite(own)] for name, own in suites.items()],
         ),
     ]
     for kind, spec in KINDS.items():
@@ -178,6 +179,12 @@ def task_list() -> str:
         heads = ["name", "title", "in mteb", "main score", "licence", "data", "description"]
         parts += [f"## {spec.heading or 'Polarity retrieval'}\n", markdown_table(heads, rows)]
     return "\n".join(parts)
+
+
+def _suite(tasks: Sequence[str]) -> str:
+    if tasks[0].startswith(MTEB_PREFIXES):
+        return f"{len(tasks)} [data sets of mteb](mteb-suites.md)"
+    return ", ".join(f"`{task}`" for task in tasks)
 
 
 # Recipes and losses

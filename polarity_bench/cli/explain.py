@@ -91,6 +91,12 @@ def explain(
     access = data.access()
     options = encoder.options(offline=access.offline)
     loaded = spec.load(access, Settings(ks=() if k is None else (k,), limit=limit))
+    if html is not None and loaded.spec.restriction:
+        raise InputError(
+            f"`html`: the texts of {loaded.spec.name} must not be published: its licence is "
+            f"{loaded.spec.licence or 'not specified'} ({loaded.spec.restriction}); leave out "
+            "`html` to print the queries"
+        )
     remark_draws([loaded])
     one, other = _results(sides, loaded, options, results, embedding)
     found = explain_two(loaded, one, other, loaded.ks[-1], weighting)

@@ -66,10 +66,15 @@ DataDir = Annotated[
     Path | None, "Folder with data sets [default: the environment variable POLARITY_BENCH_DATA]."
 ]
 Tasks = Annotated[
-    str | None, "Names of tasks, separated by commas; `polarity-bench tasks` lists them.", "-t"
+    str | None,
+    "Names of tasks, separated by commas; `polarity-bench tasks` lists them. mteb:NAME or "
+    "mteb:NAME[LANGUAGE] is a classification task of mteb, nano:NAME a draw of 200 of its queries.",
+    "-t",
 ]
 Suite = Annotated[
-    str | None, "Suite of tasks: demo, polarity, unseen, transfer, sts or full.", "-s"
+    str | None,
+    "Suite of tasks: demo, polarity, unseen, transfer, sts, full, multilingual or nano.",
+    "-s",
 ]
 
 
@@ -158,10 +163,9 @@ class DataFlags:
 
     def task(self, name: str) -> TaskSpec:
         """Return the task with this name."""
-        from polarity_bench.tasks.catalogue import choose_tasks, load_tasks
+        from polarity_bench.tasks.catalogue import choose_task, load_tasks
 
-        (spec,) = choose_tasks(load_tasks(self.task_dir), names=[name])
-        return spec
+        return choose_task(load_tasks(self.task_dir), name)
 
     def polarity_task(self, name: str) -> PolaritySpec:
         """Return the polarity task with this name.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -16,6 +16,7 @@ from polarity_bench.errors import InputError
 
 if TYPE_CHECKING:
     from polarity_bench.tasks.types.base import TaskSpec
+    from polarity_bench.tasks.types.polarity.task import PolaritySpec
 
 tasks_app = Commands(
     name="tasks",
@@ -32,15 +33,27 @@ def list_tasks(
     match: Annotated[
         str | None, "List only tasks whose name contains this text.", "--filter", "-f"
     ] = None,
+    from_mteb: Annotated[
+        str | None,
+        "List the classification tasks of mteb with these words in their name, description, "
+        "domains, subtypes or languages (deu), such as 'sentiment deu'.",
+    ] = None,
     task_dir: TaskDir = None,
     out: OutputFlags,
 ) -> None:
-    """List the tasks: name, kind, labels, name in mteb and title."""
+    """List the tasks: name, kind, labels, name in mteb and title.
+
+    With `--from-mteb`, list classification tasks of mteb by name, languages, number of queries and
+    licence. Each can be given to `--tasks`.
+    """
     if context.invoked_subcommand:
         context.obj = {"task_dir": task_dir, "as_json": out.as_json}
         return
     from polarity_bench.render.markdown import table
 
+    if from_mteb is not None:
+        _list_mteb_sets(from_mteb, out)
+        return
     chosen = tasks_of(None, suite, task_dir)
     chosen = [spec for spec in chosen if match is None or match.lower() in spec.name]
     heads: list[tuple[str, list[str]]] = [
@@ -53,6 +66,32 @@ def list_tasks(
     out.show(lambda: [_describe(spec) for spec in chosen], lambda: table(heads, width=out.width))
 
 
+def _list_mteb_sets(words: str, out: OutputFlags) -> None:
+    from polarity_bench.render.markdown import table
+    from polarity_bench.tasks.mteb_names import find_sets
+
+    rows = find_sets(words)
+    if not rows:
+        raise InputError(
+            f"`from_mteb`: mteb has no classification task with {words!r}; try fewer words, or the "
+            "code of a language, such as deu"
+        )
+    heads: list[tuple[str, list[str]]] = [
+        ("task", [each["name"] for each in rows]),
+        ("languages", [_shortened(each["languages"]) for each in rows]),
+        ("queries", ["-" if (n := each["queries"]) is None else f"{n:,}" for each in rows]),
+        ("licence", [each["licence"] for each in rows]),
+        ("texts must not be published", [each["restriction"] or "-" for each in rows]),
+        ("newer", [each["superseded_by"] or "-" for each in rows]),
+    ]
+    out.show(lambda: rows, lambda: table(heads, width=out.width))
+
+
+def _shortened(names: list[str]) -> str:
+    more = f" and {len(names) - 4} more" if len(names) > 5 else ""
+    return ", ".join(names[:4] if more else names) + more or "-"
+
+
 @tasks_app.command("show")
 def show_task(
     context: typer.Context,
@@ -60,7 +99,7 @@ def show_task(
     task_dir: TaskDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print the TOML file of a task."""
+    """Print the TOML file of a task; for a task of mteb, a file to start from."""
     before: dict[str, Any] = context.obj or {}  # options before `show`, from `list_tasks`
     spec = DataFlags(task_dir=task_dir or before.get("task_dir")).task(name)
     about = f"# {spec.file}\n# digest {spec.digest}, in mteb: {spec.result_name}\n\n"
@@ -140,6 +179,10 @@ def show_schema(as_json: AsJson = True) -> None:  # noqa: ARG001  the output is 
 def _print_task(spec: TaskSpec, about: str, as_json: bool) -> None:
     if as_json:
         print_json(_describe(spec) | {"spec": spec.model_dump(mode="json")})
+    elif spec.file.name == spec.name:  # There is no file.
+        from polarity_bench.tasks.mteb_names import task_file
+
+        print(about + task_file(cast("PolaritySpec", spec)), end="")
     else:
         print(about + spec.file.read_text(encoding="utf-8"), end="")
 

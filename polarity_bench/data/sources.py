@@ -161,7 +161,7 @@ def read_hub(
     try:
         rows = load(datasets.DownloadConfig(local_files_only=access.offline))
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
-        raise MissingDataError(f"{where}: cannot be read: {_shorten(error)}{remedy}") from error
+        raise MissingDataError(f"{where}: cannot be read: {shorten(error)}{remedy}") from error
     finally:
         datasets.enable_progress_bars()
     if missing := [name for name in columns if name not in rows.column_names]:
@@ -244,7 +244,7 @@ def _download(reference: FileRef, spec: Owner, access: DataAccess) -> Path:
     except (OSError, ValueError, EOFError, tarfile.TarError, *_BAD_ARCHIVE) as error:
         raise MissingDataError(
             f"{spec.name}: {reference.path} is not on this machine and downloading "
-            f"{url} failed: {_shorten(error)}{_remedy(spec)}"
+            f"{url} failed: {shorten(error)}{_remedy(spec)}"
         ) from error
 
 
@@ -330,5 +330,6 @@ def _remedy(spec: Owner) -> str:
     )
 
 
-def _shorten(error: BaseException) -> str:
+def shorten(error: BaseException) -> str:
+    """Return the message of an error, shortened to 240 characters."""
     return textwrap.shorten(str(error), 240, placeholder="…")

@@ -70,6 +70,34 @@ def load_split(
         rows = [row for row in rows if row.values[-len(selected) :] == selected]
     if split.cut:
         rows = [rows[i] for i in cut_positions([row.values[0] for row in rows], split.cut)]
+    loaded = split_of(name, rows, where, label_of, form.columns)
+    if split.rows is not None:
+        check_count(where, len(loaded), split.rows)
+    n_found = Counter(loaded.labels)
+    for label, expected in (split.label_rows or {}).items():
+        check_count(where, n_found[label], expected, f" of the label {label!r}")
+    return loaded
+
+
+def split_of(
+    name: str,
+    rows: Sequence[FileRow],
+    where: str,
+    label_of: Mapping[str, str],
+    extra: Sequence[str] = (),
+) -> Split:
+    """Check the rows of a split, and translate their labels.
+
+    Args:
+        name: Name of the split, for messages.
+        rows: Text, label and additional columns of each row.
+        where: Name of the file or data set, for messages.
+        label_of: Label of each label in the data.
+        extra: Names of the additional columns.
+
+    Raises:
+        InputError: If there are no rows, or if a text is empty or a label unknown.
+    """
     if not rows:
         raise InputError(f"{where}: the split {name!r} has no rows")
     if empty := [row.line for row in rows if not row.values[0].strip()]:
@@ -89,13 +117,7 @@ def load_split(
             f"{', '.join(map(repr, label_of))}"
         )
     labels = tuple(label_of[label] for label in columns[1])
-    if split.rows is not None:
-        check_count(where, len(labels), split.rows)
-    n_found = Counter(labels)
-    for label, expected in (split.label_rows or {}).items():
-        check_count(where, n_found[label], expected, f" of the label {label!r}")
-    extra = {column: columns[2 + i] for i, column in enumerate(form.columns)}
-    return Split(columns[0], labels, extra)
+    return Split(columns[0], labels, {column: columns[2 + i] for i, column in enumerate(extra)})
 
 
 def cut_positions(texts: Sequence[str], cut: Cut) -> list[int]:

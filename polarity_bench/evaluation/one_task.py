@@ -210,6 +210,7 @@ def score_task(
         scores=scored.scores,
         counts=task.counts,
         unseen_of=task.unseen_of,
+        data_set=task.spec.data_set,
         experiment=experiment_name(task, reference_id),
         reference_is_default=reference_is_default,
         limit=task.limit,

@@ -98,7 +98,7 @@ def _data(explained: Explanation) -> dict[str, Any]:
     Each retrieved source is stored once, and queries refer to sources by position.
     """
     task = explained.task
-    labels = list(dict.fromkeys([*task.spec.labels.values()]))
+    labels = list(dict.fromkeys([*task.spec.labels.values()])) or sorted({*task.source.labels})
     used = sorted({each.source for a in explained.answers for side in a.found for each in side})
     places = {source: place for place, source in enumerate(used)}
     columns = _columns(explained)

@@ -9,10 +9,8 @@ runner compute the scores, so both give the same scores.
 from __future__ import annotations
 
 import math
-import random
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partialmethod
 from importlib import import_module
@@ -20,8 +18,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
-import torch
 from datasets import Dataset, DatasetDict
 from mteb import AbsTask, Benchmark, TaskMetadata
 from mteb.timing import TimingStack
@@ -37,6 +33,7 @@ from polarity_bench.errors import InputError, InputWarning
 from polarity_bench.evaluation.one_task import experiment_name, score_task
 from polarity_bench.tasks.catalogue import load_suites, load_tasks
 from polarity_bench.tasks.types.base import Settings, TaskSpec
+from polarity_bench.tasks.types.polarity.mteb_sets import restore_generators
 
 
 class PolarityBenchTask(AbsTask):
@@ -186,7 +183,7 @@ def register(task_dir: str | Path | None = None) -> list[str]:
         names.append(spec.result_name)
     _register_benchmarks(
         {
-            suite: [registry[tasks[name].result_name] for name in names]
+            suite: [registry[tasks[name].result_name] for name in names if name in tasks]
             for suite, names in load_suites().items()
         }
     )
@@ -229,7 +226,7 @@ def _register_benchmarks(suites: Mapping[str, Sequence[type[AbsTask]]]) -> None:
     getters: Any = import_module("mteb.benchmarks.get_benchmark")
     if hasattr(benchmarks, "POLARITY_BENCH"):
         return
-    with _restore_generators():
+    with restore_generators():
         benchmarks.POLARITY_BENCH = Benchmark(
             name="PolarityBench(eng)",
             aliases=("PolarityBench", "polarity"),
@@ -244,17 +241,6 @@ def _register_benchmarks(suites: Mapping[str, Sequence[type[AbsTask]]]) -> None:
         )
     getters._build_registry.cache_clear()  # noqa: SLF001  mteb has no public function for this
     getters._build_aliases_registry.cache_clear()  # noqa: SLF001
-
-
-@contextmanager
-def _restore_generators() -> Iterator[None]:
-    before = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
-    try:
-        yield
-    finally:
-        random.setstate(before[0])
-        np.random.set_state(before[1])  # noqa: NPY002
-        torch.set_rng_state(before[2])
 
 
 def _task_class(spec: TaskSpec) -> type[AbsTask]:

@@ -153,6 +153,8 @@ class Result:
             no test row is a training text; None if the training texts are unknown.
         unseen_of: Name of the original task, if this task is a copy with sources that must not be
             used for training.
+        data_set: Data set of mteb that the task reads: its name, subsets, hub id, revision and
+            licence, and why its texts must not be published; None for other tasks.
         training: Training of the encoder: `recipe` with its name and settings, `seed` and `base`;
             None if unknown.
         experiment: Settings that differ from the task's defaults, and the reference if it is
@@ -181,6 +183,7 @@ class Result:
     seen: Mapping[str, Mapping[str, int]] | None = None
     unseen: Mapping[str, Mapping[str, float | None]] | None = None
     unseen_of: str | None = None
+    data_set: Mapping[str, Any] | None = None
     training: Mapping[str, Any] | None = None
     experiment: str = ""
     reference_is_default: bool = False
@@ -320,7 +323,7 @@ def with_checksum(stored: Mapping[str, Any]) -> dict[str, Any]:
     return rest | {"sha256": digest}
 
 
-_OF_TASK = ("kind", "version", "unseen_of")
+_OF_TASK = ("kind", "version", "unseen_of", "data_set")
 _SHARED = (
     *("counts", "seen", "unseen", "training", "experiment", "reference_is_default", "limit"),
     *("seconds", "environment"),

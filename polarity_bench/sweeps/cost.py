@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders.load import SentenceTransformerEncoder, load_encoder
 from polarity_bench.sweeps.items import CrossValidation, Evaluation, Item, Setup, Training
-from polarity_bench.tasks.catalogue import choose_tasks, load_tasks
+from polarity_bench.tasks.catalogue import choose_task, choose_tasks, load_tasks
 from polarity_bench.tasks.labelled import LabelledTexts
 from polarity_bench.tasks.senteval.classifiers import single_threaded
 from polarity_bench.tasks.types.base import Settings
@@ -131,7 +131,7 @@ def _texts_of(item: Item, setup: Setup) -> Sequence[str]:
     """Return the texts of an item's first task."""
     if isinstance(item, CrossValidation):
         return _flat(item.data(setup))
-    (spec,) = choose_tasks(load_tasks(setup.task_dir), names=[item.tasks[0]])
+    spec = choose_task(load_tasks(setup.task_dir), item.tasks[0])
     return spec.load(setup.access(), Settings()).texts
 
 

@@ -27,7 +27,7 @@ from polarity_bench.sweeps.state_files import (
     SweepState,
 )
 from polarity_bench.sweeps.validation_blocks import check_validations, cross_validate
-from polarity_bench.tasks.catalogue import choose_tasks, load_tasks
+from polarity_bench.tasks.catalogue import choose_task, choose_tasks, load_tasks
 from polarity_bench.tasks.senteval.classifiers import single_threaded
 from polarity_bench.tasks.types.base import Settings
 from polarity_bench.training.data import check_trainable
@@ -151,9 +151,9 @@ def check(items: Sequence[Item], setup: Setup) -> dict[str, EncoderId]:
     trainings = [item for item in items if isinstance(item, Training)]
     for item in trainings:
         item.job.recipe.check()
-    specs = load_tasks(setup.task_dir)
+    known = load_tasks(setup.task_dir)
     for task in dict.fromkeys(item.job.task for item in trainings):
-        check_trainable(specs[task])
+        check_trainable(choose_task(known, task))
     trained = {item.after for item in trainings}
     encoders: dict[str, EncoderId] = {}
     first_names: dict[tuple[EncoderId, str], str] = {}

@@ -17,6 +17,7 @@ from pathlib import Path
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.errors import InputError, InputWarning, check_known, nearest, reworded
 from polarity_bench.files import read_toml
+from polarity_bench.tasks.mteb_names import MTEB_PREFIXES, named_tasks
 from polarity_bench.tasks.types.base import Settings, Task, TaskSpec
 from polarity_bench.tasks.types.polarity.task import PolaritySpec
 from polarity_bench.tasks.types.relatedness import RelatednessSpec
@@ -53,7 +54,7 @@ def load_task(
     Raises:
         InputError: If the task is unknown, or its data is missing or does not match the task file.
     """
-    (spec,) = choose_tasks(load_tasks(task_dir), names=[name])
+    spec = choose_task(load_tasks(task_dir), name)
     return spec.load(access or DataAccess.from_environment(), settings or Settings())
 
 
@@ -151,7 +152,8 @@ def choose_tasks(
 
     Args:
         known: All tasks, keyed by name.
-        names: Names of tasks (`sst2`), or their names in mteb (`SST2PolarityRetrieval`).
+        names: Names of tasks (`sst2`), their names in mteb (`SST2PolarityRetrieval`), or data sets
+            of mteb (`mteb:NAME`, see `named_tasks`).
         suite: Name of a suite.
 
     Returns:
@@ -166,9 +168,12 @@ def choose_tasks(
         suites = load_suites()
         if suite not in suites:
             raise InputError(f"unknown suite {suite!r}{nearest(suite, suites)}")
-        chosen.update((name, known[name]) for name in suites[suite])
+        names = [*suites[suite], *names]
     by_result_name = {spec.result_name: spec for spec in known.values()}
     for name in names:
+        if name.startswith(MTEB_PREFIXES):
+            chosen.update((spec.name, spec) for spec in named_tasks(name))
+            continue
         spec = known.get(name) or by_result_name.get(name)
         if spec is None:
             similar = difflib.get_close_matches(name, by_result_name, n=1)
@@ -179,6 +184,19 @@ def choose_tasks(
             raise InputError(f"unknown task {name!r}{near}; `task_dir` adds your own task files")
         chosen[spec.name] = spec
     return list(chosen.values())
+
+
+def choose_task(known: Mapping[str, TaskSpec], name: str) -> TaskSpec:
+    """Select one task by name, as `choose_tasks` does.
+
+    Raises:
+        InputError: If the task is unknown, or is a task of mteb with several subsets.
+    """
+    spec, *more = choose_tasks(known, names=[name])
+    if more:
+        names = ", ".join(each.name for each in (spec, *more))
+        raise InputError(f"the task {name!r} has {1 + len(more)} subsets; choose one: {names}")
+    return spec
 
 
 def read_task(path: str | Path) -> TaskSpec:

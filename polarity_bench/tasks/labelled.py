@@ -12,7 +12,7 @@ import numpy as np
 from polarity_bench.data.sampling import sample
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.errors import InputError
-from polarity_bench.tasks.catalogue import choose_tasks, load_tasks
+from polarity_bench.tasks.catalogue import choose_task, load_tasks
 from polarity_bench.tasks.types.base import Settings, TaskSpec
 from polarity_bench.tasks.types.polarity.task import PolaritySpec
 from polarity_bench.tasks.types.transfer import TransferSpec
@@ -93,7 +93,7 @@ def labelled_spec(known: Mapping[str, TaskSpec], task: str) -> PolaritySpec | Tr
     Raises:
         InputError: If the task is unknown, or is not a transfer task or polarity task.
     """
-    (spec,) = choose_tasks(known, names=[task])
+    spec = choose_task(known, task)
     if not isinstance(spec, PolaritySpec | TransferSpec):
         raise InputError(
             f"`tasks` {task}: expected a task of kind transfer or polarity, got {spec.kind}"

@@ -173,7 +173,7 @@ def model_card(
         eval_results=results,
         **in_card(origin),
     )
-    classes = " from ".join(map(escape, sorted(set(task.labels.values()))))
+    classes = " from ".join(map(escape, sorted(set(task.labels.values())))) or "its classes"
     of_texts = f" (licence: {escape(task.licence)})" if task.licence else ""
     title, texts = escape(task.title), fitted.trained_on and escape(fitted.trained_on)
     purpose = texts or f"{title}, to separate {classes} while preserving meaning"

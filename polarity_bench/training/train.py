@@ -23,7 +23,7 @@ from polarity_bench.encoders.train_file import read_train_file
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation.one_task import environment
 from polarity_bench.progress import Bar, no_bar
-from polarity_bench.tasks.catalogue import choose_tasks, load_tasks
+from polarity_bench.tasks.catalogue import choose_task, load_tasks
 from polarity_bench.training.contamination import (
     TEXTS_FILE,
     TrainingTexts,
@@ -138,7 +138,7 @@ def open_bench(job: Job, folder: RunFolder, bar: Bar) -> Iterator[TrainingContex
     Raises:
         InputError: If the data or the base is not available.
     """
-    (spec,) = choose_tasks(load_tasks(job.task_dir), names=[job.task])
+    spec = choose_task(load_tasks(job.task_dir), job.task)
     rows, seed = job.recipe.hold_out
     base = load_base(job.model, job.options)
     known = None if rows == 0 else known_to(job.model, base)

@@ -140,6 +140,11 @@ class TaskSpec(Strict):
         raise NotImplementedError
 
     @property
+    def data_set(self) -> Mapping[str, Any] | None:
+        """Facts about a public data set for the provenance of results; None for files."""
+        return None
+
+    @property
     def digest(self) -> str:
         """Digest of the fields that affect scores, as 16 hexadecimal digits."""
         values = self.model_dump(mode="json", include={"version", "kind", *self.moving})
@@ -292,7 +297,13 @@ class Task(ABC):
 
 
 _PLACES = {"url", "path"}
-_UNSAID: Mapping[str, Any] = {"cut": None, "format": None, "header": []}
+_UNSAID: Mapping[str, Any] = {
+    "cut": None,
+    "format": None,
+    "header": [],
+    "mteb": None,
+    "n_queries": None,
+}
 """Defaults of keys that were added after the first digests were stored.
 
 Digests skip keys with these values, so the digests of older task files remain valid."""

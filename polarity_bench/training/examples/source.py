@@ -18,7 +18,7 @@ from polarity_bench.encoders.load import load_encoder
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.files import check_writable, write_atomically
 from polarity_bench.progress import Bar, no_bar
-from polarity_bench.tasks.catalogue import choose_tasks, load_tasks
+from polarity_bench.tasks.catalogue import choose_task, load_tasks
 from polarity_bench.training.data import TrainingPool, load_training_data
 from polarity_bench.training.examples import COLUMNS, EXAMPLE_KINDS, ExampleKind
 from polarity_bench.training.examples.card import examples_card
@@ -158,7 +158,7 @@ def generate_examples(
     spec = spec or ExampleSpec()
     if kind not in EXAMPLE_KINDS:
         raise InputError(f"unknown kind of examples {kind!r}{nearest(kind, EXAMPLE_KINDS)}")
-    (chosen,) = choose_tasks(load_tasks(task_dir), names=[task])
+    chosen = choose_task(load_tasks(task_dir), task)
     data = load_training_data(
         chosen, access or DataAccess.from_environment(), held_out=held_out, seed=seed
     )

@@ -15,16 +15,22 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ConfigDict, Field, JsonValue, StrictInt, model_validator
+from pydantic import ConfigDict, Field, JsonValue, StrictInt, StringConstraints, model_validator
 
 from polarity_bench.data.sampling import draw_balanced
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.data.specs import FileRef, FormatSpec, Name, SplitSpec
-from polarity_bench.data.split import Split, load_split
+from polarity_bench.data.split import Split, load_split, split_of
 from polarity_bench.embedding.embedder import EmbeddedTexts
-from polarity_bench.errors import InputError, listed, warn
+from polarity_bench.errors import InputError, listed, reworded, warn
 from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.tasks.types.base import Settings, Task, TaskScores, TaskSpec
+from polarity_bench.tasks.types.polarity.mteb_sets import (
+    MtebSet,
+    find_set,
+    load_rows,
+    restriction,
+)
 from polarity_bench.tasks.types.polarity.scoring import (
     METRICS,
     polarity_scores,
@@ -46,6 +52,15 @@ _PAIRS: dict[str, JsonValue] = {
 }
 
 
+_DATA: dict[str, JsonValue] = {
+    "oneOf": [
+        {"required": ["mteb"], "not": {"required": ["format"]}},
+        {"required": ["labels", "splits"]},
+    ]
+}
+MtebReference = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][\w.\-]*(\[[\w.\-]+\])?$")]
+
+
 class PolarityProtocol(Strict):
     """Protocol settings in the task file of a polarity task."""
 
@@ -55,8 +70,10 @@ class PolarityProtocol(Strict):
     """Number of sources that each query retrieves."""
     sources_per_query: Annotated[StrictInt, Field(ge=0)] = 0
     """Sources to draw, without replacement, as a multiple of the queries; 0 keeps all sources."""
+    n_queries: Annotated[StrictInt, Field(ge=2)] | None = None
+    """Queries to draw, with equal numbers of each class as far as possible; all by default."""
     sample_seed: StrictInt = 42
-    """Seed of the random draw of sources."""
+    """Seed of the random draws of sources and queries."""
     overlap: Annotated[StrictInt, Field(ge=0)] | None = None
     """Expected number of queries that also occur among the sources, ignoring case."""
     groups: tuple[str, ...] = Field((), json_schema_extra={"items": _GROUP})
@@ -70,13 +87,17 @@ class PolarityProtocol(Strict):
 class PolaritySpec(TaskSpec):
     """Content of the task file of a polarity retrieval task."""
 
+    model_config = ConfigDict(json_schema_extra=_DATA)
+
     kind: Literal["polarity"]
-    labels: dict[str, str] = Field(json_schema_extra={"minProperties": 2})
-    """Name of each label in the data files: `0 = "negative"`. Several labels may have one name."""
+    mteb: MtebReference | None = None
+    """Classification task of mteb with the data, instead of `splits`: `NAME` or `NAME[SUBSET]`."""
+    labels: dict[str, str] = Field({}, json_schema_extra={"minProperties": 2})
+    """Name of each label in the data: `0 = "negative"`. Several labels may have one name."""
     format: FormatSpec = FormatSpec()
     """Format of the data files."""
     splits: dict[Literal["source", "query"], SplitSpec] = Field(
-        json_schema_extra={"required": ["source", "query"]}
+        {}, json_schema_extra={"required": ["source", "query"]}
     )
     """The splits: `query` contains the queries, and `source` the texts to retrieve."""
     protocol: PolarityProtocol = PolarityProtocol()
@@ -84,15 +105,32 @@ class PolaritySpec(TaskSpec):
     unseen_of: Name | None = None
     """Name of the original task, if this task is a copy with unseen sources."""
 
-    moving: ClassVar[tuple[str, ...]] = ("labels", "format", "splits", "protocol")
+    moving: ClassVar[tuple[str, ...]] = ("mteb", "labels", "format", "splits", "protocol")
     ranks: ClassVar[bool] = True
     mteb_type: ClassVar[str] = "Retrieval"
     mteb_prompt: ClassVar[str] = "Retrieve sentences of the same polarity."
 
     @model_validator(mode="after")
     def _check_splits(self) -> Self:
+        if self.mteb is not None:
+            if files := {"splits", "format"} & self.model_fields_set:
+                raise ValueError(f"'mteb' and '{min(files)}' exclude each other; give one of them")
+            if self.labels:
+                self._check_names()
+            self._check_columns()
+            return self
+        if not self.labels:
+            raise ValueError("'labels' is missing")
         if missing := {"source", "query"} - set(self.splits):
             raise ValueError(f"[splits.{min(missing)}] is missing")
+        self._check_names()
+        for split in self.splits.values():
+            if unknown := set(split.label_rows or {}) - set(self.labels.values()):
+                raise ValueError(f"'label_rows': unknown label {min(unknown)!r}")
+        self._check_columns()
+        return self
+
+    def _check_names(self) -> None:
         names = {" ".join(name.split()).casefold(): name for name in self.labels.values()}
         if len(names) < 2:
             raise ValueError("'labels' needs at least two labels with different names")
@@ -101,15 +139,12 @@ class PolaritySpec(TaskSpec):
                 f"'labels': the name {min(almost)!r} differs from another only in case or white "
                 "space; give both labels the same name"
             )
-        for split in self.splits.values():
-            if unknown := set(split.label_rows or {}) - set(self.labels.values()):
-                raise ValueError(f"'label_rows': unknown label {min(unknown)!r}")
-        self._check_columns()
-        return self
 
     def _check_columns(self) -> None:
         protocol = self.protocol
         used = {*protocol.groups, protocol.breakdown, protocol.pair} - {None}
+        if used and self.mteb is not None:
+            raise ValueError("[protocol] 'groups', 'breakdown' and 'pair' need files, not 'mteb'")
         if taken := METRICS.intersection(protocol.groups):
             raise ValueError(
                 f"[protocol] 'groups': {min(taken)!r} is the name of a metric; rename the column"
@@ -148,13 +183,72 @@ class PolaritySpec(TaskSpec):
 
     def load_split(self, name: Literal["source", "query"], access: DataAccess) -> Split:
         """Read all rows of a split, see `data.split.load_split`."""
+        if self.mteb is not None:
+            rows, where = load_rows(self.mteb_set, name, access.offline)
+            labels = self.labels or {row.values[1]: row.values[1] for row in rows}
+            return split_of(name, rows, where, labels)
         split = self.splits[name]
         return load_split(name, split, self.form(split), self.labels, self, access)
 
+    @property
+    def mteb_set(self) -> MtebSet:
+        """Data set of mteb that the task file names.
+
+        Raises:
+            InputError: If mteb has no such data set, or it has several subsets and the task file
+                chooses none.
+        """
+        is_chosen = "languages" in self.model_fields_set
+        with reworded("" if self.is_named else f"{self.file}: "):
+            found = find_set(str(self.mteb), self.languages if is_chosen else ())
+            if len(found.subsets) > 1 and not is_chosen:
+                raise InputError(
+                    f"'mteb' {self.mteb} has several subsets; choose one, or set 'languages': "
+                    f"{', '.join(found.references)}"
+                )
+        return found
+
+    @property
+    def is_named(self) -> bool:
+        """Whether a name such as `mteb:NAME` defines the task, so that there is no task file."""
+        return ":" in self.name
+
+    def described(self) -> Self:
+        """Return the task with mteb's facts, such as languages, in place of missing ones."""
+        if self.mteb is None:
+            return self
+        found = self.mteb_set
+        metadata = found.task.metadata
+        facts = {
+            "description": metadata.description,
+            "languages": found.languages,
+            "domains": tuple(metadata.domains or ()),
+            "licence": metadata.license,
+            "homepage": metadata.reference,
+            "citation": metadata.bibtex_citation,
+        }
+        new = {key: fact for key, fact in facts.items() if key not in self.model_fields_set}
+        return self.model_copy(update=new)
+
+    @property
+    def data_set(self) -> Mapping[str, Any] | None:
+        """Facts about the data set in mteb for the provenance of results; None for files."""
+        return None if self.mteb is None else self.mteb_set.facts | {"licence": self.licence}
+
+    @property
+    def restriction(self) -> str:
+        """Why the texts must not be published; '' if the licence allows it.
+
+        The user knows the licence of files that state none.
+        """
+        is_known = self.mteb is not None or "-nc" in (self.licence or "")
+        return restriction(self.licence) if is_known else ""
+
     def load(self, access: DataAccess, settings: Settings) -> PolarityTask:
         """Read both splits, and make the task of them, see `assemble`."""
-        source, query = (self.load_split(name, access) for name in ("source", "query"))
-        return self.assemble(source, query, settings)
+        described = self.described()
+        source, query = (described.load_split(name, access) for name in ("source", "query"))
+        return described.assemble(source, query, settings)
 
     def assemble(self, pool: Split, query: Split, settings: Settings) -> PolarityTask:
         """Check both splits, and draw the sources.
@@ -175,6 +269,10 @@ class PolaritySpec(TaskSpec):
             Jørgensen and Breitung (2025), Margins in Contrastive Learning, section 3.2.
         """
         protocol, limit = self.protocol, settings.limit
+        if protocol.n_queries is not None:
+            query = query.take(
+                draw_balanced(query.labels, protocol.n_queries, protocol.sample_seed)
+            )
         n_overlap = count_overlap(pool.texts, query.texts)
         _check_overlap(self, n_overlap, len(query))
         check_labels(self.name, pool.labels, query.labels)
@@ -420,9 +518,10 @@ def _check_overlap(spec: PolaritySpec, found: int, n_queries: int) -> None:
             f"{spec.name}: expected {declared} queries that also occur in the source split, got "
             f"{found}; if this is intended, correct `overlap` in [protocol] of {spec.file}"
         )
+    file = f"a task file (`polarity-bench tasks show {spec.name}`)" if spec.is_named else spec.file
     problem = (
         f"{spec.name}: {found} of {n_queries} queries also occur among the sources; if this is "
-        f"intended, set `overlap = {found}` in [protocol] of {spec.file}"
+        f"intended, set `overlap = {found}` in [protocol] of {file}"
     )
     if found > MOST_OVERLAP * n_queries:
         raise InputError(problem)

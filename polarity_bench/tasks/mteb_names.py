@@ -1,0 +1,105 @@
+"""Names that select data sets of mteb as polarity tasks, without a task file.
+
+- `mteb:NAME` and `mteb:NAME[SUBSET]` keep all texts: the training split provides the sources, and
+  the test split the queries.
+- `nano:NAME` and `nano:NAME[SUBSET]` draw 200 queries and 1,000 sources, for a quick answer.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from polarity_bench.tasks.types.polarity.mteb_sets import (
+    MtebSet,
+    classification_sets,
+    find_set,
+    restriction,
+)
+from polarity_bench.tasks.types.polarity.task import PolaritySpec
+from polarity_bench.validation import validated
+
+_DRAWS: dict[str, dict[str, Any]] = {
+    "mteb": {},
+    "nano": {"protocol": {"n_queries": 200, "sources_per_query": 5}},
+}
+MTEB_PREFIXES = tuple(f"{prefix}:" for prefix in _DRAWS)
+
+
+def named_tasks(name: str) -> list[PolaritySpec]:
+    """Return the tasks that a name selects, one for each subset of the data set.
+
+    Args:
+        name: `mteb:NAME` for all subsets, or `mteb:NAME[SUBSET]`. A language instead of the subset
+            (`deu` or `deu-Latn`) selects all subsets of this language.
+
+    Raises:
+        InputError: If the data set or the subset is unknown, or cannot be a polarity task.
+    """
+    prefix, _, reference = name.partition(":")
+    suffix = "" if prefix == "mteb" else prefix.capitalize()
+    specs = []
+    for each in find_set(reference).references:
+        plain = re.sub(r"[^A-Za-z0-9.]+", "-", each).strip("-")
+        values = {"kind": "polarity", "title": each[:80], "mteb": each} | _DRAWS[prefix]
+        values |= {"name": "mteb", "mteb_name": f"{plain}-{suffix}PolarityRetrieval"}
+        own_name = f"{prefix}:{each}"
+        spec = validated(PolaritySpec, {"file": Path(own_name)} | values)
+        # Names of task files have no colon, so no task file can have this name.
+        specs.append(spec.model_copy(update={"name": own_name}).described())
+    return specs
+
+
+def find_sets(words: str) -> list[dict[str, Any]]:
+    """Search the data sets of mteb that can be polarity tasks, by mteb's metadata alone.
+
+    Args:
+        words: Words that occur in the name, the description, the domains or the subtypes. A code of
+            a language (`deu` or `deu-Latn`) or of a script occurs only in the languages.
+
+    Returns:
+        For each data set that has all words: the name of the task, languages, names of the subsets
+        (if there are several), number of queries (None if unknown), licence, why its texts must
+        not be published ('' if the licence allows it), and the names of newer versions.
+    """
+    known = classification_sets()
+    codes = {name: _codes(found) for name, found in known.items()}
+    every = set().union(*codes.values())
+    rows = []
+    for name, found in known.items():
+        metadata = found.task.metadata
+        said = [name, metadata.description, *(metadata.domains or ())]
+        text = " ".join([*said, *(metadata.task_subtypes or ())]).casefold()
+        asked = words.casefold().split()
+        if all(w in codes[name] if w in every else w in text for w in asked):
+            newer = metadata.superseded_by
+            rows.append(
+                {
+                    "name": f"mteb:{name}",
+                    "languages": list(found.languages),
+                    "subsets": list(found.subsets) if metadata.is_multilingual else [],
+                    "queries": found.n_queries,
+                    "licence": metadata.license or "not specified",
+                    "restriction": restriction(metadata.license),
+                    "superseded_by": f"mteb:{newer}" if newer else None,
+                }
+            )
+    return rows
+
+
+def _codes(found: MtebSet) -> set[str]:
+    """Return the codes of a data set's languages and scripts in lower case: deu-latn, deu, latn."""
+    whole = {code.lower() for code in found.languages}
+    return whole | {part for code in whole for part in code.split("-")}
+
+
+def task_file(spec: PolaritySpec) -> str:
+    """Return the text of a task file with the content of a task that a name defines."""
+    import tomlkit
+
+    plain = re.sub(r"[^a-z0-9]+", "-", spec.name.lower()).strip("-")[:64].rstrip("-")
+    facts = spec.model_dump(mode="json", include={"kind", "title", "mteb", "mteb_name"})
+    own = {"protocol": spec.protocol.model_dump(exclude_unset=True)}
+    values = {"name": plain} | facts | own
+    return tomlkit.dumps(values)

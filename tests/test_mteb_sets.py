@@ -1,0 +1,540 @@
+"""Data sets of mteb as polarity tasks: mteb's own loaders against a stand-in of the hub."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from hub import Done, Hub, Repo, bench, serve
+from standins import QUERIES, SOURCES, Bench, Rows, write_task
+
+from polarity_bench.data.sources import DataAccess
+from polarity_bench.errors import InputError, InputWarning, MissingDataError
+from polarity_bench.tasks.catalogue import choose_task, choose_tasks, read_task
+from polarity_bench.tasks.labelled import LabelledTexts
+from polarity_bench.tasks.mteb_names import find_sets
+from polarity_bench.tasks.types.base import Settings
+from polarity_bench.tasks.types.polarity import mteb_sets
+from polarity_bench.tasks.types.polarity.task import PolaritySpec, PolarityTask
+from polarity_bench.training.data import load_training_data
+
+COMMITS = {
+    "mteb/amazon_counterfactual": "1f7e6a9d6fa6e64c53d146e428565640410c0df1",
+    "mteb/HebrewSentimentAnalysisV4": "aa0b83c4b16cd28daf7c41ef3402e3ffe9c70c59",
+    "fewshot-goes-multilingual/cs_facebook-comments": "6ced1d87a030915822b087bf539e6d5c658f1988",
+    "mteb/UkrTweetToxicityBinaryClassification_ukr-detect_ukr-toxicity-dataset": (
+        "d2638cc529d5d50cecc91b7ae21735fab7b34743"
+    ),
+    "mteb/dk_hate": "0468ff11393992d8347cf4282fb706fe970608d4",
+    "fewshot-goes-multilingual/cs_csfd-movie-reviews": "dd2ede6faaea338ef6b1e2966f06808656975a23",
+    "mteb/angry_tweets": "b9475fb66a13befda4fa9871cd92343bb2c0eb77",
+    "mteb/PoemSentimentClassification": "c" * 40,  # mteb pins another one
+}
+"""The data sets, each at the commit that mteb pins."""
+AMAZON, HEBREW, CZECH, GATED, CUT, SLOW, DAMAGED, MOVED = COMMITS
+TASKS = {
+    AMAZON: "mteb:AmazonCounterfactualClassification",
+    HEBREW: "mteb:HebrewSentimentAnalysis.v3",
+    CZECH: "mteb:CzechSoMeSentimentClassification",
+    GATED: "mteb:UkrTweetToxicityBinaryClassification",
+    CUT: "mteb:DKHateClassification.v2",
+    SLOW: "mteb:CSFDCZMovieReviewSentimentClassification",
+    DAMAGED: "mteb:AngryTweetsClassification.v2",
+    MOVED: "mteb:PoemSentimentClassification",
+}
+COLUMNS = {
+    HEBREW: ("text", "labels"),
+    CZECH: ("comment", "sentiment_int"),
+    GATED: ("text", "toxic"),
+    SLOW: ("comment", "rating_int"),
+}
+"""Columns of the texts and labels, if they are not `text` and `label`."""
+
+
+def other(rows: Rows) -> Rows:
+    return [(f"Also: {text}", label) for text, label in rows]
+
+
+def files_of(folder: Path, subsets: Mapping[str, bool], columns: tuple[str, str]) -> Any:
+    """Files of a data set in the hub's layout: a card, and parquet files by subset and split.
+
+    Args:
+        folder: Folder for the files.
+        subsets: Whether the subset has the other texts, by name.
+        columns: Names of the columns.
+    """
+    files: dict[str, bytes | Path] = {}
+    card = "---\nconfigs:\n"
+    for subset, is_other in subsets.items():
+        card += f"- config_name: {subset}\n  data_files:\n"
+        for split, rows in (("train", SOURCES), ("test", QUERIES)):
+            texts, labels = zip(*(other(rows) if is_other else rows), strict=True)
+            name = f"{subset}/{split}.parquet"
+            (folder / name).parent.mkdir(exist_ok=True)
+            frame = pd.DataFrame({columns[0]: texts, columns[1]: [int(label) for label in labels]})
+            frame.to_parquet(folder / name)
+            files[name] = folder / name
+            card += f"  - split: {split}\n    path: {name}\n"
+    return files | {"README.md": f"{card}---\n".encode()}
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
+    with serve() as hub:
+        for i, (name, commit) in enumerate(COMMITS.items()):
+            subsets = {"default": False}
+            if name == AMAZON:
+                subsets = {"en-ext": False, "en": False, "de": True, "ja": False}
+            folder = tmp_path_factory.mktemp(f"set{i}")
+            files = files_of(folder, subsets, COLUMNS.get(name, ("text", "label")))
+            if name == DAMAGED:
+                path = "default/train.parquet"
+                files[path] = files[path].read_bytes()[:-20]
+            hub.repos["datasets", name] = Repo(
+                commit,
+                files,
+                is_gated=name == GATED,
+                is_cut=name == CUT,
+                delay=3.0 if name == SLOW else 0.0,
+            )
+        yield hub
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("home")
+    (home / "tasks").mkdir()
+    write_task(home / "tasks")
+    write_task(home / "tasks", "other", sources=other(SOURCES), queries=other(QUERIES))
+    head = 'kind = "polarity"\ntitle = "T"\n'
+    texts = {
+        "german": 'mteb = "AmazonCounterfactualClassification"\n'
+        'languages = ["deu-Latn"]\n[labels]\n0 = "bad"\n1 = "good"',
+        "pooled": 'mteb = "AmazonCounterfactualClassification"\n'
+        'languages = ["deu-Latn", "jpn-Jpan"]\n[labels]\n0 = "bad"\n1 = "good"',
+        "nobody": 'mteb = "AmazonCounterfactualClassification"',
+        "unknown": 'mteb = "Ddisko"',
+    }
+    for name, text in texts.items():
+        protocol = "[protocol]\nk = 4\nn_queries = 6\n" if name == "pooled" else ""
+        (home / "tasks" / f"{name}.toml").write_text(f'name = "{name}"\n{head}{text}\n{protocol}')
+    pin = f'id = "{MOVED}", revision = "{COMMITS[MOVED]}"'
+    (home / "tasks" / "moved.toml").write_text(
+        f'name = "moved"\n{head}[labels]\n0 = "bad"\n1 = "good"\n'
+        f'[splits.source]\nhub = {{ split = "train", {pin} }}\n'
+        f'[splits.query]\nhub = {{ split = "test", {pin} }}\n'
+    )
+    return home
+
+
+RANDOM = "-m random --k 4 -t"
+
+
+@pytest.fixture(scope="module")
+def online(hub: Hub, home: Path) -> dict[str, Done]:
+    done = bench(
+        hub,
+        home,
+        {
+            "files": f"{RANDOM} mini,other",
+            "single": f"{RANDOM} {TASKS[HEBREW]}",
+            "odd columns": f"{RANDOM} {TASKS[CZECH]}",
+            "subsets": f"{RANDOM} {TASKS[AMAZON]}",
+            "language": f"{RANDOM} {TASKS[AMAZON]}[deu]",
+            "nano": f"{RANDOM} nano:HebrewSentimentAnalysis.v3",
+            "german": f"{RANDOM} german",
+            "pooled": f"{RANDOM} pooled",
+            "nobody": f"{RANDOM} nobody",
+            "unknown": f"{RANDOM} unknown",
+            "gated": f"{RANDOM} {TASKS[GATED]},mini",
+            "others": f"{RANDOM} {TASKS[GATED]},mini --skip-missing",
+            "cut": f"{RANDOM} {TASKS[CUT]}",
+            "damaged": f"{RANDOM} {TASKS[DAMAGED]}",
+            "missing": f"{RANDOM} mteb:AJGT.v2",
+            "other commit": f"{RANDOM} moved",
+            "moved": f"{RANDOM} {TASKS[MOVED]}",
+        },
+    )
+    # A short timeout in a process of its own, because a busy machine may also delay other answers.
+    done |= bench(hub, home, {"slow": f"{RANDOM} {TASKS[SLOW]}"}, HF_HUB_DOWNLOAD_TIMEOUT="1")
+    name = ("datasets", CUT)
+    hub.repos[name] = replace(hub.repos[name], is_cut=False)
+    return done | bench(
+        hub,
+        home,
+        {"again": f"{RANDOM} {TASKS[CUT]}", "token": f"{RANDOM} {TASKS[GATED]}"},
+        HF_TOKEN="hf_of_nobody",
+    )
+
+
+@pytest.fixture(scope="module")
+def offline(hub: Hub, home: Path, online: dict[str, Done]) -> dict[str, Done]:
+    return bench(
+        hub,
+        home,
+        {
+            "single": f"{RANDOM} {TASKS[HEBREW]} --offline",
+            "language": f"{RANDOM} {TASKS[AMAZON]}[de] --offline",
+            "moved": f"{RANDOM} {TASKS[MOVED]} --offline",
+            "missing": f"{RANDOM} mteb:AJGT.v2 --offline",
+        },
+    )
+
+
+@pytest.fixture(scope="module")
+def explained(hub: Hub, home: Path, online: dict[str, Done]) -> dict[str, Done]:
+    two = ("explain", "-m", "random", "--against", "tfidf", "-k", "4")
+    return bench(
+        hub,
+        home,
+        {
+            "free": f"--html free.html -t {TASKS[HEBREW]}",
+            "restricted": f"--html restricted.html -t {TASKS[CZECH]}",
+            "printed": f"-t {TASKS[CZECH]}",
+            "several": f"-t {TASKS[AMAZON]}",
+        },
+        two,
+    )
+
+
+def scores(done: Done) -> dict[str, dict[str, float]]:
+    assert done.code == 0, done.err
+    return {each["task"]: each["scores"] for each in json.loads(done.out)["results"]}
+
+
+def test_the_scores_are_those_of_the_same_data_in_files(online: dict[str, Done]) -> None:
+    mini, others = scores(online["files"]).values()
+    assert mini != others
+    assert scores(online["single"]) == {TASKS[HEBREW]: mini}
+    assert scores(online["odd columns"]) == {TASKS[CZECH]: mini}
+    subsets = {"en-ext": mini, "en": mini, "de": others, "ja": mini}
+    assert scores(online["subsets"]) == {f"{TASKS[AMAZON]}[{s}]": x for s, x in subsets.items()}
+    assert scores(online["language"]) == {f"{TASKS[AMAZON]}[de]": others}
+    assert scores(online["german"]) == {"german": others}
+    assert scores(online["nano"]) == {"nano:HebrewSentimentAnalysis.v3": mini}  # fewer than 200
+
+
+def test_data_is_read_at_the_commit_that_mteb_pins(online: dict[str, Done]) -> None:
+    for name, data in (("single", HEBREW), ("subsets", AMAZON)):
+        files = [request for request in online[name].requests if "/resolve/" in request]
+        assert files
+        assert all(f"{data}/resolve/{COMMITS[data]}/" in request for request in files)
+
+
+def test_the_provenance_says_where_the_data_is_from(home: Path, online: dict[str, Done]) -> None:
+    def task(name: str) -> Any:
+        (file,) = (home / "results" / "random").rglob(f"{name}.provenance.json")
+        return json.loads(file.read_text())["task"]
+
+    german = task("GermanPolarityRetrieval")
+    named = task("AmazonCounterfactualClassification-de-PolarityRetrieval")
+    assert named["data_set"] == german["data_set"]
+    assert german["data_set"] == {
+        "mteb": "AmazonCounterfactualClassification",
+        "subsets": ["de"],
+        "id": AMAZON,
+        "revision": COMMITS[AMAZON],
+        "licence": "cc-by-4.0",
+        "restriction": "",
+    }
+    assert german["data"] == task("OtherPolarityRetrieval")["data"]
+    czech = task("CzechSoMeSentimentClassification-PolarityRetrieval")
+    assert czech["data_set"]["restriction"] == "no commercial use"
+    assert "data_set" not in task("MiniPolarityRetrieval")
+    pooled = json.loads(online["pooled"].out)["results"][0]
+    assert pooled["counts"] == {"sources": 48, "queries": 6, "overlap": 0}
+
+
+@pytest.mark.parametrize("name", ["single", "language"])
+def test_what_was_read_once_is_read_offline(
+    online: dict[str, Done], offline: dict[str, Done], name: str
+) -> None:
+    assert scores(offline[name]) == scores(online[name])
+    assert {done.err for done in offline.values() if done.requests} == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "why"),
+    [
+        ("gated", GATED, "is a gated dataset on the Hub"),
+        ("cut", CUT, "cannot be read"),
+        ("slow", SLOW, "cannot be read"),
+        ("damaged", DAMAGED, "cannot be read"),
+        ("moved", MOVED, "doesn't exist"),
+    ],
+)
+def test_a_data_set_that_cannot_be_read_is_named(
+    online: dict[str, Done], name: str, data: str, why: str
+) -> None:
+    done = online[name]
+    assert done.code == 2
+    # huggingface_hub logs each attempt before it.
+    first = next(line for line in done.err.splitlines() if line.startswith("error: "))
+    assert first.startswith(f"error: {TASKS[data]}: the hub data set {data}@"), done.err
+    assert why in first
+
+
+def test_a_renamed_or_removed_data_set_is_named(
+    online: dict[str, Done], offline: dict[str, Done]
+) -> None:
+    assert "doesn't exist on the Hub or cannot be accessed" in online["missing"].error
+    assert "the network is forbidden" in offline["missing"].error
+
+
+def test_another_revision_in_the_cache_is_not_used(offline: dict[str, Done]) -> None:
+    assert "the cache contains only the revision" in offline["moved"].error
+    assert COMMITS[MOVED] in offline["moved"].error
+
+
+def test_a_cut_connection_leaves_nothing_damaged_and_a_token_opens(online: dict[str, Done]) -> None:
+    mini, _ = scores(online["files"]).values()
+    assert scores(online["again"]) == {TASKS[CUT]: mini}
+    assert scores(online["token"]) == {TASKS[GATED]: mini}
+
+
+def test_other_tasks_go_on_without_a_data_set(online: dict[str, Done]) -> None:
+    assert "to run only the other tasks, use --skip-missing: mini" in online["gated"].err
+    assert [*scores(online["others"])] == ["mini"]
+
+
+def test_a_task_file_with_a_wrong_name_or_no_language(online: dict[str, Done]) -> None:
+    assert online["unknown"].error == (
+        "error: tasks/unknown.toml: mteb has no task 'Ddisko'; did you mean 'Ddisco' or "
+        "'Ddisco.v2'?"
+    )
+    assert online["nobody"].error.startswith(
+        "error: tasks/nobody.toml: 'mteb' AmazonCounterfactualClassification has several subsets; "
+        "choose one, or set 'languages': AmazonCounterfactualClassification[en-ext], "
+    )
+
+
+def test_texts_that_must_not_be_published_are_in_no_page(
+    home: Path, explained: dict[str, Done]
+) -> None:
+    assert explained["free"].code == 0, explained["free"].err
+    assert QUERIES[0][0] in (home / "free.html").read_text()
+    error = explained["restricted"].err.strip().splitlines()[-1]
+    assert error == (
+        f"error: --html: the texts of {TASKS[CZECH]} must not be published: its licence is "
+        "cc-by-nc-sa-4.0 (no commercial use); leave out --html to print the queries"
+    )
+    assert not (home / "restricted.html").exists()
+    assert explained["printed"].code == 0
+    assert "has 4 subsets; choose one: mteb:Amazon" in explained["several"].err
+
+
+# Names, without data
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("mteb:AmazonCounterfactual", "did you mean 'AmazonCounterfactualClassification'"),
+        (
+            "mteb:AmazonCounterfactualClassification[fra]",
+            r"unknown language 'fra'; the task has en-ext \(eng-Latn\), .*, de \(deu-Latn\), ja",
+        ),
+        ("mteb:Ddisco[fra]", r"unknown language 'fra'; the task has default \(dan-Latn\)"),
+        ("mteb:STS12", "expected texts with one label each, got the type STS"),
+        (
+            "mteb:BrazilianToxicTweetsClassification",
+            "expected texts with one label each, got the type MultilabelClassification",
+        ),
+        ("mteb:SynPerChatbotConvSAClassification", "expected texts with one label each"),
+        (
+            "mteb:FinancialPhrasebankClassification",
+            "evaluates this data set on its training split 'train'",
+        ),
+    ],
+)
+def test_a_wrong_name_is_refused_with_the_reason(name: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        choose_tasks({}, names=[name])
+
+
+def test_a_language_selects_its_subsets() -> None:
+    def selected(name: str) -> list[str]:
+        return [spec.name for spec in choose_tasks({}, names=[name])]
+
+    name = TASKS[AMAZON]
+    assert selected(f"{name}[eng]") == [f"{name}[en-ext]", f"{name}[en]"]
+    assert selected(f"{name}[eng-Latn]") == selected(f"{name}[eng]")
+    assert selected(f"{name}[en]") == [f"{name}[en]"]
+    assert selected("mteb:Ddisco[dan]") == selected("mteb:Ddisco") == ["mteb:Ddisco"]
+
+
+def test_mteb_s_generators_are_restored() -> None:
+    import random
+
+    random.seed(3)
+    expected = random.random()
+    random.seed(3)
+    choose_task({}, "mteb:Ddisco")
+    assert random.random() == expected
+
+
+def test_the_list_is_searched_by_words_and_languages(bench: Bench) -> None:
+    found = {each["name"]: each for each in find_sets("SENTIMENT heb")}
+    row = found[TASKS[HEBREW]]
+    assert row["languages"] == ["heb-Hebr"]
+    assert (row["queries"], row["licence"], row["restriction"]) == (1085, "mit", "")
+    assert all("heb" in {code[:3] for code in each["languages"]} for each in found.values())
+    done = bench("tasks", "--from-mteb", "counterfactual", "--json")
+    rows = {each["name"]: each for each in json.loads(done.out)}
+    assert rows[TASKS[AMAZON]]["subsets"] == ["en-ext", "en", "de", "ja"]
+    done = bench("tasks", "--from-mteb", "reviews sentiment ces")
+    assert "| mteb:CSFDCZMovieReviewSentimentClassification.v2 " in done.out
+    assert "superseded" not in done.out
+    done = bench("tasks", "--from-mteb", "qwerty")
+    assert (done.code, done.err) == (
+        2,
+        (
+            "error: --from-mteb: mteb has no classification task with 'qwerty'; try fewer words, "
+            "or the code of a language, such as deu\n"
+        ),
+    )
+
+
+def test_a_name_is_written_as_a_task_file(bench: Bench, tmp_path: Path) -> None:
+    for name in (f"{TASKS[AMAZON]}[de]", "nano:Ddisco"):
+        done = bench("tasks", "show", name)
+        file = tmp_path / "task.toml"
+        file.write_text(done.out)
+        spec, own = choose_task({}, name), read_task(file)
+        assert isinstance(own, PolaritySpec)
+        assert (own.digest, own.result_name) == (spec.digest, spec.result_name)
+        assert own.described().languages == spec.languages
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[format]\ntext = 'x'", "'mteb' and 'format' exclude each other"),
+        ("[splits.query]\npath = 'x.csv'", "'mteb' and 'splits' exclude each other"),
+        ("[labels]\n0 = 'a'", "'labels' needs at least two labels"),
+        ("[protocol]\nbreakdown = 'x'", "'breakdown' and 'pair' need files, not 'mteb'"),
+        ("[protocol]\nn_queries = 1", "'protocol.n_queries' must be at least 2"),
+    ],
+)
+def test_keys_that_do_not_go_with_mteb(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "x.toml"
+    file.write_text(f'name = "x"\nkind = "polarity"\ntitle = "X"\nmteb = "Ddisco"\n{text}\n')
+    with pytest.raises(InputError, match=message):
+        read_task(file)
+
+
+# Data of our own task classes
+
+Load = Callable[..., PolarityTask]
+
+
+@pytest.fixture
+def load(monkeypatch: pytest.MonkeyPatch) -> Load:
+    """Return a function that loads a task class of mteb with the rows of each split."""
+    import mteb
+    from datasets import ClassLabel, Dataset, DatasetDict
+    from mteb.abstasks.classification import AbsTaskClassification
+
+    monkeypatch.setattr(mteb_sets, "_load", mteb_sets._load.__wrapped__)
+    module: Any = sys.modules["mteb.get_tasks"]
+    facts: dict[str, Any] = {
+        "description": "Rows of a test.",
+        "type": "Classification",
+        "category": "t2c",
+        "dataset": {"path": "org/own", "revision": "a" * 40},
+        "eval_splits": ["validation"],
+        "eval_langs": ["eng-Latn"],
+        "main_score": "accuracy",
+        "modalities": ["text"],
+        "license": "mit",
+    }
+
+    def load(
+        rows: Mapping[str, list[tuple[str, Any]]],
+        classes: list[str] | None = None,
+    ) -> PolarityTask:
+        class OwnSet(AbsTaskClassification):
+            metadata = mteb.TaskMetadata(name="OwnSet", **facts)
+            input_column_name = "sentence"
+
+            def load_data(self, *_: Any, **__: Any) -> None:
+                self.dataset = DatasetDict()
+                for split, pairs in rows.items():
+                    texts, labels = zip(*pairs, strict=True)
+                    part = Dataset.from_dict({"sentence": texts, "label": labels})
+                    if classes:
+                        part = part.cast_column("label", ClassLabel(names=classes))
+                    self.dataset[split] = part
+
+        monkeypatch.setattr(module, "TASK_LIST", (*module.TASK_LIST, OwnSet))
+        spec = choose_task({}, "mteb:OwnSet")
+        task = spec.load(DataAccess(), Settings(ks=(4,)))
+        assert isinstance(task, PolarityTask)
+        return task
+
+    return load
+
+
+def ints(rows: Rows) -> list[tuple[str, Any]]:
+    return [(text, int(label)) for text, label in rows]
+
+
+def test_names_of_classes_are_labels_and_another_split_has_the_queries(load: Load) -> None:
+    task = load({"train": ints(SOURCES), "validation": ints(QUERIES)}, ["bad", "good"])
+    assert {*task.source.labels} == {*task.query.labels} == {"bad", "good"}
+    assert task.query.texts == tuple(text for text, _ in QUERIES)
+
+
+def test_rows_without_text_or_label_are_left_out(load: Load) -> None:
+    empty = [*ints(QUERIES), (" ", 1), ("A row.", None)]
+    with pytest.warns(InputWarning, match=r"split 'validation': 2 of 10 rows have an empty text"):
+        task = load({"train": ints(SOURCES), "validation": empty})
+    assert len(task.query) == len(QUERIES)
+
+
+def test_data_that_cannot_be_used_is_refused(load: Load) -> None:
+    sources, queries = ints(SOURCES), ints(QUERIES)
+    lists = [(text, [label]) for text, label in sources]
+    for rows, message in (
+        ({"validation": queries}, r"split 'train': the data has only the splits 'validation'"),
+        (
+            {"train": lists, "validation": queries},
+            r"expected one label per text, got a list, \[1\]",
+        ),
+        (
+            {"train": [(text, 1) for text, _ in sources], "validation": queries},
+            "every source has the label '1'",
+        ),
+        (
+            {"train": [*sources, *queries], "validation": queries},
+            (
+                r"8 of 8 queries also occur among the sources; if this is intended, set "
+                r"`overlap = 8` in \[protocol\] of a task file "
+                r"\(`polarity-bench tasks show mteb:OwnSet`\)"
+            ),
+        ),
+    ):
+        with pytest.raises(InputError, match=message):
+            load(rows)
+
+
+def test_any_error_of_a_task_class_is_named(load: Load) -> None:
+    rows: Any = {"train": ints(SOURCES), "validation": [("Too few values.",)]}
+    message = r"mteb:OwnSet: the hub data set org/own@aaaaaaaa: cannot be read: ValueError: "
+    with pytest.raises(MissingDataError, match=message):
+        load(rows)
+
+
+def test_a_data_set_of_mteb_gives_training_data_and_classes(load: Load) -> None:
+    load({"train": ints(SOURCES), "validation": ints(QUERIES)}, ["bad", "good"])
+    spec = choose_task({}, "mteb:OwnSet")
+    data = load_training_data(spec, DataAccess(), held_out=2, seed=0)
+    assert {*data.pool.texts} < {text for text, _ in SOURCES}
+    texts = LabelledTexts.of("mteb:OwnSet", DataAccess())
+    assert (len(texts.texts), texts.classes) == (32, ["bad", "good"])

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from standins.board import in_places, read_board
+from standins.board import in_places, placed, read_board
 
 from polarity_bench.boards.board import BoardParts, board, find_board
 from polarity_bench.boards.config import BoardFile
@@ -904,3 +904,12 @@ def test_what_lacks_its_base_is_shown_only_where_nothing_else_tells_of_the_encod
             "sst2": {("org/all-mini" if other else "itself", "16"), (gone.name, "4")},
             "irony": {(gone.name, "16")},
         }
+
+
+def test_the_licence_of_a_data_set_of_mteb_is_on_the_board() -> None:
+    result = placed(EncoderId("one", "1"), "mteb:Films", 0.7, 0.4)
+    facts = {"mteb": "Films", "id": "org/films", "revision": "1", "licence": "cc-by-nc-4.0"}
+    shown = replace(result, data_set=facts | {"restriction": "no commercial use"})
+    (note,) = (note for note in board([shown]).notes if note.startswith("Data sets of mteb"))
+    assert note.endswith(": mteb:Films (eng-Latn, cc-by-nc-4.0, no commercial use).")
+    assert not [note for note in board([result]).notes if note.startswith("Data sets of mteb")]

@@ -131,6 +131,7 @@ def board_notes(sections: Sections, groups: Sequence[Group], tables: Sequence[Ta
         (any(c.title.endswith(" seen") for t in tables for c in t.columns), NOTES["seen_parts"]),
         (True, NOTES["bold"]),
         (any(table.heads[0][0] == "rank" for table in tables), NOTES["ranks"]),
+        (True, _data_note(ranked)),
         (printed, NOTES["published"]),
         (any(not math.isnan(number.std) for number in printed), NOTES["spread"]),
         (any(number.twin for number in printed), _twins_note(printed, sections.names)),
@@ -146,6 +147,18 @@ def _twins_note(printed: Sequence[PublishedNumber], names: Mapping[str, str]) ->
         if number.twin
     )
     return f"{NOTES['twins']} {', '.join(pairs)}."
+
+
+def _data_note(ranked: Group) -> str:
+    """Return a note on data sets of mteb: languages, licence and what it forbids; '' for none."""
+    first = (next(iter(cells.values())) for cells in ranked.tasks.values())
+    sets = {result.task: (result, result.data_set) for result in first if result.data_set}
+    facts = [
+        ", ".join(filter(None, [*result.languages, data["licence"], data["restriction"]]))
+        for result, data in sets.values()
+    ]
+    named = [f"{escape(task)} ({escape(of)})" for task, of in zip(sets, facts, strict=True)]
+    return f"Data sets of mteb, with languages and licences: {'; '.join(named)}." if named else ""
 
 
 def _mean_note(groups: Sequence[Group]) -> str:

@@ -150,10 +150,16 @@ def select_scores(
     whole.sort(key=lambda each: (kinds.index(each.kind), each.task, each.settings))
     known = data_sets or {}
     return [
-        CardScore(result, key, known.get(result.task, DataSet(result.task, result.task)))
+        CardScore(result, key, known.get(result.task) or _data_set_of(result))
         for result in whole
         for key in shown_keys(result, weighting)
     ]
+
+
+def _data_set_of(result: Result) -> DataSet:
+    """Return the data set that a result records; by default, it has the name of the task."""
+    of_mteb = result.data_set or {}
+    return DataSet(of_mteb.get("id", result.task), result.task, of_mteb.get("revision"))
 
 
 def model_index(scores: Iterable[CardScore], url: str) -> list[dict[str, Any]]:

@@ -57,6 +57,7 @@ OF_KINDS: dict[str, list[str]] = {
     "transfer": [*SENTEVAL_PROTOCOLS],
     "relatedness": ["senteval-relatedness"],
     "sts": ["sts-cosine"],
+    "probing": [*SENTEVAL_PROTOCOLS],
 }
 """Names of the protocols of each task type."""
 EXAMPLES = {
@@ -90,7 +91,8 @@ def reference_pages() -> dict[str, str]:
     pages |= {f"losses/{name}.md": _pair_loss(name) for name in LOSSES}
     pages |= {f"losses/metric-{name}.md": _metric_loss(name, boards) for name in METRIC_LOSSES}
     for kind, names in OF_KINDS.items():
-        pages |= {f"protocols/{name}.md": _protocol(name, kind, boards) for name in names}
+        if kind != "probing":  # The pages of transfer protocols include probing tasks.
+            pages |= {f"protocols/{name}.md": _protocol(name, kind, boards) for name in names}
     pages |= {f"protocols/{name}.md": _cross_validation(name, boards) for name in PROTOCOLS}
     return pages | {f"{folder}/index.md": _index(folder, pages) for folder in INTRODUCTIONS}
 
@@ -238,8 +240,16 @@ def _splits(spec: PolaritySpec) -> Iterator[str]:
 
 def _files(spec: TaskSpec) -> Iterator[str]:
     assert isinstance(spec, FilesSpec)  # noqa: S101  All other tasks declare files.
-    rows = [[name, f"{file.rows:,}", f"`{file.path}`"] for name, file in spec.files.items()]
-    yield markdown_table(["part", "rows", "file"], rows)
+    rows = [
+        [
+            name,
+            f"{file.rows:,}" if file.rows else "",
+            f"`{file.path}`",
+            f"[download]({file.url})" if file.url else "",
+        ]
+        for name, file in spec.files.items()
+    ]
+    yield markdown_table(["part", "rows", "file", "address"], rows)
     if spec.archive:
         yield f"[Archive with all files]({spec.archive.url})"
 
@@ -274,6 +284,9 @@ def _scores(spec: TaskSpec, boards: list[StoredBoard]) -> Iterator[str]:
                 rows.setdefault((name, encoder), (each, board))
     best_first = sorted(rows.items(), key=lambda row: (row[0][0], -row[1][0].scores[main].mean))
     columns = [(t, k) for t, k in columns if any(k in each.scores for each, _ in rows.values())]
+    if not rows:
+        yield "No encoder is measured on this task yet."
+        return
     yield (
         "Scores of pre-trained encoders, in percent, with the 95 % interval where there is one. "
         "The last column links to the board."
@@ -421,7 +434,7 @@ def _loss_links(names: Iterable[str], prefix: str = "") -> str:
 
 def _protocol(name: str, kind: str, boards: list[StoredBoard]) -> str:
     """Return the page of a protocol of `polarity-bench run`."""
-    tasks = [task.name for task in load_tasks().values() if task.kind == kind]
+    tasks = [task.name for task in load_tasks().values() if name in OF_KINDS[task.kind]]
     command = f"polarity-bench run --model minilm --tasks {','.join(tasks)}"
     settings: list[str] = []
     scores = [[title, explain(str(key))] for title, key in KINDS[kind].columns]

@@ -194,12 +194,13 @@ def test_relatedness_is_compared_pair_by_pair(workshop: Workshop, tmp_path: Path
 def test_items_are_what_values_are_of(workshop: Workshop, task: Task) -> None:
     assert [each["text"] for each in task.items] == [text for text, _ in QUERIES_TOO]
     assert task.items[0]["label"] == "good"
-    for spec in (workshop.trec(), workshop.labelled_lines(), workshop.mrpc(), workshop.sts()):
+    specs = (workshop.trec(), workshop.labelled_lines(), workshop.mrpc(), workshop.sts())
+    for spec in (*specs, workshop.probing()):
         loaded = workshop.load(spec, QUICK)
         arrays = evaluate(BagEncoder(), loaded).arrays
         gold = arrays["gold" if "gold" in arrays else "label"]
         assert [float(each["label"]) for each in loaded.items] == pytest.approx(gold.tolist())
-        titles = ["text"] if spec.kind == "transfer" and "text" in loaded.items[0] else None
+        titles = ["text"] if "text" in loaded.items[0] else None
         assert list(loaded.items[0])[:-1] == (titles or ["first text", "second text"])
 
 

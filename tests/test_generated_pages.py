@@ -147,6 +147,10 @@ BAD: dict[str, tuple[str, Edit]] = {
         "polarity/sst2",
         lambda v: v["splits"].update(query={"path": "x.csv", "url": "https://x.org/y"}),
     ),
+    "a file without a checksum": (
+        "probing/tense",
+        lambda v: v["files"].update(all={"path": "x.txt", "rows": 3}),
+    ),
     "a version as text": ("polarity/sst2", lambda v: v.update(version="1")),
     **{
         f"a share of {share!r}": (

@@ -280,4 +280,4 @@ def test_the_table_of_suites_is_that_of_the_file() -> None:
         assert sorted(tasks) == sorted(suites[name]), name
     every = {task for name in ("polarity", "transfer", "sts") for task in suites[name]}
     assert set(suites["full"]) == every
-    assert every | set(suites["unseen"]) == set(load_tasks())
+    assert every | {*suites["unseen"], *suites["probing"]} == set(load_tasks())

@@ -15,7 +15,7 @@ from test_pages import PAGES, anchors, commands, name_of, parse, target_of, text
 from polarity_bench.cross_validation.protocol import PROTOCOLS
 from polarity_bench.results.result_files import read_results
 from polarity_bench.scores import ScoreKey
-from polarity_bench.tasks.catalogue import load_tasks
+from polarity_bench.tasks.catalogue import load_suites, load_tasks
 from polarity_bench.tasks.senteval.protocol_names import SENTEVAL_PROTOCOLS
 from polarity_bench.training.losses.metric import METRIC_LOSSES
 from polarity_bench.training.parameters import declared
@@ -106,8 +106,10 @@ def test_a_stored_score_is_on_the_page_of_its_task(pages: dict[str, str]) -> Non
     assert f"{100 * score.mean:.2f}" == "63.43"
     assert re.search(rf"^\| {MINILM} \|.* {re.escape(cell)} \|", pages["tasks/sst2.md"], re.M)
     assert "Random retrieval (chance) has P **50.12**" in pages["tasks/sst2.md"]
+    unmeasured = load_suites()["probing"]
     for name in load_tasks():
-        assert f"| {MINILM} |" in pages[f"tasks/{name}.md"], name
+        assert (f"| {MINILM} |" in pages[f"tasks/{name}.md"]) != (name in unmeasured), name
+        assert ("No encoder is measured" in pages[f"tasks/{name}.md"]) == (name in unmeasured)
 
 
 def test_a_page_of_a_task_has_its_counts_its_licence_and_its_citation(

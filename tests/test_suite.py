@@ -99,10 +99,11 @@ def test_every_kind_runs_together(workshop: Workshop, tmp_path: Path) -> None:
         workshop.sick(relatedness=False),
         workshop.stsb(relatedness=True),
         workshop.sts(),
+        workshop.probing(),
     ]
     report = whole(run(workshop, specs, tmp_path / "out"))
     kinds = [result.kind for result in report.results]
-    assert kinds == ["polarity", "transfer", "transfer", "relatedness", "sts"]
+    assert kinds == ["polarity", "transfer", "transfer", "relatedness", "sts", "probing"]
     assert len({result.key.digest for result in report.results}) == len(specs)
 
 

@@ -16,6 +16,7 @@ from polarity_bench.boards.unseen_columns import (
     tasks_with_seen_rows,
     unseen_table,
 )
+from polarity_bench.compare.measure import CLASSIFIED
 from polarity_bench.render.table import Board, Column, Table
 from polarity_bench.results.comparability import pairs_of
 from polarity_bench.results.curve import Curve
@@ -156,12 +157,12 @@ def curve_table(curve: Curve, weighting: Weighting = "linear") -> Table:
 
 
 def folds_csv(results: Iterable[Result]) -> str:
-    """Return the fold scores of transfer tasks as CSV, in fractions."""
+    """Return the fold scores of transfer and probing tasks as CSV, in fractions."""
     lines = io.StringIO()
     writer = csv.writer(lines, lineterminator="\n")
     writer.writerow(["encoder", "encoder_digest", "task", "protocol", "fold", "accuracy", "reg"])
     for result in results:
-        if result.kind == "transfer":
+        if result.kind in CLASSIFIED:
             arrays, key = read_arrays(result.path), result.key
             head = [key.encoder.label, key.encoder.digest, result.task, key.protocol_label]
             scores = zip(arrays["fold_accuracy"], arrays["fold_regularization"], strict=True)

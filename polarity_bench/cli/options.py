@@ -73,7 +73,7 @@ Tasks = Annotated[
 ]
 Suite = Annotated[
     str | None,
-    "Suite of tasks: demo, polarity, unseen, transfer, sts, full, multilingual or nano.",
+    "Suite of tasks: demo, polarity, unseen, transfer, sts, full, probing, multilingual or nano.",
     "-s",
 ]
 

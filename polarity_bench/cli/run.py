@@ -68,8 +68,8 @@ class ProtocolFlags:
     ] = None
     protocol: Annotated[
         SentEvalProtocol | None,
-        "Classifier protocol of transfer tasks [default: senteval-exact; senteval-torch with "
-        "--preset or --classifier].",
+        "Classifier protocol of transfer and probing tasks [default: senteval-exact; "
+        "senteval-torch with --preset or --classifier].",
     ] = None
     preset: Annotated[
         TorchPreset | None,

@@ -10,7 +10,9 @@ from polarity_bench.scores import ScoreKey, Weighting
 from polarity_bench.tasks.catalogue import KINDS
 
 RIGHT = ("accuracy", "exact_accuracy")
-"""Scores of transfer tasks. Both are the share of correct predictions; `accuracy` is rounded."""
+"""Scores of classifiers. Both are the share of correct predictions; `accuracy` is rounded."""
+CLASSIFIED = ("transfer", "probing")
+"""Task types with the scores `RIGHT`."""
 PREDICTED = {"sts": "cosine", "relatedness": "prediction"}
 """Stored array that is correlated with the human ratings, by task type."""
 _OF_PAIRS = {"sgts", "pairwise_accuracy"}
@@ -70,6 +72,6 @@ def is_comparable(key: ScoreKey, result: Result) -> bool:
     """Return whether results store the values per query that make up a score."""
     if result.kind == "polarity":
         return key.metric not in _OF_PAIRS
-    if result.kind == "transfer":
+    if result.kind in CLASSIFIED:
         return key.metric in RIGHT
     return result.kind in PREDICTED and key.metric in COEFFICIENTS

@@ -195,16 +195,16 @@ def _check_mostly_utf8(path: Path, content: bytearray, start: int) -> None:
         )
 
 
-def check_count(where: object, found: int, expected: int, of: str = "") -> None:
+def check_count(where: object, found: int, expected: int | None, of: str = "") -> None:
     """Raise InputError if a file does not have the expected number of rows.
 
     Args:
         where: Path or name of the file, for the error message.
         found: Number of rows in the file.
-        expected: Number of rows that the task file declares.
+        expected: Number of rows that the task file declares; None accepts any number.
         of: Text after "rows" in the message, to name the rows that were counted.
     """
-    if found != expected:
+    if expected is not None and found != expected:
         raise InputError(
             f"{where}: expected {expected:,} rows{of}, got {found:,}; is the file truncated or "
             "edited?"

@@ -125,6 +125,43 @@ def read_split(path: Path, reader: str) -> list[Row]:
     return rows
 
 
+_PARTS = {"tr": "train", "va": "dev", "te": "test"}
+
+
+def read_probing(path: Path) -> dict[str, list[Row]]:
+    """Read the file of a probing task, with lines of a part, a label, any columns and a text.
+
+    Classes are numbered in the order of the sorted labels, as in the toolkit, so "10" precedes "5".
+    Quotation marks are part of the text.
+
+    Returns:
+        The rows, keyed by `train`, `dev` and `test`.
+
+    Raises:
+        InputError: If the file is missing, a line is malformed or has a label without training
+            rows, a part has no rows, or there are fewer than two labels.
+    """
+    lines = [line.rstrip() for line in _read(path, "utf-8").removesuffix("\n").split("\n")]
+    rows = [line.split("\t") for line in lines]
+    labels = sorted({row[1] for row in rows if row[0] == "tr" and len(row) > 2})
+    classes = {label: number for number, label in enumerate(labels)}
+    parts: dict[str, list[Row]] = {name: [] for name in _PARTS.values()}
+    for number, row in enumerate(rows, start=1):
+        if len(row) < 3 or row[0] not in _PARTS or row[1] not in classes:
+            raise InputError(
+                f"{path}:{number}: expected tr, va or te, a label that has tr lines, and a text, "
+                f"separated by tabs, got {lines[number - 1]!r}"
+            )
+        parts[_PARTS[row[0]]].append(Row((_join_tokens(row[-1]),), classes[row[1]]))
+    if len(labels) < 2 or not all(parts.values()):
+        counts = ", ".join(f"{len(parts[name]):,} {part} lines" for part, name in _PARTS.items())
+        raise InputError(
+            f"{path}: expected tr lines with at least two labels, va lines and te lines, got "
+            f"{counts} and {len(labels)} labels; is the file truncated?"
+        )
+    return parts
+
+
 def read_labelled_lines(positive: Path, negative: Path) -> list[Row]:
     """Read MR, CR, SUBJ or MPQA, which have one latin-1 file per class.
 

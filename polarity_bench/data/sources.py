@@ -91,16 +91,23 @@ def obtain(reference: FileRef, spec: Owner, access: DataAccess) -> Path:
     path = find(reference, spec, access)
     if path is None:
         return _download(reference, spec, access)
-    if reference.sha256 is not None:
-        with path.open("rb") as file:
-            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-        if sha256 != reference.sha256:
-            raise InputError(
-                f"{path}: {spec.name} expects the sha256 {reference.sha256[:12]}…, got "
-                f"{sha256[:12]}… ({_size(path, reference)}); is the file truncated or edited? "
-                f"Replace the file{_origin(reference, spec)}"
-            )
+    if problem := _mismatch(path.read_bytes(), reference):
+        raise InputError(
+            f"{path}: {spec.name} expects the {problem} ({_size(path, reference)}); is the file "
+            f"truncated or edited? Replace the file{_origin(reference, spec)}"
+        )
     return path
+
+
+def _mismatch(content: bytes, reference: FileRef) -> str:
+    """Return a declared checksum that differs, with the actual one; '' if none differs."""
+    blob = b"blob %d\0" % len(content) + content  # Git hashes a header, too.
+    sha1 = hashlib.sha1(blob, usedforsecurity=False)
+    for name, digest in {"sha256": hashlib.sha256(content), "git_sha1": sha1}.items():
+        expected, actual = getattr(reference, name), digest.hexdigest()
+        if expected not in (None, actual):
+            return f"{name} {expected[:12]}…, got {actual[:12]}…"
+    return ""
 
 
 def load_hub_split(
@@ -209,7 +216,7 @@ def file_status(spec: Owner, access: DataAccess) -> list[dict[str, str]]:
 
 def _size(path: Path, reference: FileRef) -> str:
     n_bytes = f"{path.stat().st_size:,} bytes"
-    if not isinstance(reference, CountedFile):
+    if not isinstance(reference, CountedFile) or not reference.rows:
         return f"{n_bytes} found"
     with path.open("rb") as file:
         n_lines = sum(1 for _ in file)
@@ -217,9 +224,9 @@ def _size(path: Path, reference: FileRef) -> str:
 
 
 def _download_path(reference: FileRef) -> Path | None:
-    if reference.path is None or reference.sha256 is None:
+    if reference.path is None or reference.checksum is None:
         return None
-    return cache_folder() / "data" / reference.sha256[:16] / Path(reference.path).name
+    return cache_folder() / "data" / reference.checksum[:16] / Path(reference.path).name
 
 
 def _download(reference: FileRef, spec: Owner, access: DataAccess) -> Path:
@@ -239,8 +246,8 @@ def _download(reference: FileRef, spec: Owner, access: DataAccess) -> Path:
     try:
         if archive is not None:
             member = str(reference.path).removeprefix(archive.strip)
-            return _unpack(url, member, str(reference.sha256), target)
-        return _retrieve(url, reference.sha256, target)
+            return _unpack(url, member, reference, target)
+        return _retrieve(url, target, reference)
     except (OSError, ValueError, EOFError, tarfile.TarError, *_BAD_ARCHIVE) as error:
         raise MissingDataError(
             f"{spec.name}: {reference.path} is not on this machine and downloading "
@@ -248,18 +255,16 @@ def _download(reference: FileRef, spec: Owner, access: DataAccess) -> Path:
         ) from error
 
 
-def _retrieve(url: str, sha256: str | None, target: Path) -> Path:
+def _retrieve(url: str, target: Path, reference: FileRef | None = None) -> Path:
     import pooch
 
     pooch.get_logger().setLevel("WARNING")
-    path = pooch.retrieve(
-        url,
-        known_hash=f"sha256:{sha256}" if sha256 else None,
-        fname=target.name,
-        path=target.parent,
-        downloader=pooch.HTTPDownloader(timeout=30, progressbar=False),
-    )
-    return Path(path)
+    downloader = pooch.HTTPDownloader(timeout=30, progressbar=False)
+    path = Path(pooch.retrieve(url, None, target.name, target.parent, downloader=downloader))
+    if reference and (problem := _mismatch(path.read_bytes(), reference)):
+        path.unlink()
+        raise ValueError(f"expected {problem}")
+    return path
 
 
 def _archive_path(url: str) -> Path:
@@ -267,19 +272,18 @@ def _archive_path(url: str) -> Path:
     return cache_folder() / "archives" / digest / Path(url).name
 
 
-def _unpack(url: str, member: str, sha256: str, target: Path) -> Path:
+def _unpack(url: str, member: str, reference: FileRef, target: Path) -> Path:
     """Extract a file from an archive, which is downloaded on first use.
 
     If the archive does not contain the file with the right checksum, the archive is deleted, so
     that the next call downloads it again.
     """
-    packed = _retrieve(url, None, _archive_path(url))
+    packed = _retrieve(url, _archive_path(url))
     with ExitStack() as on_error:
         on_error.callback(packed.unlink, missing_ok=True)
         content = _content(packed, member)
-        actual = hashlib.sha256(content).hexdigest()
-        if actual != sha256:
-            raise ValueError(f"{member}: expected sha256 {sha256[:12]}…, got {actual[:12]}…")
+        if problem := _mismatch(content, reference):
+            raise ValueError(f"{member}: expected {problem}")
         on_error.pop_all()
     target.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(target, content)

@@ -35,6 +35,7 @@ RelativePath = Annotated[
     str, AfterValidator(_check_relative), Field(json_schema_extra={"pattern": _INSIDE})
 ]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+GitSha1 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
 Url = Annotated[str, StringConstraints(pattern=r"^https?://\S+$")]
 Language = Annotated[str, StringConstraints(pattern=r"^[a-z]{3}-[A-Z][a-z]{3}$")]
 # fmt: off
@@ -49,7 +50,9 @@ Domain = Literal[
 """The domains that mteb knows, copied because an import of mteb takes seconds."""
 
 
-_URL_IS_PINNED: dict[str, JsonValue] = {"dependentRequired": {"url": ["path", "sha256"]}}
+_PINNED: list[JsonValue] = [{"required": ["path", key]} for key in ("sha256", "git_sha1")]
+_URL_IS_PINNED: dict[str, JsonValue] = {"if": {"required": ["url"]}, "then": {"anyOf": _PINNED}}
+_COUNTED: list[JsonValue] = [{"required": ["sha256", "rows"]}, {"required": ["git_sha1"]}]
 _HAS_A_SOURCE: dict[str, JsonValue] = {"anyOf": [{"required": ["path"]}, {"required": ["hub"]}]}
 
 
@@ -61,14 +64,21 @@ class FileRef(Strict):
     path: RelativePath | None = None
     """Path of the file, relative to the folder of the task file or to the data folder."""
     url: Url | None = None
-    """URL of the file; needs `path` and `sha256`."""
+    """URL of the file; needs `path` and a checksum."""
     sha256: Sha256 | None = None
     """SHA-256 checksum of the file, verified before each read."""
+    git_sha1: GitSha1 | None = None
+    """SHA-1 that `git hash-object` prints, verified before each read."""
+
+    @property
+    def checksum(self) -> str | None:
+        """The declared checksum; the `sha256` if there are two."""
+        return self.sha256 or self.git_sha1
 
     @model_validator(mode="after")
     def _url_is_pinned(self) -> Self:
-        if self.url and not self.sha256:
-            raise ValueError("a file with a 'url' needs a 'sha256'")
+        if self.url and not self.checksum:
+            raise ValueError("a file with a 'url' needs a 'sha256' or a 'git_sha1'")
         if self.url and not self.path:
             raise ValueError("a file with a 'url' needs a 'path', relative to the data folder")
         return self
@@ -165,12 +175,18 @@ class Archive(Strict):
 class CountedFile(FileRef):
     """A file of a SentEval or STS task, with the expected number of rows."""
 
+    model_config = ConfigDict(json_schema_extra=_URL_IS_PINNED | {"anyOf": _COUNTED})
+
     path: RelativePath
     """Path of the file, relative to the folder of the task file or to the data folder."""
-    sha256: Sha256
-    """SHA-256 checksum of the file, verified before each read."""
-    rows: Annotated[StrictInt, Field(gt=0)]
+    rows: Annotated[StrictInt, Field(gt=0)] | None = None
     """Expected number of rows of the file."""
+
+    @model_validator(mode="after")
+    def _is_counted(self) -> Self:
+        if not self.git_sha1 and not (self.sha256 and self.rows):
+            raise ValueError("a file needs 'sha256' and 'rows', or a 'git_sha1'")
+        return self
 
 
 class Owner(Protocol):

@@ -27,6 +27,7 @@ from huggingface_hub.repocard_data import eval_results_to_model_index
 from yaml.representer import SafeRepresenter
 
 from polarity_bench.boards.unseen_columns import seen_parts, seen_words
+from polarity_bench.compare.measure import CLASSIFIED
 from polarity_bench.errors import InputError
 from polarity_bench.render.markdown import escape
 from polarity_bench.results.result_files import Result
@@ -47,7 +48,7 @@ SOURCE = "polarity-bench"
 HOMEPAGE = "https://github.com/polarity-bench/polarity-bench"
 """Default source URL of our entries."""
 
-_TASK_TYPES = {"polarity": "retrieval", "transfer": "text-classification"}
+_TASK_TYPES = {"polarity": "retrieval"} | dict.fromkeys(CLASSIFIED, "text-classification")
 _INDEX = "model-index"
 _TEXT = "tag:yaml.org,2002:str"
 _NUMBER = re.compile(r"[-+]?\d+[eE][-+]?\d+|0o[0-7]+")

@@ -20,6 +20,7 @@ from polarity_bench.files import read_toml
 from polarity_bench.tasks.mteb_names import MTEB_PREFIXES, named_tasks
 from polarity_bench.tasks.types.base import Settings, Task, TaskSpec
 from polarity_bench.tasks.types.polarity.task import PolaritySpec
+from polarity_bench.tasks.types.probing import ProbingSpec
 from polarity_bench.tasks.types.relatedness import RelatednessSpec
 from polarity_bench.tasks.types.sts import StsSpec
 from polarity_bench.tasks.types.transfer import TransferSpec
@@ -32,6 +33,7 @@ KINDS: dict[str, type[TaskSpec]] = {
     "transfer": TransferSpec,
     "relatedness": RelatednessSpec,
     "sts": StsSpec,
+    "probing": ProbingSpec,
 }
 """Task types, keyed by the `kind` in task files, in the order of tables."""
 

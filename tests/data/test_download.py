@@ -27,8 +27,10 @@ def server() -> Iterator[Server]:
         yield server
 
 
-def load(folder: Path, url: str, sha256: str = SHA, offline: bool = False) -> PolarityTask:
-    file = write_task(folder, split=f'url = "{url}"\nsha256 = "{sha256}"')
+def load(
+    folder: Path, url: str, checksum: str = SHA, offline: bool = False, key: str = "sha256"
+) -> PolarityTask:
+    file = write_task(folder, split=f'url = "{url}"\n{key} = "{checksum}"')
     (folder / "mini-source.csv").unlink()
     spec = read_task(file)
     assert isinstance(spec, PolaritySpec)
@@ -55,6 +57,33 @@ def test_a_download_with_another_checksum_leaves_nothing(tmp_path: Path, server:
     ):
         load(tmp_path, f"{server.url}/train.csv", "0" * 64)
     assert downloaded() == []
+
+
+def git_sha1(content: bytes) -> str:
+    header = f"blob {len(content)}\0".encode()
+    return hashlib.sha1(header + content, usedforsecurity=False).hexdigest()
+
+
+def test_a_file_may_have_the_checksum_that_git_computes(tmp_path: Path, server: Server) -> None:
+    assert git_sha1(b"hello\n") == "ce013625030ba8dba906f756967f9e9ca394464a"  # git hash-object
+    right, url = git_sha1(CONTENT), f"{server.url}/train.csv"
+    data = load(tmp_path, url, right, key="git_sha1")
+    assert load(tmp_path, url, right, offline=True, key="git_sha1").digest == data.digest
+    (file,) = downloaded()
+    file.write_bytes(CONTENT[:-20])
+    wanted = rf"mini expects the git_sha1 {right[:12]}…, got {git_sha1(CONTENT[:-20])[:12]}…"
+    with pytest.raises(InputError, match=wanted):
+        load(tmp_path, url, right, key="git_sha1")
+    file.unlink()
+    with pytest.raises(InputError, match=rf"expected git_sha1 0{{12}}…, got {right[:12]}…"):
+        load(tmp_path, url, "0" * 40, key="git_sha1")
+    assert downloaded() == []
+
+
+def test_both_checksums_are_verified(tmp_path: Path, server: Server) -> None:
+    two = f'{SHA}"\ngit_sha1 = "{"0" * 40}'
+    with pytest.raises(InputError, match=r"expected git_sha1 0{12}…"):
+        load(tmp_path, f"{server.url}/train.csv", two)
 
 
 def test_a_damaged_earlier_download_is_refused(tmp_path: Path, server: Server) -> None:

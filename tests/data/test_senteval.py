@@ -8,9 +8,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from standins import Workshop
 
-from polarity_bench.data.senteval import Row, read_labelled_lines, read_split, read_sts
+from polarity_bench.data.senteval import (
+    Row,
+    read_labelled_lines,
+    read_probing,
+    read_split,
+    read_sts,
+)
 from polarity_bench.errors import InputError
 from polarity_bench.tasks.catalogue import load_tasks
 from polarity_bench.tasks.types.sts import StsSpec
@@ -93,6 +101,59 @@ def test_pairs_of_sts_without_a_score_are_left_out(file: Callable[..., Path]) ->
     assert read_sts(texts, gold) == [Row(("A b.", "C."), 4.2), Row(("d", "e"), 0.0)]
 
 
+def test_probing_numbers_the_sorted_labels_of_the_training_lines(
+    file: Callable[..., Path],
+) -> None:
+    """Lines end and columns are split where the toolkit ends and splits them."""
+    text = (
+        'tr\t5\t" Quoted\nte\t12\tmore\tcolumns\tin  between\t\n'
+        "tr\t10\ta\u2028b \x85 c\xa0d\r\nva\t5\t caf\xe9\ntr\t12\tlast"
+    )
+    assert read_probing(file(text)) == {
+        "train": [Row(('" Quoted',), 2), Row(("a b c d",), 0), Row(("last",), 1)],
+        "dev": [Row(("caf\xe9",), 2)],
+        "test": [Row(("in between",), 1)],
+    }
+
+
+def rows_of_the_toolkit(path: Path) -> dict[str, list[tuple[list[str], int]]]:
+    """Read a file line by line, as SentEval describes it: tokens and class of each line."""
+    parts: dict[str, list[tuple[list[str], str]]] = {"tr": [], "va": [], "te": []}
+    with path.open(encoding="utf-8") as lines:
+        for line in lines:
+            columns = line.rstrip().split("\t")
+            parts[columns[0]].append((columns[-1].split(), columns[1]))
+    labels = sorted(np.unique([label for _, label in parts["tr"]]).tolist())
+    return {
+        name: [(tokens, labels.index(label)) for tokens, label in parts[part]]
+        for part, name in {"tr": "train", "va": "dev", "te": "test"}.items()
+    }
+
+
+def test_probing_reads_what_a_loop_over_the_lines_does(workshop: Workshop) -> None:
+    (path,) = (workshop.data / str(each.path) for each in workshop.probing().references())
+    with path.open("a", encoding="utf-8") as more:
+        more.write('te\t10\tAn " odd " one\u3000of \x1c them\n')
+    for name, rows in read_probing(path).items():
+        found = [(row.texts[0].split(), row.label) for row in rows]
+        assert found == rows_of_the_toolkit(path)[name]
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("va\tA\ta\nte\tB\tb\n", "/file:1: expected tr, va or te, a label that has tr lines"),
+        ("tr\tA\ta\ntr\tB\tb\n", "got 2 tr lines, 0 va lines, 0 te lines and 2 labels; is the"),
+        ("tr\tA\ta\nva\tA\tb\nte\tA\tc\n", "at least two labels, .* 1 te lines and 1 labels;"),
+    ],
+)
+def test_a_probing_file_without_a_part_or_labels_is_refused(
+    file: Callable[..., Path], text: str, wanted: str
+) -> None:
+    with pytest.raises(InputError, match=wanted):
+        read_probing(file(text))
+
+
 @pytest.mark.parametrize(
     ("read", "text", "line", "wanted"),
     [
@@ -113,6 +174,10 @@ def test_pairs_of_sts_without_a_score_are_left_out(file: Callable[..., Path]) ->
             r"an id, two texts, a score in \[0, 5\]",
         ),
         (read_stsb, "g\tf\ty\t1\tnan\ta\tb\n", 1, r"four columns, a score in \[0, 5\]"),
+        (read_probing, "tr\tA\ta\ntr\tB\n", 2, "tr, va or te, a label that has tr lines, and a te"),
+        (read_probing, "tr\tA\ta\ntrain\tA\tb\n", 2, "tr, va or te"),
+        (read_probing, "tr\tA\ta\n\nva\tA\tb\n", 2, "tr, va or te"),
+        (read_probing, "tr\tA\ta\ntr\tB\tb\nva\tC\tb\n", 3, "tr, va or te, a label that has tr"),
     ],
 )
 def test_errors_name_file_and_line(

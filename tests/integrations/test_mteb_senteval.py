@@ -89,6 +89,9 @@ SHIPPED = {
     "SentEvalTREC": "accuracy",
     "SentEvalMRPC": "accuracy",
     "SentEvalSICKE": "accuracy",
+    "SentEvalLength": "accuracy",
+    "SentEvalWordContent": "accuracy",
+    "SentEvalCoordinationInversion": "accuracy",
     "SentEvalSICKR": "pearson",
     "SentEvalSTSBRelatedness": "pearson",
     "SemEvalSTS12": "spearman_all",
@@ -105,6 +108,7 @@ def test_transfer_and_sts_tasks_are_registered_in_mteb(workshop: Workshop) -> No
     mteb = pytest.importorskip("mteb")
     workshop.labelled_lines(name="mteb-mr")
     workshop.sts(name="mteb-sts")
+    workshop.probing(name="mteb-probing")
     polarity_bench.register(workshop.tasks)
     for name, main_score in SHIPPED.items():
         task = mteb.get_task(name)

@@ -211,6 +211,17 @@ class Workshop:
             labels=["contradiction", "neutral", "entailment"],
         )
 
+    def probing(self, name: str = "little-tense", *, linear: bool = False) -> TaskSpec:
+        """Write a probing task with three classes, whose sorted order is not that of the moods."""
+        rows = [
+            f"{part}\t{label}\t{text}"
+            for seed, (part, n) in enumerate({"tr": 20, "va": 8, "te": 12}.items())
+            for mood, label in enumerate(("5", "12", "10"))
+            for text in sentences(n, mood, seed)
+        ]
+        files = {"all": (f"probing/{name}.txt", lines(rows), len(rows))}
+        return self.add(name, files, kind="probing", reader="probing", linear=linear)
+
     def stsb(self, *, relatedness: bool, name: str = "") -> TaskSpec:
         files = {}
         for seed, (split, n) in enumerate({"train": 30, "dev": 12, "test": 20}.items()):
@@ -251,7 +262,7 @@ def scored_pairs(n: int, seed: int) -> list[tuple[str, str, float]]:
 def _toml(value: object) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(map(_toml, value)) + "]"
-    return f'"{value}"' if isinstance(value, str) else str(value)
+    return f'"{value}"' if isinstance(value, str) else str(value).lower()
 
 
 def without_times(output: Path) -> dict[str, bytes]:

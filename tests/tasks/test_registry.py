@@ -87,6 +87,7 @@ def test_task_files_of_every_kind_are_found() -> None:
         "transfer": 9,
         "relatedness": 2,
         "sts": 6,
+        "probing": 10,
     }
     assert set(KINDS) == {file.parent.name for file in SHIPPED}
 
@@ -103,7 +104,7 @@ def test_every_shipped_task_is_whole(file: Path) -> None:
     assert spec.licence
     for reference in spec.references():
         assert reference.path
-        assert reference.sha256, "every file that is shipped or downloaded has its checksum"
+        assert reference.checksum, "every file that is shipped or downloaded has its checksum"
     if any(reference.url for reference in spec.references()) or spec.homepage:
         assert spec.citation
         assert spec.citation.strip().startswith("@")
@@ -181,7 +182,16 @@ def test_suites_name_known_tasks() -> None:
             "",
             "uses the column 'pair'; add it to 'columns' in [format]",
         ),
-        (f'train.csv"\nsha256 = "{SHA}"', 'train.csv"', "a file with a 'url' needs a 'sha256'"),
+        (
+            f'train.csv"\nsha256 = "{SHA}"',
+            'train.csv"',
+            "a file with a 'url' needs a 'sha256' or a 'git_sha1'",
+        ),
+        (
+            f'train.csv"\nsha256 = "{SHA}"',
+            f'train.csv"\ngit_sha1 = "{SHA}"',
+            "'splits.source.git_sha1': String should match pattern",
+        ),
         ('path = "film/train.csv"', "", "a file with a 'url' needs a 'path'"),
         ("[splits.query]", "[splits.quary]", "'splits.quary"),
         ("title =", "title == 3\n#", "not valid TOML"),
@@ -240,6 +250,7 @@ def test_near_names_are_given_or_else_all() -> None:
         ('0 = "bad"', '0 = "poor"'),
         (f'train.csv"\nsha256 = "{SHA}"', f'train.csv"\nsha256 = "{"1" * 64}"'),
         (f'labels"\nsha256 = "{SHA}"', f'labels"\nsha256 = "{"1" * 64}"'),
+        (f'labels"\nsha256 = "{SHA}"', f'labels"\nsha256 = "{SHA}"\ngit_sha1 = "{"1" * 40}"'),
         ("rows = 4", "rows = 5"),
         ("a" * 40, "b" * 40),
         ('split = "test"', 'split = "dev"'),
@@ -416,5 +427,5 @@ def test_one_broken_package_takes_no_task_of_others_with_it(
     assert tasks["sst2"].file.parent.parent == shipped_folder()
     assert "anyway" not in tasks, "whole or not at all"
     message = rf"unknown task 'anyway'; the tasks of the package 'more-tasks' .*: .*{problem}"
-    with pytest.raises(InputError, match=f"{message}.*; otherwise: known: contrast,"):
+    with pytest.raises(InputError, match=f"{message}.*; otherwise: known: bigram-shift,"):
         choose_tasks(tasks, names=["anyway"])

@@ -14,6 +14,7 @@ from polarity_bench.data.sources import DataAccess
 from polarity_bench.errors import InputError
 from polarity_bench.tasks.catalogue import load_tasks
 from polarity_bench.tasks.types.base import TaskSpec
+from polarity_bench.tasks.types.probing import ProbingSpec
 from polarity_bench.tasks.types.relatedness import RelatednessSpec
 from polarity_bench.tasks.types.rows_task import RowsTask
 from polarity_bench.tasks.types.sts import StsSpec
@@ -37,6 +38,7 @@ EVERY: dict[str, tuple[Make, dict[str, int], int]] = {
         {"train": 45, "dev": 18, "test": 27},
         2,
     ),
+    "probing": (lambda w: w.probing(), {"train": 60, "dev": 24, "test": 36}, 1),
     "stsb-relatedness": (
         lambda w: w.stsb(relatedness=True),
         {"train": 30, "dev": 12, "test": 20},
@@ -64,7 +66,7 @@ def test_every_reader_gives_the_rows_that_the_task_file_counts(name: str, tmp_pa
 
 def test_every_reader_of_the_specification_is_covered() -> None:
     readers = set()
-    for model in (TransferSpec, RelatednessSpec, StsSpec):
+    for model in (TransferSpec, RelatednessSpec, StsSpec, ProbingSpec):
         readers |= set(model.model_fields["reader"].annotation.__args__)  # type: ignore[union-attr]
     shipped = {getattr(spec, "reader", "labelled-lines") for spec in load_tasks().values()}
     assert readers == shipped
@@ -127,7 +129,9 @@ def test_the_truncated_mr_in_circulation_is_refused_by_the_shipped_task(tmp_path
         load(load_tasks()["mr"], tmp_path)
 
 
-@pytest.mark.parametrize(("name", "found"), [("labelled-lines", 20), ("sts", 14), ("trec", 48)])
+@pytest.mark.parametrize(
+    ("name", "found"), [("labelled-lines", 20), ("sts", 14), ("trec", 48), ("probing", 120)]
+)
 def test_a_wrong_number_of_rows_is_refused_though_the_checksum_is_right(
     name: str, found: int, tmp_path: Path
 ) -> None:

@@ -6,8 +6,8 @@ The splits of a data set determine the protocol:
   regularization is chosen by inner cross-validation on the other folds.
 - `kfold`, for training and test sets (TREC, MRPC). The regularization is chosen by cross-validation
   on the training set.
-- `dev_split`, for training, dev and test sets (SST2, SST5, SICK-E). The regularization is chosen on
-  the dev set.
+- `dev_split`, for training, dev and test sets (SST2, SST5, SICK-E, probing tasks). The
+  regularization is chosen on the dev set.
 
 Accuracies are in [0, 1]. Samples are sorted as in the SentEval toolkit before they are split,
 because folds depend on the order. Predictions are returned in the caller's order. The toolkit

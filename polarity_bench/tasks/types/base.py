@@ -132,7 +132,7 @@ class TaskSpec(Strict):
         rows = [f"{part.rows:,} rows of {name}" for name, part in parts.items() if part.rows]
         # The score files of STS have as many rows as the text files.
         texts = [text for text in rows if not text.endswith("-scores")]
-        return "; ".join([self.title, ", ".join(texts), ", ".join(self.languages)])
+        return "; ".join(filter(None, [self.title, ", ".join(texts), ", ".join(self.languages)]))
 
     @property
     def main_score(self) -> ScoreKey:
@@ -303,6 +303,7 @@ _UNSAID: Mapping[str, Any] = {
     "header": [],
     "mteb": None,
     "n_queries": None,
+    "git_sha1": None,
 }
 """Defaults of keys that were added after the first digests were stored.
 

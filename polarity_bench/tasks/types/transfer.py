@@ -56,7 +56,19 @@ _FITTING: list[JsonValue] = [
 ]
 
 
-class TransferSpec(FilesSpec):
+class ClassifierSpec(FilesSpec):
+    """Keys and columns of the task types that train classifiers on embeddings."""
+
+    measure: ClassVar[str] = "accuracy"
+    columns: ClassVar[tuple[tuple[str, ScoreKey], ...]] = (
+        ("accuracy", ScoreKey("accuracy")),
+        ("dev accuracy", ScoreKey("dev_accuracy")),
+    )
+    mteb_type: ClassVar[str] = "Classification"
+    mteb_prompt: ClassVar[str] = "Classify user passages."  # mteb's own tasks use this prompt.
+
+
+class TransferSpec(ClassifierSpec):
     """Content of the task file of a transfer task."""
 
     model_config = ConfigDict(json_schema_extra={"oneOf": _FITTING})
@@ -71,15 +83,11 @@ class TransferSpec(FilesSpec):
 
     moving: ClassVar[tuple[str, ...]] = ("reader", "scheme", "labels", "files")
     heading: ClassVar[str] = "Transfer"
-    measure: ClassVar[str] = "accuracy"
     columns: ClassVar[tuple[tuple[str, ScoreKey], ...]] = (
-        ("accuracy", ScoreKey("accuracy")),
-        ("dev accuracy", ScoreKey("dev_accuracy")),
+        *ClassifierSpec.columns,
         ("macro-F1", ScoreKey("macro_f1")),
         ("F1", ScoreKey("f1")),
     )
-    mteb_type: ClassVar[str] = "Classification"
-    mteb_prompt: ClassVar[str] = "Classify user passages."  # mteb's own tasks use this prompt.
 
     @model_validator(mode="after")
     def _check_reader(self) -> Self:
@@ -110,24 +118,8 @@ class TransferSpec(FilesSpec):
         return {"all": rows}
 
 
-@dataclass(frozen=True)
-class TransferTask(PreparedTask):
-    """A transfer task with its data."""
-
-    spec: TransferSpec
-
-    def __post_init__(self) -> None:
-        if self.spec.scheme == "dev-split":
-            return
-        rows = next(iter(self.parts.values()))  # The first part is `all` or `train`.
-        smallest = min(Counter(row.label for row in rows).values())
-        n_folds = self.preset.n_folds
-        needed = n_folds + 2 if self.spec.scheme == "nested-kfold" else n_folds
-        if smallest < needed:
-            raise InputError(
-                f"{self.spec.name}: {n_folds} folds need {needed} rows of each label, but the "
-                f"rarest label has {smallest}; choose a smaller `kfold`"
-            )
+class ClassifierTask(PreparedTask):
+    """A task that trains classifiers on the embeddings of labelled rows."""
 
     @property
     def protocol(self) -> Mapping[str, Any]:
@@ -158,12 +150,7 @@ class TransferTask(PreparedTask):
         scores = {
             ScoreKey("accuracy"): Score.single(outcome.test_accuracy, n),
             ScoreKey("dev_accuracy"): Score.single(outcome.dev_accuracy, n),
-            **classification_scores(
-                outcome.labels,
-                outcome.predictions,
-                self.spec.labels,
-                positive=1 if self.spec.reader == "mrpc" else None,
-            ),
+            **self._further_scores(outcome),
         }
         arrays: dict[str, NDArray[Any]] = {
             "fold_accuracy": np.asarray(outcome.fold_accuracies, dtype=np.float64),
@@ -184,10 +171,41 @@ class TransferTask(PreparedTask):
         return Bootstrap({"right": right.astype(np.float64)}).score("right")
 
     def _outcome(self, parts: Mapping[str, Samples]) -> TransferOutcome:
+        raise NotImplementedError
+
+    def _further_scores(self, outcome: TransferOutcome) -> Mapping[ScoreKey, Score]:
+        right = (outcome.predictions == outcome.labels).astype(np.float64)
+        return {ScoreKey("exact_accuracy"): Bootstrap({"right": right}).score("right")}
+
+
+@dataclass(frozen=True)
+class TransferTask(ClassifierTask):
+    """A transfer task with its data."""
+
+    spec: TransferSpec
+
+    def __post_init__(self) -> None:
+        if self.spec.scheme == "dev-split":
+            return
+        rows = next(iter(self.parts.values()))  # The first part is `all` or `train`.
+        smallest = min(Counter(row.label for row in rows).values())
+        n_folds = self.preset.n_folds
+        needed = n_folds + 2 if self.spec.scheme == "nested-kfold" else n_folds
+        if smallest < needed:
+            raise InputError(
+                f"{self.spec.name}: {n_folds} folds need {needed} rows of each label, but the "
+                f"rarest label has {smallest}; choose a smaller `kfold`"
+            )
+
+    def _further_scores(self, outcome: TransferOutcome) -> Mapping[ScoreKey, Score]:
+        positive = 1 if self.spec.reader == "mrpc" else None
+        labels, predictions = outcome.labels, outcome.predictions
+        return classification_scores(labels, predictions, self.spec.labels, positive=positive)
+
+    def _outcome(self, parts: Mapping[str, Samples]) -> TransferOutcome:
         preset, workers = self.preset, self.settings.workers
         if self.spec.scheme == "dev-split":
-            train, dev, test = (parts[name] for name in ("train", "dev", "test"))
-            return dev_split(train, dev, test, preset.classifier, workers=workers)
+            return dev_split(**parts, classifier=preset.classifier, workers=workers)
         options = {"n_folds": preset.n_folds, "workers": workers}
         if self.spec.scheme == "kfold":
             return kfold(parts["train"], parts["test"], preset.classifier, **options)

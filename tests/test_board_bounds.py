@@ -308,7 +308,7 @@ def test_a_plane_holds_whatever_compares() -> None:
         Mark(ORACLE, "oracle", 1.0, 0.5),
         Mark(RANDOM, "random", 0.5, 0.2),
         Mark("base", "base", 0.6, 0.6),
-        Mark("one", "encoder", 0.7, 0.4),
+        Mark("one", "encoder", 0.7, 0.4, tuned=True),
         Mark("dial", "curve", 0.6, 0.6, 0.0),
         Mark("dial", "curve", 0.8, 0.5, 0.5),
         Mark("dial", "curve", 0.85, 0.3, 1.0),

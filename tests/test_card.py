@@ -129,7 +129,7 @@ def test_other_settings_and_other_references_have_entries_of_their_own() -> None
     results = [
         placed(ME, "a", 0.75, 0.4),
         placed(ME, "a", 0.7, 0.4, ks=(4, 8)),
-        placed(ME, "a", 0.75, 0.3, reference=other),
+        replace(placed(ME, "a", 0.75, 0.3, reference=other), reference_is_default=False),
     ]
     found = {e["dataset"].get("config"): e for e in entries(*results)}
     assert set(found) == {None, "k_4-8", f"reference_{other.digest}"}

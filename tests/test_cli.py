@@ -698,14 +698,19 @@ def test_a_task_file_is_written_for_data_and_can_be_run(bench: Bench, tmp_path: 
     assert "--label star: " in refused.err
     assert "has no such column" in refused.err
     again = bench("tasks", "new", data, "--name", "mine")
-    assert "mine.toml already exists; choose another --name" in again.err
+    assert (again.code, again.out) == (0, done.out)  # The same data gives the same file.
+    data.write_text(f"sentence,stars\n{rows}A word,0\n")
+    other = bench("tasks", "new", data, "--name", "mine")
+    assert (other.code, other.out) == (2, "")
+    assert "mine-source.csv already exists" in other.err
+    data.write_text(f"sentence,stars\n{rows}")
     told = json.loads(bench("tasks", "new", data, "--name", "told", "--json").out)
     assert told["spec"]["format"]["text"] == "sentence"
 
 
 def test_the_schema_of_task_files_is_printed(bench: Bench) -> None:
     schema = json.loads(bench("tasks", "schema").out)
-    assert len(schema["oneOf"]) == 4
+    assert len(schema["oneOf"]) == 5
     assert "file" not in schema["$defs"]["PolaritySpec"]["properties"]
 
 

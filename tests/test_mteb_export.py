@@ -175,12 +175,10 @@ def test_each_task_is_named_by_its_own_reference(mteb: Any, tmp_path: Path) -> N
 
 
 def test_a_reference_that_the_user_chose_is_a_setting() -> None:
-    chosen = placed(ME, "a", 0.7, 0.4, reference=EncoderId("base", "b"))
-    default = replace(chosen, reference_is_default=True)
-    assert (
-        chosen.settings == chosen.experiment == f"reference_{chosen.key.reference_encoder.digest}"
-    )
+    default = placed(ME, "a", 0.7, 0.4, reference=EncoderId("base", "b"))
+    chosen = replace(default, reference_is_default=False)
     assert default.settings == ""
+    assert chosen.settings == f"reference_{chosen.key.reference_encoder.digest}"
     assert placed(ME, "a", 0.7, 0.4).settings == ""
     other_k = placed(ME, "a", 0.7, 0.4, reference=EncoderId("base", "b"), ks=(4,))
     assert other_k.settings == other_k.experiment

@@ -125,7 +125,7 @@ def test_every_kind_says_what_tables_and_mteb_call_it(name: str) -> None:
 
 def test_the_columns_of_a_kind_are_scores_that_it_gives(workshop: Workshop) -> None:
     given: dict[str, set[ScoreKey]] = {}
-    specs = [workshop.mrpc(), workshop.stsb(relatedness=True), workshop.sts()]
+    specs = [workshop.mrpc(), workshop.stsb(relatedness=True), workshop.sts(), workshop.probing()]
     for spec in specs:
         task = workshop.load(spec)
         scores = evaluate(BagEncoder(), task).scores

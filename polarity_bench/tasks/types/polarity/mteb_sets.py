@@ -153,8 +153,7 @@ def find_set(reference: str, languages: Sequence[str] = ()) -> MtebSet:
     if not _has_single_labels(task):
         raise InputError(
             f"mteb:{name}: expected texts with one label each, got the type {metadata.type} "
-            f"({', '.join(metadata.modalities)}); `polarity-bench tasks --from-mteb WORD` lists "
-            "the tasks that can be used"
+            f"({', '.join(metadata.modalities)}); choose another task of mteb"
         )
     codes: Mapping[str, Sequence[str]] = metadata.hf_subsets_to_langscripts
     subsets = [*codes]

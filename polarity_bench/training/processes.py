@@ -33,7 +33,7 @@ def worker_context() -> ForkServerContext | SpawnContext:
 
     Where the system allows it, workers are forked from a server that has imported torch and the
     libraries above it, so that only the first worker of a program waits for these imports. The
-    server imports nothing of this package and computes nothing, so it has no threads to fork.
+    server computes nothing, because the threads of a computation would be lost in a fork.
     """
     if "forkserver" not in get_all_start_methods():
         return get_context("spawn")

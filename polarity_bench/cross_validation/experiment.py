@@ -24,6 +24,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from itertools import repeat
+from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +53,7 @@ from polarity_bench.progress import Bar, no_bar
 from polarity_bench.tasks.labelled import LabelledTexts
 from polarity_bench.tasks.senteval.classifiers import single_threaded
 from polarity_bench.training.objective import Objective, Pooling
-from polarity_bench.training.processes import end_with, in_environment, worker_context
+from polarity_bench.training.processes import end_with
 from polarity_bench.training.train import load_base
 from polarity_bench.values import digest_of
 
@@ -141,12 +142,10 @@ def run_experiments(
         check_texts(experiment.method, experiment.data.texts)
     if workers == 1:
         return [_run(experiment, output, map, bar) for experiment in experiments]
-    context = worker_context()
+    context = get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
     # joblib's pool would end processes with growing memory, but training always increases memory.
-    pool = ProcessPoolExecutor(
-        workers, context, in_environment, (dict(os.environ), end_with, receiver)
-    )
+    pool = ProcessPoolExecutor(workers, context, end_with, (receiver,))
     try:
         return [
             _run(experiment, output, partial(_map_in_order, pool), bar)

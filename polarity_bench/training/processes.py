@@ -11,12 +11,9 @@ import atexit
 import os
 import signal
 import threading
-from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
-from multiprocessing import get_all_start_methods, get_context
 from multiprocessing.connection import Connection
-from multiprocessing.context import ForkServerContext, SpawnContext
 from typing import TypeVar
 
 Value = TypeVar("Value")
@@ -26,28 +23,6 @@ def usable_cores() -> int:
     """Return the number of CPU cores that this process may use."""
     usable = getattr(os, "sched_getaffinity", None)  # missing on macOS
     return len(usable(0)) if usable else os.cpu_count() or 1
-
-
-def worker_context() -> ForkServerContext | SpawnContext:
-    """Return the context that starts worker processes.
-
-    Where the system allows it, workers are forked from a server that has imported torch and the
-    libraries above it, so that only the first worker of a program waits for these imports. The
-    server computes nothing, because the threads of a computation would be lost in a fork.
-    """
-    if "forkserver" not in get_all_start_methods():
-        return get_context("spawn")
-    context = get_context("forkserver")
-    context.set_forkserver_preload(["sentence_transformers", "sklearn.linear_model"])
-    return context
-
-
-def in_environment(
-    environment: Mapping[str, str], function: Callable[..., None], *arguments: object
-) -> None:
-    """Call a function in a worker with the environment of its driver, not of the server."""
-    os.environ.update(environment)
-    function(*arguments)
 
 
 def n_processes() -> int:

@@ -32,6 +32,7 @@ from polarity_bench.sweeps.items import Setup
 from polarity_bench.tasks.catalogue import load_task, load_tasks
 from polarity_bench.tasks.labelled import LabelledTexts
 from polarity_bench.tasks.types.polarity.task import PolaritySpec
+from polarity_bench.tasks.types.probing import ProbingSpec
 from polarity_bench.training.data import load_training_data
 from polarity_bench.training.job import Job
 from polarity_bench.training.recipes import RECIPES
@@ -113,7 +114,11 @@ def data_digests(data_dir: Path) -> dict[str, Any]:
     trained = {n: s for n, s in specs.items() if isinstance(s, PolaritySpec) and n != "emotion"}
     return {
         "minilm": [minilm.digest, minilm.weights],
-        "tasks": {name: load_task(name, access=access).digest for name in specs},
+        "tasks": {
+            name: load_task(name, access=access).digest
+            for name, spec in specs.items()
+            if not isinstance(spec, ProbingSpec)  # their data could not be had
+        },
         "pools": {
             name: load_training_data(spec, access, held_out=None, seed=0).pool.digest
             for name, spec in trained.items()

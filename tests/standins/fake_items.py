@@ -10,7 +10,6 @@ import signal
 import sys
 import time
 from dataclasses import dataclass
-from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -81,7 +80,6 @@ if __name__ == "__main__":
     from standins import fake_items as named  # workers import it by this name
 
     local.work = named.work
-    local.__dict__["worker_context"] = lambda: get_context("spawn")  # fake items need no torch
     ray.run_item = named.run_item
     ray._check_nodes = lambda *_: None  # fake items have no base and no data
     named.drive(sys.argv[1], Path(sys.argv[2]), sys.argv[3])

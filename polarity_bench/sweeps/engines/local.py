@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from itertools import cycle
+from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 
@@ -19,7 +20,7 @@ from polarity_bench.errors import InputError
 from polarity_bench.sweeps.execute import make_if_free
 from polarity_bench.sweeps.items import Item, Setup
 from polarity_bench.sweeps.state_files import GREATEST_ATTEMPTS, SweepState
-from polarity_bench.training.processes import end_with, in_environment, usable_cores, worker_context
+from polarity_bench.training.processes import end_with, usable_cores
 
 POLL = 0.2
 """Seconds between two reads of the state on disk."""
@@ -49,7 +50,7 @@ def run_local(
     state = SweepState(setup.output)
     state.make_folders()
     digests = {item.digest for item in items}
-    context = worker_context()
+    context = get_context("spawn")
     receiving, sending = context.Pipe(duplex=False)
     gpus = cycle(visible_gpus(setup.options.device) or [None])
     processes: list[BaseProcess] = []
@@ -67,8 +68,8 @@ def run_local(
             n_told = len(ended)
             processes = [each for each in processes if each.is_alive()]
             for _ in range(min(workers, len(left)) - len(processes)):
-                arguments = (dict(os.environ), work, items, setup, receiving, next(gpus))
-                processes.append(context.Process(target=in_environment, args=arguments))
+                arguments = (items, setup, receiving, next(gpus))
+                processes.append(context.Process(target=work, args=arguments))
                 processes[-1].start()
             look()
             time.sleep(POLL)

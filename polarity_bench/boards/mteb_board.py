@@ -12,16 +12,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.stats import t as student
 
-from polarity_bench.boards.rank_notes import rank_text, ties_text
+from polarity_bench.boards.rank_notes import rank_text, standing_note
+from polarity_bench.compare.encoder_ranks import standing_of
 from polarity_bench.errors import InputError
-from polarity_bench.metrics.pairwise import (
-    LEVEL,
-    detectable,
-    holm_of_pairs,
-    pairwise_t,
-    rank_ranges,
-    tie_groups,
-)
+from polarity_bench.metrics.pairwise import LEVEL, pairwise_t
 from polarity_bench.metrics.statistics import SEED
 from polarity_bench.render.format import percent
 from polarity_bench.render.markdown import escape
@@ -101,18 +95,14 @@ def _shared_tasks(scores: DataFrame) -> list[str]:
 
 def _ranking(complete: DataFrame) -> Table:
     values = complete.to_numpy()
-    found = pairwise_t(values)
-    p = holm_of_pairs(found.p)
-    ranks = [rank_text(int(best), int(worst)) for best, worst in rank_ranges(found.scores, p)]
-    n_tasks = values.shape[1]
+    found, n_tasks = pairwise_t(values), values.shape[1]
+    standing, names = standing_of(found, n_tasks), [*map(str, complete.index)]
     reach = student.ppf(0.975, n_tasks - 1) * values.std(axis=1, ddof=1) / math.sqrt(n_tasks)
     ends = [*zip(found.scores - reach, found.scores + reach, strict=True)]
-    ties = ties_text(tie_groups(found.scores, p), [escape(str(name)) for name in complete.index])
-    least = percent(detectable(found, n_tasks), 1)
-    note = f"{ties} Minimum detectable difference (80 % power): {least} points (n = {n_tasks})."
     mean = Column("mean", found.scores.tolist(), ends)
-    heads = [("rank", ranks), ("encoder", [*map(str, complete.index)])]
-    return Table(f"Mean over {count(n_tasks, 'task')}", heads, [mean], notes=[note])
+    heads = [("rank", [rank_text(*ends) for ends in standing.ranks]), ("encoder", names)]
+    notes = [standing_note(standing, names)]
+    return Table(f"Mean over {count(n_tasks, 'task')}", heads, [mean], notes=notes)
 
 
 def _by_task(heading: str, scores: DataFrame) -> Table:

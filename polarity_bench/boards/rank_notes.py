@@ -106,11 +106,8 @@ def rank_note(ranking: Ranking) -> str:
     if ranking.standing:
         tasks = () if ranking.group.ranks else ranking.tasks
         by_task = {task: each for task in tasks if (each := ranking.standing_on([task]))}
-        shown = by_task or {"": ranking.standing}
-        smallest = ", ".join(_smallest(task, each) for task, each in shown.items())
-        names = [escape(row.name) for row in ranking.rows]
-        detectable = f"Minimum detectable difference (80 % power): {smallest}."
-        return f"{ranks}. {ties_text(ranking.standing.ties, names)} {detectable}"
+        names = [row.name for row in ranking.rows]
+        return f"{ranks}. {standing_note(ranking.standing, names, by_task)}"
     is_stored = all(
         is_comparable(ranking.keys[task], result)
         for task, results in ranking.results.items()
@@ -119,6 +116,22 @@ def rank_note(ranking: Ranking) -> str:
     note = f"{ranks} are unknown: {_NOT_HERE if is_stored else _NO_VALUES}."
     smallest_unpaired = ranking.smallest_unpaired
     return f"{note} {unpaired_note(smallest_unpaired)}" if smallest_unpaired else note
+
+
+def standing_note(
+    standing: Standing, names: Sequence[str], by_task: Mapping[str, Standing] | None = None
+) -> str:
+    """Return a note on the ties of encoders and the minimum detectable difference.
+
+    Args:
+        standing: Ranks and ties of the encoders.
+        names: Names of the encoders, as plain text.
+        by_task: Standing on each task, whose differences are shown instead of that of `standing`.
+    """
+    shown = by_task or {"": standing}
+    smallest = ", ".join(_smallest(task, each) for task, each in shown.items())
+    ties = _ties(standing, [escape(name) for name in names])
+    return f"{ties} Minimum detectable difference (80 % power): {smallest}."
 
 
 def unpaired_note(smallest: Mapping[str, float]) -> str:
@@ -137,17 +150,16 @@ def unpaired_note(smallest: Mapping[str, float]) -> str:
     )
 
 
-def ties_text(tied: Sequence[Sequence[int]], names: Sequence[str]) -> str:
-    """Return the groups of encoders without a significant difference, as a sentence."""
-    ties = [tie for tie in tied if len(tie) > 1]
+def _ties(standing: Standing, names: Sequence[str]) -> str:
+    ties = [tie for tie in standing.ties if len(tie) > 1]
     if not ties:
         return "All differ significantly."
     if len(ties[0]) == len(names):
         return "No two differ significantly."
     if len(ties) > _LISTED:
         return "Some encoders with overlapping ranks do not differ significantly."
-    named = "; ".join(_tied([names[i] for i in tie]) for tie in ties)
-    return f"No significant difference within: {named}."
+    tied = "; ".join(_tied([names[i] for i in tie]) for tie in ties)
+    return f"No significant difference within: {tied}."
 
 
 def _tied(names: Sequence[str]) -> str:

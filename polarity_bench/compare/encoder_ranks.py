@@ -158,8 +158,16 @@ def _digest(tasks: Sequence[Sequence[Result]], keys: Sequence[ScoreKey]) -> str:
 
 
 def _standing(aligned: Sequence[Alignment]) -> Standing:
-    n = sum(each.n_units for each in aligned)
-    pairs = pairwise(aligned)
+    return standing_of(pairwise(aligned), sum(each.n_units for each in aligned))
+
+
+def standing_of(pairs: Pairwise, n: int) -> Standing:
+    """Return ranks and ties from a comparison of all pairs, after Holm's correction.
+
+    Args:
+        pairs: The comparison, not corrected.
+        n: Number of independent units.
+    """
     p = holm_of_pairs(pairs.p)
     ranks = rank_ranges(pairs.scores, p)
     return Standing(

@@ -1,13 +1,14 @@
 """Sources of data: local files, downloads and data sets on the hub.
 
 A file is looked up first in the folder of the task file, then in the data folder, and then in the
-download cache. If the file is in none of them, pooch downloads it and verifies its checksum. If the
-task file declares a checksum, local files are verified before they are read.
+download cache. If the file is in none of them, pooch downloads it. Checksums that the task file
+declares are verified after a download and before each read.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import lzma
 import os
 import tarfile
@@ -91,7 +92,9 @@ def obtain(reference: FileRef, spec: Owner, access: DataAccess) -> Path:
     path = find(reference, spec, access)
     if path is None:
         return _download(reference, spec, access)
-    if problem := _mismatch(path.read_bytes(), reference):
+    with path.open("rb") as file:
+        problem = _mismatch(file, reference)
+    if problem:
         raise InputError(
             f"{path}: {spec.name} expects the {problem} ({_size(path, reference)}); is the file "
             f"truncated or edited? Replace the file{_origin(reference, spec)}"
@@ -99,14 +102,20 @@ def obtain(reference: FileRef, spec: Owner, access: DataAccess) -> Path:
     return path
 
 
-def _mismatch(content: bytes, reference: FileRef) -> str:
-    """Return a declared checksum that differs, with the actual one; '' if none differs."""
-    blob = b"blob %d\0" % len(content) + content  # Git hashes a header, too.
-    sha1 = hashlib.sha1(blob, usedforsecurity=False)
-    for name, digest in {"sha256": hashlib.sha256(content), "git_sha1": sha1}.items():
-        expected, actual = getattr(reference, name), digest.hexdigest()
-        if expected not in (None, actual):
-            return f"{name} {expected[:12]}…, got {actual[:12]}…"
+def _mismatch(file: io.BufferedIOBase, reference: FileRef) -> str:
+    """Return a declared checksum that differs, with the actual one; '' if none differs.
+
+    The file is not read into memory, and not read at all without a declared checksum.
+    """
+    header = b"blob %d\0" % file.seek(0, os.SEEK_END)  # Git hashes it before the content.
+    sha1 = partial(hashlib.sha1, header, usedforsecurity=False)
+    hashes: dict[str, Callable[[], Any]] = {"sha256": hashlib.sha256, "git_sha1": sha1}
+    for name, new in hashes.items():
+        if expected := getattr(reference, name):
+            file.seek(0)
+            actual = hashlib.file_digest(file, new).hexdigest()
+            if actual != expected:
+                return f"{name} {expected[:12]}…, got {actual[:12]}…"
     return ""
 
 
@@ -261,9 +270,12 @@ def _retrieve(url: str, target: Path, reference: FileRef | None = None) -> Path:
     pooch.get_logger().setLevel("WARNING")
     downloader = pooch.HTTPDownloader(timeout=30, progressbar=False)
     path = Path(pooch.retrieve(url, None, target.name, target.parent, downloader=downloader))
-    if reference and (problem := _mismatch(path.read_bytes(), reference)):
-        path.unlink()
-        raise ValueError(f"expected {problem}")
+    if reference is not None:
+        with path.open("rb") as file:
+            problem = _mismatch(file, reference)
+        if problem:
+            path.unlink()
+            raise ValueError(f"expected {problem}")
     return path
 
 
@@ -282,7 +294,7 @@ def _unpack(url: str, member: str, reference: FileRef, target: Path) -> Path:
     with ExitStack() as on_error:
         on_error.callback(packed.unlink, missing_ok=True)
         content = _content(packed, member)
-        if problem := _mismatch(content, reference):
+        if problem := _mismatch(io.BytesIO(content), reference):
             raise ValueError(f"{member}: expected {problem}")
         on_error.pop_all()
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -360,6 +360,19 @@ def _load_errors(name: str, folder: Path) -> Iterator[None]:
 
 
 @contextmanager
+def only_errors(name: str) -> Iterator[None]:
+    """Hide the messages of a library's logger below errors, and the library's UserWarnings."""
+    logger = logging.getLogger(name)
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings(action="ignore", category=UserWarning):
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+@contextmanager
 def quiet() -> Iterator[list[str]]:
     """Hide the log messages, warnings and progress bars of transformers and the hub.
 

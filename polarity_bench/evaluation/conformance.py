@@ -43,10 +43,10 @@ def check_task(file: Path, access: DataAccess, *, bar: Bar = no_bar) -> Iterator
     """Check a task file and its data, with the baseline `random`.
 
     The checks are `reads` (the file is a valid task with a free name), `loads` (the data is there
-    and fits), `size` (the main score has an interval, and k is small beside the sources), `chance`
-    (the baseline is not better than chance), `resumes` (a second run reuses the result) and
-    `repeats` (a new run gives the same scores). The checks end with the first of the first two that
-    fails.
+    and fits), `size` (the main score is defined, and k is small beside the sources), `chance` (the
+    baseline is not better than chance), `resumes` (a second run reuses the result) and `repeats` (a
+    new run gives the same scores). If the task cannot be read, loaded or scored (`scores`), the
+    other checks are left out.
 
     Args:
         file: The task file.

@@ -9,17 +9,16 @@ from a task's defaults.
 
 from __future__ import annotations
 
-import logging
 import math
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polarity_bench.encoders.base import EncoderId
+from polarity_bench.encoders.load import only_errors
 from polarity_bench.errors import InputError, InputWarning, check_known
 from polarity_bench.files import (
     check_writable,
@@ -86,7 +85,7 @@ def read_mteb(
     of_model: dict[tuple[str, str], list[TaskResult]] = defaultdict(list)
     damaged = []
     # mteb warns of each subset that a file lacks. Here it is a missing score, which boards list.
-    with _only_errors("mteb.results"), bar("reading results", len(files)) as advance:
+    with only_errors("mteb.results"), bar("reading results", len(files)) as advance:
         for file in files:
             try:
                 result = TaskResult.from_disk(file)
@@ -130,19 +129,6 @@ def _main_scores(results: BenchmarkResults) -> DataFrame:
     by_subset = table.pivot_table("score", "encoder", ["task", "split", "subset"], dropna=False)
     occurring = by_subset.loc[:, by_subset.notna().any()]
     return occurring.T.groupby(level="task").mean(skipna=False).T
-
-
-@contextmanager
-def _only_errors(name: str) -> Iterator[None]:
-    """Silence the warnings of a library, and the messages of its logger, within the context."""
-    logger = logging.getLogger(name)
-    before = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings(action="ignore", category=UserWarning):
-            yield
-    finally:
-        logger.setLevel(before)
 
 
 def _model_of(file: Path) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import random
 import re
 import sys
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ import numpy as np
 
 from polarity_bench.data.readers import FileRow, as_text
 from polarity_bench.data.sources import shorten
-from polarity_bench.errors import InputError, InputWarning, MissingDataError, nearest
+from polarity_bench.errors import InputError, MissingDataError, nearest, warn
 
 _RESTRICTIONS = {"-nc": "no commercial use", "-nd": "no derivatives", "http": "own terms"}
 """Parts of licences that forbid a use; an address leads to terms that only people can read."""
@@ -205,11 +204,9 @@ def load_rows(found: MtebSet, name: str, offline: bool) -> tuple[list[FileRow], 
             rows.append(FileRow(len(rows) + 1, (text, label)))
     full = [row for row in rows if row.values[0].strip() and row.values[1]]
     if len(full) < len(rows):
-        warnings.warn(
+        warn(
             f"{where}: {len(rows) - len(full):,} of {len(rows):,} rows have an empty text or "
-            "label and are left out",
-            InputWarning,
-            stacklevel=2,
+            "label and are left out"
         )
     return full, where
 

@@ -210,7 +210,7 @@ class PolaritySpec(TaskSpec):
 
     @property
     def is_named(self) -> bool:
-        """Whether a name such as `mteb:NAME` defines the task, so that there is no task file."""
+        """Whether the task has a name such as `mteb:NAME` instead of a task file."""
         return ":" in self.name
 
     def described(self) -> Self:

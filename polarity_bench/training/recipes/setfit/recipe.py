@@ -7,7 +7,6 @@ head) is stored as tensors in the folder of the encoder.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -231,18 +230,13 @@ def check_base(base: SentenceTransformerEncoder, recipe: SetFit) -> None:
 @contextmanager
 def silent() -> Iterator[None]:
     """Suppress SetFit's log messages; importing SetFit sets its logger to show all of them."""
-    from polarity_bench.encoders.load import quiet
+    from polarity_bench.encoders.load import only_errors, quiet
 
     with quiet():
         import setfit  # type: ignore[import-untyped]  # noqa: F401
 
-        logger = logging.getLogger("setfit")
-        level = logger.level
-        logger.setLevel(logging.ERROR)
-        try:
+        with only_errors("setfit"):
             yield
-        finally:
-            logger.setLevel(level)
 
 
 def make_trainer(

@@ -74,9 +74,10 @@ def read_mteb(
     files = [
         file
         for file in sorted(folder.rglob("*.json"))
-        if file.name != MODEL_META
+        if len(parts := file.relative_to(folder).parts) > 2  # MODEL/REVISION/TASK.json
+        and file.name != MODEL_META
         and not file.name.endswith(PROVENANCE)
-        and "experiments" not in file.relative_to(folder).parts
+        and "experiments" not in parts
     ]
     found = {file.stem for file in files}
     for task in tasks if found and not benchmark else ():

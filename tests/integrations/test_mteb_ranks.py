@@ -108,6 +108,14 @@ def test_results_of_experiments_are_not_mixed_in(tmp_path: Path) -> None:
     assert read_mteb(tmp_path).loc["org/a", "One"] == 0.5
 
 
+def test_other_files_beside_the_results_are_no_results(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, table(2, 3))
+    (folder / "statistics.json").write_text("{}")
+    (folder / "curves").mkdir()
+    (folder / "curves" / "one.json").write_text("{}")
+    assert read_mteb(folder).shape == (2, 3)
+
+
 @pytest.mark.parametrize("content", ["", '{"task_name": "Tas', "[1, 2]", '{"scores": 5}'])
 def test_a_damaged_file_is_named(tmp_path: Path, content: str) -> None:
     folder = folder_of(tmp_path, table(3, 3))

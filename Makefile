@@ -18,6 +18,8 @@ BIN := $(VENV)/bin
 # uv checks every package against the hashes in constraints.txt. It also looks where pip is told to.
 INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -b constraints.txt
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
+# Tests start hundreds of processes. Without compiled modules, each compiles thousands of them again.
+unexport PYTHONDONTWRITEBYTECODE
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 INPUTS := pyproject.toml constraints.txt
 

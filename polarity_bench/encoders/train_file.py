@@ -1,15 +1,59 @@
-"""Reading of `train.json`, the record of a training run in the folder of its encoder."""
+"""`train.json`, the record of a training run in the folder of its encoder."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError
 
 FORMAT = 2
 TRAIN_FILE = "train.json"
+
+
+@dataclass(frozen=True)
+class TrainingRecord:
+    """How polarity-bench trained an encoder.
+
+    Attributes:
+        folder: Folder of the encoder.
+        content: Content of `train.json`.
+    """
+
+    folder: Path
+    content: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, folder: Path) -> TrainingRecord | None:
+        """Read the record in a folder, or return None if the folder is not of a training run.
+
+        Raises:
+            InputError: If the training has not finished, or the record cannot be read.
+        """
+        content = read_train_file(folder)
+        if content is None:
+            return None
+        if not content["finished"]:
+            raise InputError(
+                f"{folder}: the training has not finished; run the same `polarity-bench train` "
+                "command again"
+            )
+        return cls(folder, content)
+
+    @property
+    def base(self) -> EncoderId:
+        """Identity of the base when the training started."""
+        return EncoderId(**self.content["spec"]["base"])
+
+
+def training_of(encoder: Any) -> TrainingRecord | None:
+    """Return the training record of an encoder or of a model of another library, if any."""
+    record = getattr(encoder, "training", None)  # a flag in modules of torch
+    return record if isinstance(record, TrainingRecord) else None
 
 
 def read_train_file(folder: str | Path) -> dict[str, Any] | None:

@@ -11,13 +11,15 @@ from typing import Any
 from polarity_bench.embedding.arrays import MemoryStore
 from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.embedding.store import keeps_vectors
-from polarity_bench.encoders import load, reference_encoder
+from polarity_bench.encoders import load
 from polarity_bench.encoders.base import AbsentEncoder, Encoder, multiplies_bfloat16
-from polarity_bench.encoders.compression import uncompressed
 from polarity_bench.encoders.load import CHANGING, EncoderOptions
+from polarity_bench.encoders.reference_encoder import default_reference
 from polarity_bench.encoders.saved_vectors import check_saved
 from polarity_bench.encoders.steered import at_strength
+from polarity_bench.encoders.train_file import training_of
 from polarity_bench.errors import InputError
+from polarity_bench.evaluation.contamination import Contamination
 from polarity_bench.evaluation.many_tasks import EvaluationPlan, SuiteReport, run_suite
 from polarity_bench.progress import Bar
 from polarity_bench.results.result_files import Result
@@ -117,6 +119,7 @@ def evaluate_models(request: EvaluationRequest) -> Iterator[EncoderReport]:
         encoders = encoders or {None: encoder}
         for variant in encoders.values():
             request.check(variant, reference)
+        contamination = Contamination(training_of(encoder), request.tasks, request.output)
         with request.embedder(next(iter(encoders.values()))) as opened:
             # Strengths share their vectors, and so do an axis and its base.
             shares = len(encoders) > 1 or getattr(encoder, "base", None) is not None
@@ -132,13 +135,20 @@ def evaluate_models(request: EvaluationRequest) -> Iterator[EncoderReport]:
                     embedder,
                     request.workers,
                     request.bar,
-                    model=model,
                     reference_is_default=request.reference is None,
+                    contamination=contamination,
                 )
                 reports[strength] = run_suite(
                     plan, request.tasks, request.output, overwrite=request.overwrite
                 )
-        yield EncoderReport(model, encoder.id.name, reports)
+        report = EncoderReport(model, encoder.id.name, reports)
+        why = "texts seen in training are not counted"
+        if contamination.problem:
+            request.remark(f"warning: {why}: {contamination.problem}")
+        elif any(result.training and result.seen is None for result in report.results):
+            unknown = "was trained, but its training texts are unknown"
+            request.remark(f"warning: {model} {unknown}, so {why}")
+        yield report
 
 
 def _suggest_bfloat16(encoder: Encoder, request: EvaluationRequest) -> None:
@@ -194,8 +204,6 @@ def load_with_reference(
     Raises:
         InputError: If an encoder cannot be loaded, or if the model is an unfinished training run.
     """
-    # Check first that the training of the model has finished.
-    recorded = reference_encoder.base_of(model)
     encoder = load_model(model, options, remark)
     plain: Any = dict.fromkeys(CHANGING)
     # Scores of one model in several precisions are comparable only under the same reference.
@@ -208,12 +216,11 @@ def load_with_reference(
                 f"{encoder.id.prompt!r}"
             )
         return encoder, other
-    base = reference_encoder.distinct_base(encoder, recorded)
-    if base is None:
-        return encoder, uncompressed(encoder)
-    loaded = base.load(common)
-    if isinstance(loaded, AbsentEncoder):
-        remark(f"warning: {model}: {loaded.why}")
-    else:
-        remark(f"reference: {loaded.id.label}, the base of {model}")
-    return encoder, loaded
+
+    def say(base: Encoder) -> None:
+        if isinstance(base, AbsentEncoder):
+            remark(f"warning: {model}: {base.why}")
+        else:
+            remark(f"reference: {base.id.label}, the base of {model}")
+
+    return encoder, default_reference(encoder, common, say)

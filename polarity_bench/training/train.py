@@ -21,15 +21,15 @@ from polarity_bench.encoders.load import (
 from polarity_bench.encoders.reference_encoder import Base, card_of, find_base, write_base
 from polarity_bench.encoders.train_file import read_train_file
 from polarity_bench.errors import InputError
-from polarity_bench.evaluation.one_task import environment
-from polarity_bench.progress import Bar, no_bar
-from polarity_bench.tasks.catalogue import choose_task, load_tasks
-from polarity_bench.training.contamination import (
+from polarity_bench.evaluation.contamination import (
     TEXTS_FILE,
     TrainingTexts,
     known_to,
     texts_before,
 )
+from polarity_bench.evaluation.one_task import environment
+from polarity_bench.progress import Bar, no_bar
+from polarity_bench.tasks.catalogue import choose_task, load_tasks
 from polarity_bench.training.data import load_training_data
 from polarity_bench.training.epoch_scores import EpochScorer
 from polarity_bench.training.history import Row, draw_history, with_null, write_history

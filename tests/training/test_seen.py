@@ -24,12 +24,7 @@ from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders.load import SentenceTransformerEncoder, load_encoder
 from polarity_bench.encoders.reference_encoder import Base, write_base
 from polarity_bench.errors import InputError
-from polarity_bench.progress import no_bar
-from polarity_bench.results.result_files import read_results
-from polarity_bench.tasks.catalogue import load_tasks
-from polarity_bench.tasks.types.base import Settings
-from polarity_bench.tasks.types.polarity.task import PolaritySpec
-from polarity_bench.training.contamination import (
+from polarity_bench.evaluation.contamination import (
     TEXTS_FILE,
     TrainingTexts,
     are_known,
@@ -37,7 +32,12 @@ from polarity_bench.training.contamination import (
     seen_rows,
     texts_before,
 )
-from polarity_bench.training.data import load_training_data, normalised
+from polarity_bench.progress import no_bar
+from polarity_bench.results.result_files import read_results
+from polarity_bench.tasks.catalogue import load_tasks
+from polarity_bench.tasks.types.base import Settings
+from polarity_bench.tasks.types.polarity.task import PolaritySpec
+from polarity_bench.training.data import load_training_data
 from polarity_bench.training.recipes.base import Recipe
 from polarity_bench.training.recipes.margins.recipe import Margins
 from polarity_bench.training.recipes.scl.recipe import Scl
@@ -45,6 +45,7 @@ from polarity_bench.training.recipes.setfit.recipe import SetFit
 from polarity_bench.training.recipes.triple_entropy import TripleEntropy
 from polarity_bench.training.run_folder import run_folder
 from polarity_bench.training.train import open_bench
+from polarity_bench.values import normalised
 
 SOURCE_TEXTS = [text for text, _ in SOURCES]
 

@@ -25,7 +25,8 @@ from torch.utils.data import BatchSampler
 
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders.load import EncoderOptions, load_encoder
-from polarity_bench.encoders.reference_encoder import base_of, find_base
+from polarity_bench.encoders.reference_encoder import Base, find_base
+from polarity_bench.encoders.train_file import training_of
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation.one_task import evaluate
 from polarity_bench.progress import no_bar
@@ -737,8 +738,8 @@ def test_each_epoch_has_the_batches_of_its_own_draw() -> None:
 def test_a_moved_run_still_knows_its_base(tiny_model: Path, task_dir: Path, tmp_path: Path) -> None:
     run(tiny_model, task_dir, tmp_path / "x")
     shutil.move(tmp_path / "x", tmp_path / "elsewhere")
-    found = base_of(str(tmp_path / "elsewhere"))
-    assert found is not None
-    assert found.source == str(tiny_model)
-    assert found == find_base(load_encoder(str(tmp_path / "elsewhere")))
-    assert base_of("minilm") is None
+    encoder = load_encoder(str(tmp_path / "elsewhere"))
+    record = training_of(encoder)
+    assert record is not None
+    assert record.content["base"] == str(tiny_model)
+    assert find_base(encoder) == Base(str(tiny_model), record.base)

@@ -170,8 +170,8 @@ class Scl(Recipe[PairBatches]):
 
     def load(self, bench: TrainingContext) -> Inputs[PairBatches]:
         """Read the pairs, and warn if they contain queries of the task."""
-        from polarity_bench.training.data import normalised
         from polarity_bench.training.recipes.scl.pooling import check_pooling
+        from polarity_bench.values import normalised
 
         check_pooling(bench.base.model, self.pooling)
         inputs = super().load(bench)

@@ -39,7 +39,8 @@ from polarity_bench.training.job import Job
 from polarity_bench.training.loops import length_sorted
 from polarity_bench.training.loops.length_sorted import BFLOAT16_CHUNK_TOKENS, CHUNK_TOKENS
 from polarity_bench.training.recipes.margins.losses import LOSSES, Triplet
-from polarity_bench.training.recipes.margins.recipe import Margins, TrainDtype
+from polarity_bench.training.recipes.margins.recipe import Margins
+from polarity_bench.training.recipes.margins.settings import TrainDtype
 from polarity_bench.training.recipes.margins.trainer import EpochRows, PolarityTrainer
 from polarity_bench.training.run_folder import run_folder
 from polarity_bench.training.train import train

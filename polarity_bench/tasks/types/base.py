@@ -115,6 +115,14 @@ class TaskSpec(Strict):
     """Title and score of each column in the table of a suite."""
     ranks: ClassVar[bool] = False
     """Whether tasks of this type are retrieval tasks, so scores depend on k and a reference."""
+    referring: ClassVar[frozenset[str]] = frozenset()
+    """Metrics that depend on the reference encoder."""
+    classifies: ClassVar[bool] = False
+    """Whether results store the predicted and the true label of each test row, and fold scores."""
+    predicted: ClassVar[str] = ""
+    """Name of the stored values that are correlated with the human ratings, if any."""
+    has_subsets: ClassVar[bool] = False
+    """Whether the counts of a result are the sizes of subsets with scores of their own."""
     mteb_type: ClassVar[str] = ""
     """Name of the corresponding task type in mteb."""
     mteb_prompt: ClassVar[str] = ""

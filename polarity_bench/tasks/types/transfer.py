@@ -64,6 +64,7 @@ class ClassifierSpec(FilesSpec):
         ("accuracy", ScoreKey("accuracy")),
         ("dev accuracy", ScoreKey("dev_accuracy")),
     )
+    classifies: ClassVar[bool] = True
     mteb_type: ClassVar[str] = "Classification"
     mteb_prompt: ClassVar[str] = "Classify user passages."  # mteb's own tasks use this prompt.
 

@@ -40,7 +40,7 @@ from polarity_bench.training.processes import is_first, n_processes, wait
 
 if TYPE_CHECKING:
     from polarity_bench.training.recipes.base import TrainingContext
-    from polarity_bench.training.recipes.margins.recipe import Margins
+    from polarity_bench.training.recipes.margins.settings import MarginSettings
 
 Columns = Mapping[str, list[Any]]
 RELEASED_WARM_UP_STEPS = 10_000
@@ -48,7 +48,7 @@ RELEASED_WARM_UP_STEPS = 10_000
 
 
 def run_epochs(
-    recipe: Margins, bench: TrainingContext, columns: Columns, judge: EpochScorer
+    recipe: MarginSettings, bench: TrainingContext, columns: Columns, judge: EpochScorer
 ) -> tuple[Sequence[Row], int, float | None]:
     """Train from the start or the last complete checkpoint, and load the weights to keep.
 
@@ -98,13 +98,13 @@ def run_epochs(
     return rows, kept_step, n_trained / trainer.seconds if trainer.n_steps else None
 
 
-def steps_in_epoch(recipe: Margins, n_examples: int) -> int:
+def steps_in_epoch(recipe: MarginSettings, n_examples: int) -> int:
     """Return the number of optimizer steps in an epoch of `n_examples` examples."""
     n_batches = math.ceil(n_examples / recipe.batch_size)
     return math.ceil(math.ceil(n_batches / n_processes()) / recipe.accumulation)
 
 
-def learning_rate_factor(recipe: Margins, steps_per_epoch: int) -> Callable[[int], float]:
+def learning_rate_factor(recipe: MarginSettings, steps_per_epoch: int) -> Callable[[int], float]:
     """Return the learning-rate schedule, as a function that maps a step to its factor in [0, 1].
 
     The factor is the share of the maximum learning rate, and steps are counted from 0. In the
@@ -191,7 +191,7 @@ class PolarityTrainer(SentenceTransformerTrainer, TrainerCallback):
     """
 
     def __init__(
-        self, recipe: Margins, bench: TrainingContext, columns: Columns, judge: EpochScorer
+        self, recipe: MarginSettings, bench: TrainingContext, columns: Columns, judge: EpochScorer
     ) -> None:
         self.progress: Progress = lambda _: None
         self.seconds = 0.0  # of training, without evaluation and saving
@@ -355,7 +355,7 @@ def check_device(device: str) -> None:
 
 
 def training_arguments(
-    recipe: Margins, bench: TrainingContext
+    recipe: MarginSettings, bench: TrainingContext
 ) -> SentenceTransformerTrainingArguments:
     """Return the trainer's arguments for a recipe, without the schedule and the batch sampler."""
     arguments = SentenceTransformerTrainingArguments(

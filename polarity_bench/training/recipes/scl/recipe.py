@@ -219,8 +219,9 @@ class Scl(Recipe[PairBatches]):
             )
         rows = divide(premises, self.batch_size, self.reading)
         warn_of_schedule(len(rows), 1.0, self.rate)
+        limits = self.reading, self.positives, self.negatives
         batches = [
-            make_batch(premises[part], pairs.labels[part], self, [self.seed, number])
+            make_batch(premises[part], pairs.labels[part], [self.seed, number], *limits)
             for number, part in enumerate(rows)
         ]
         return replace(examples, batches=list(zip(rows, batches, strict=True)))
@@ -238,7 +239,15 @@ class Scl(Recipe[PairBatches]):
         model, n_steps = bench.base.model, len(examples.batches)
         repool(model, self.pooling)
         tokens = tokenize_pairs(model, examples.pairs, bench.base.id.prompt or "")
-        objective = PairObjective(model, tokens, self)
+        objective = PairObjective(
+            model,
+            tokens,
+            self.lambda_,
+            augmented=self.cross_entropy == "augmented",
+            seed=self.seed,
+            temperature=self.temperature,
+            similarity=self.similarity,
+        )
         plan = DescentPlan.of(self, n_steps, after=self.schedule, seed=self.seed)
         objective.train()
         with bench.steps(n_steps) as steps:

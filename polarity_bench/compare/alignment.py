@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polarity_bench.compare.measure import PREDICTED, RIGHT
+from polarity_bench.compare.measure import RIGHT
 from polarity_bench.errors import InputError, MissingValuesError
 from polarity_bench.metrics.correlation import (
     COEFFICIENTS,
@@ -44,7 +44,9 @@ from polarity_bench.metrics.statistics import (
 from polarity_bench.results.comparability import difference
 from polarity_bench.results.result_files import Result, read_arrays
 from polarity_bench.scores import ScoreKey
-from polarity_bench.tasks.types.polarity.scoring import DERIVED, REFERRING, component_keys, derived
+from polarity_bench.tasks.catalogue import task_type
+from polarity_bench.tasks.types.base import TaskSpec
+from polarity_bench.tasks.types.polarity.scoring import DERIVED, component_keys, derived
 from polarity_bench.values import FloatArray, IntArray
 
 _UNITS, _STRATA = "resampled_units", "resampled_strata"
@@ -59,7 +61,7 @@ Arrays = Mapping[str, NDArray[Any]]
 
 def needs_reference(result: Result, key: ScoreKey) -> bool:
     """Return whether a score depends on the reference encoder."""
-    return key.metric in REFERRING and result.kind == "polarity"
+    return key.metric in task_type(result.kind).referring
 
 
 def align(results: Sequence[Result], key: ScoreKey) -> Alignment:
@@ -136,8 +138,8 @@ def _array_names(result: Result, key: ScoreKey) -> list[str]:
     """Return the names of the stored arrays that make up a score."""
     if key.metric in DERIVED and key.k is not None:
         return [str(each) for each in component_keys(key.metric, key.k, key.weighting)]
-    if key.metric in COEFFICIENTS and result.kind in PREDICTED:
-        return [PREDICTED[result.kind], "gold"]
+    if key.metric in COEFFICIENTS and (predicted := task_type(result.kind).predicted):
+        return [predicted, "gold"]
     if key.metric in RIGHT:
         return ["prediction", "label"]
     return [str(key)]
@@ -286,7 +288,7 @@ class Alignment:
         """Values per query for display, by title, each (n, q)."""
         key = self.key
         if self.is_correlation:
-            return {PREDICTED[self.results[0].kind]: np.stack(self._columns)}
+            return {self._type.predicted: np.stack(self._columns)}
         if key.metric not in DERIVED:
             return {_TITLES.get(key.metric, key.metric): self.values}
         keys = {m: str(ScoreKey(m, key.k, key.weighting)) for m in ("polarity", "similarity")}
@@ -313,8 +315,7 @@ class Alignment:
 
     @property
     def _columns(self) -> list[FloatArray]:
-        name = PREDICTED[self.results[0].kind]
-        return [np.asarray(each[name], np.float64) for each in self.arrays]
+        return [np.asarray(each[self._type.predicted], np.float64) for each in self.arrays]
 
     @property
     def _gold(self) -> FloatArray:
@@ -323,8 +324,11 @@ class Alignment:
     @property
     def _sizes(self) -> dict[str, int]:
         """Number of pairs in each subset of an STS task, in the order of the pairs."""
-        result = self.results[0]
-        return dict(result.counts) if result.kind == "sts" else {}
+        return dict(self.results[0].counts) if self._type.has_subsets else {}
+
+    @property
+    def _type(self) -> type[TaskSpec]:
+        return task_type(self.results[0].kind)
 
     def _weighed_subsets(self) -> Iterator[tuple[slice, float]]:
         """Yield the rows of each subset that the score covers, with the weight of the subset."""

@@ -17,6 +17,7 @@ from polarity_bench.errors import InputError
 from polarity_bench.metrics.statistics import Bootstrap, Resampling
 from polarity_bench.results.result_files import Result, read_arrays, scores_digest
 from polarity_bench.scores import WEIGHTINGS, Score, ScoreKey, Weighting
+from polarity_bench.tasks.catalogue import task_type
 from polarity_bench.tasks.types.polarity.scoring import front_of, place_of
 from polarity_bench.values import FloatArray, digest_of
 
@@ -173,7 +174,7 @@ def _front(
 
 def _check(result: Result) -> None:
     path = result.path
-    if result.kind != "polarity":
+    if not task_type(result.kind).ranks:
         raise InputError(f"{path}: a curve needs results of a polarity task, got {result.task!r}")
     if not any(key.metric == "polarity_oracle" for key in result.scores):
         raise InputError(f"{path}: the oracle scores are missing; run {result.task} again")

@@ -61,6 +61,7 @@ class RelatednessSpec(FilesSpec):
         ("Pearson", ScoreKey("pearson")),
         ("Spearman", ScoreKey("spearman")),
     )
+    predicted: ClassVar[str] = "prediction"
     mteb_type: ClassVar[str] = "STS"
     mteb_prompt: ClassVar[str] = "Retrieve semantically similar text."
 

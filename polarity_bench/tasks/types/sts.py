@@ -64,6 +64,8 @@ class StsSpec(FilesSpec):
         ("Spearman wmean", ScoreKey("spearman", part="wmean")),
         ("Pearson all", ScoreKey("pearson", part="all")),
     )
+    predicted: ClassVar[str] = "cosine"
+    has_subsets: ClassVar[bool] = True
     mteb_type: ClassVar[str] = "STS"
     mteb_prompt: ClassVar[str] = "Retrieve semantically similar text."
 

@@ -117,7 +117,7 @@ def distinct_base(holder: Any) -> Base | None:
 
 
 def find_base(holder: Any) -> Base | None:
-    """Return the base in an encoder's configuration, model card or training record, or None."""
+    """Return the base in an encoder's configuration, model card or `train.json`, or None."""
     library = sys.modules.get("sentence_transformers")  # its import takes seconds
     model = model_of(holder)
     if library is None or not isinstance(model, library.SentenceTransformer):

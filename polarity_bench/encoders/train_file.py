@@ -1,4 +1,4 @@
-"""`train.json`, the record of a training run in the folder of its encoder."""
+"""`train.json`, which describes a training run in the folder of its encoder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TRAIN_FILE = "train.json"
 
 
 @dataclass(frozen=True)
-class TrainingRecord:
+class TrainFile:
     """How polarity-bench trained an encoder.
 
     Attributes:
@@ -28,11 +28,11 @@ class TrainingRecord:
     content: Mapping[str, Any]
 
     @classmethod
-    def of(cls, folder: Path) -> TrainingRecord | None:
-        """Read the record in a folder, or return None if the folder is not of a training run.
+    def of(cls, folder: Path) -> TrainFile | None:
+        """Read the file in a folder, or return None if the folder is not of a training run.
 
         Raises:
-            InputError: If the training has not finished, or the record cannot be read.
+            InputError: If the training has not finished, or the file cannot be read.
         """
         content = read_train_file(folder)
         if content is None:
@@ -50,10 +50,10 @@ class TrainingRecord:
         return EncoderId(**self.content["spec"]["base"])
 
 
-def training_of(encoder: Any) -> TrainingRecord | None:
-    """Return the training record of an encoder or of a model of another library, if any."""
-    record = getattr(encoder, "training", None)  # a flag in modules of torch
-    return record if isinstance(record, TrainingRecord) else None
+def training_of(encoder: Any) -> TrainFile | None:
+    """Return how an encoder was trained, if that is known."""
+    training = getattr(encoder, "training", None)  # a flag in modules of torch
+    return training if isinstance(training, TrainFile) else None
 
 
 def read_train_file(folder: str | Path) -> dict[str, Any] | None:

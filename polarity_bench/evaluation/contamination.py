@@ -24,7 +24,7 @@ import numpy as np
 
 from polarity_bench.encoders.base import Encoder, EncoderId
 from polarity_bench.encoders.reference_encoder import find_base
-from polarity_bench.encoders.train_file import TrainingRecord
+from polarity_bench.encoders.train_file import TrainFile
 from polarity_bench.errors import InputError, MissingValuesError
 from polarity_bench.results.result_files import (
     Result,
@@ -114,14 +114,14 @@ class Contamination:
     The training texts are read and the rows compared when the first task needs them.
 
     Attributes:
-        training: Training record of the encoder, if any.
+        training: How the encoder was trained, if that is known.
         tasks: The tasks.
         output: Folder of results. If it contains the base's result for the same task and protocol,
             the base is scored on the same rows.
         problem: Why rows are not counted, if a file is damaged or not writable.
     """
 
-    training: TrainingRecord | None = None
+    training: TrainFile | None = None
     tasks: Sequence[Task] = ()
     output: Path = Path()
     problem: str = ""

@@ -29,7 +29,7 @@ from polarity_bench.evaluation.one_task import (
     other_reference,
     result_key,
     score_task,
-    training_record,
+    training_facts,
 )
 from polarity_bench.files import check_writable
 from polarity_bench.progress import Bar, Progress, no_bar
@@ -191,7 +191,7 @@ def _evaluate(
         _score,
         reference_is_default=plan.reference_is_default,
         device=device,
-        trained=training_record(plan.encoder),
+        trained=training_facts(plan.encoder),
     )
     seen_rows = plan.contamination.of
 

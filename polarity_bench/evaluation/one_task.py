@@ -270,23 +270,23 @@ def command_line() -> str:
     return shlex.join(["polarity-bench" if is_ours else program.name, *sys.argv[1:]])
 
 
-def training_record(encoder: Encoder) -> tuple[str, dict[str, Any] | None]:
+def training_facts(encoder: Encoder) -> tuple[str, dict[str, Any] | None]:
     """Return the command that trained an encoder, and its recipe, seed and base.
 
     Returns:
-        The command and the record of the training. Without `train.json`, which saving the encoder
-        again loses, the command is '', and the record contains only the base, or is None without a
-        base. The command is also '' if Ray trained the encoder, because the command of a Ray worker
-        cannot reproduce the run.
+        The command and the facts. Without `train.json`, which saving the encoder again loses, the
+        command is '', and the facts contain only the base, or are None without a base. The command
+        is also '' if Ray trained the encoder, because the command of a Ray worker cannot reproduce
+        the run.
     """
-    record = training_of(encoder)
-    if record is None:
+    file = training_of(encoder)
+    if file is None:
         base = distinct_base(encoder)
         return "", {"base": base.encoder.name} if base else None
-    command = str(record.content.get("environment", {}).get("command", ""))
-    recipe = dict(record.content["spec"]["recipe"])
+    command = str(file.content.get("environment", {}).get("command", ""))
+    recipe = dict(file.content["spec"]["recipe"])
     seed = recipe.pop("seed", None)
-    training = {"recipe": recipe, "seed": seed, "base": record.base.name}
+    training = {"recipe": recipe, "seed": seed, "base": file.base.name}
     return command if command.partition(" ")[0] in PROGRAMS else "", training
 
 

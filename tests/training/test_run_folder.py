@@ -12,7 +12,7 @@ import pytest
 
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.encoders.load import load_encoder
-from polarity_bench.encoders.train_file import TrainingRecord, read_train_file
+from polarity_bench.encoders.train_file import TrainFile, read_train_file
 from polarity_bench.errors import InputError
 from polarity_bench.training.recipes.margins.losses import Ranking, Triplet
 from polarity_bench.training.recipes.margins.recipe import Margins
@@ -288,7 +288,7 @@ def test_without_a_train_file_there_is_nothing_to_read(tmp_path: Path) -> None:
 
 def test_a_finished_run_knows_its_base(folder: RunFolder) -> None:
     folder.record(RUN, finished=True)
-    record = TrainingRecord.of(folder.path)
+    record = TrainFile.of(folder.path)
     assert record is not None
     assert (record.content["base"], record.base) == ("/models/base", BASE)
 
@@ -301,8 +301,8 @@ def test_an_unfinished_run_is_no_encoder_yet(folder: RunFolder) -> None:
 
 
 def test_what_is_no_run_has_no_base(tmp_path: Path) -> None:
-    assert TrainingRecord.of(tmp_path) is None
-    assert TrainingRecord.of(tmp_path / "nowhere") is None
+    assert TrainFile.of(tmp_path) is None
+    assert TrainFile.of(tmp_path / "nowhere") is None
 
 
 # Where a run may lie

@@ -44,7 +44,7 @@ from polarity_bench.training.recipes.scl.recipe import Scl
 from polarity_bench.training.recipes.setfit.recipe import SetFit
 from polarity_bench.training.recipes.triple_entropy import TripleEntropy
 from polarity_bench.training.run_folder import run_folder
-from polarity_bench.training.train import open_bench
+from polarity_bench.training.train import open_context
 from polarity_bench.values import normalised
 
 SOURCE_TEXTS = [text for text, _ in SOURCES]
@@ -267,7 +267,7 @@ def test_a_damaged_file_is_refused(tmp_path: Path, damage: str) -> None:
 
 def held_out_of(base: Path, task_dir: Path, recipe: Recipe) -> set[str]:
     job = job_of(base, task_dir, base.parent / "never", recipe)
-    with open_bench(job, run_folder(job.model, job.output), no_bar) as bench:
+    with open_context(job, run_folder(job.model, job.output), no_bar) as bench:
         assert bench.data.held_out is not None
         texts = bench.data.held_out.query.texts
         assert not {*texts} & {*bench.data.pool.texts}

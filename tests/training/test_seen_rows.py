@@ -24,7 +24,7 @@ from polarity_bench.data.nli import load_nli
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders.load import load_encoder
 from polarity_bench.encoders.reference_encoder import Base, write_base
-from polarity_bench.encoders.train_file import TrainingRecord
+from polarity_bench.encoders.train_file import TrainFile
 from polarity_bench.evaluation.contamination import Contamination, TrainingTexts, seen_rows
 from polarity_bench.render.markdown import render
 from polarity_bench.results.result_files import read_arrays, read_results, scores_digest
@@ -170,7 +170,7 @@ def test_without_values_per_query_the_score_over_unseen_rows_is_not_known(
     tasks = [workshop.load(workshop.specs[result.task]) for result in found]
     (removed,) = Path("results").rglob("LittleSts.queries.safetensors")
     removed.unlink()
-    contamination = Contamination(TrainingRecord.of(Path("own")), tasks, Path("results"))
+    contamination = Contamination(TrainFile.of(Path("own")), tasks, Path("results"))
     found = [contamination.count_again(*each) for each in zip(tasks, found, strict=True)]
     assert {r.task: r.unseen for r in found} == kept | {"little-sts": None}
     assert all(result.seen for result in found)

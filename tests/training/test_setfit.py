@@ -15,7 +15,7 @@ from standins import call, word_tokenizer, write_task
 from standins.training import run
 
 from polarity_bench.classifiers.head import HEAD_FILE
-from polarity_bench.encoders.train_file import TrainingRecord, read_train_file
+from polarity_bench.encoders.train_file import TrainFile, read_train_file
 from polarity_bench.errors import InputError
 from polarity_bench.training.job import Job
 from polarity_bench.training.recipes.setfit import recipe as module
@@ -118,7 +118,7 @@ def test_the_same_seed_gives_the_same_bytes(
 def test_the_folder_is_an_encoder_that_knows_its_base(base: Path, trained: TrainingRun) -> None:
     from sentence_transformers import SentenceTransformer
 
-    record = TrainingRecord.of(trained.folder)
+    record = TrainFile.of(trained.folder)
     assert record is not None
     assert record.content["base"] == str(base)
     assert record.base.prompt == "The "
@@ -173,7 +173,7 @@ def test_a_run_that_was_stopped_is_not_taken_for_an_encoder(
         with pytest.raises(KeyboardInterrupt):
             run(base, tasks, tmp_path / "run", FEW)
     with pytest.raises(InputError, match=r"run the same `polarity-bench train` command again$"):
-        TrainingRecord.of(tmp_path / "run")
+        TrainFile.of(tmp_path / "run")
     assert not run(base, tasks, tmp_path / "run", FEW).reused
 
 

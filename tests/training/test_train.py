@@ -36,8 +36,11 @@ from polarity_bench.training.epoch_scores import EpochScorer
 from polarity_bench.training.examples.spec import ExampleSpec
 from polarity_bench.training.history import Row, best_row, is_over, kept_row
 from polarity_bench.training.job import Job
-from polarity_bench.training.loops import length_sorted
-from polarity_bench.training.loops.length_sorted import BFLOAT16_CHUNK_TOKENS, CHUNK_TOKENS
+from polarity_bench.training.recipes.margins import length_sorted
+from polarity_bench.training.recipes.margins.length_sorted import (
+    BFLOAT16_CHUNK_TOKENS,
+    CHUNK_TOKENS,
+)
 from polarity_bench.training.recipes.margins.losses import LOSSES, Triplet
 from polarity_bench.training.recipes.margins.recipe import Margins
 from polarity_bench.training.recipes.margins.settings import TrainDtype
@@ -216,7 +219,7 @@ def test_anothers_folder_is_refused_and_overwritten_only_when_told(
 def test_a_loss_that_is_no_number_stops_with_its_step_and_keeps_the_last_checkpoint(
     tiny_model: Path, task_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from polarity_bench.training.loops.length_sorted import LengthSortedLoss
+    from polarity_bench.training.recipes.margins.length_sorted import LengthSortedLoss
 
     original = LengthSortedLoss.forward
     calls = []

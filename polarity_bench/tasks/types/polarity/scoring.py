@@ -221,13 +221,13 @@ def derived(
         weighting: Weighting of the ranks.
         clipped: Whether `joint` and `front` are clipped to 0 below chance; see `similarity.joint`.
     """
-    place = place_of(means, k, weighting)
+    point = plane_point(means, k, weighting)
     if metric == "retention":
-        return place.retention
+        return point.retention
     if metric == "joint":
         p = means[ScoreKey("polarity", k, weighting)]
-        return similarity.joint(p, means[_P_CHANCE], place.retention, clipped=clipped)
-    return front_of([place], place_of(means, k, weighting, "_oracle"), clipped=clipped)
+        return similarity.joint(p, means[_P_CHANCE], point.retention, clipped=clipped)
+    return front_of([point], plane_point(means, k, weighting, "_oracle"), clipped=clipped)
 
 
 def score_of_queries(main: ScoreKey, arrays: Mapping[str, NDArray[Any]], rows: BoolArray) -> Score:
@@ -290,8 +290,8 @@ def component_keys(metric: str, k: int, weighting: Weighting = "linear") -> list
     return [*(ScoreKey(name, k, weighting) for name in names), _P_CHANCE, _S_CHANCE]
 
 
-class Place(NamedTuple):
-    """Points in the plane of polarity and meaning.
+class PlanePoint(NamedTuple):
+    """Point, or points, in the plane of polarity and meaning.
 
     Attributes:
         lift: P relative to chance, see `metrics.pareto_front.lift`.
@@ -302,9 +302,9 @@ class Place(NamedTuple):
     retention: FloatArray
 
 
-def place_of(
+def plane_point(
     means: Mapping[ScoreKey, FloatArray], k: int, weighting: Weighting, whose: str = ""
-) -> Place:
+) -> PlanePoint:
     """Return the points for means of scores.
 
     Args:
@@ -318,18 +318,20 @@ def place_of(
         for name in (f"polarity{whose}", f"similarity{whose}", "similarity_reference")
     )
     retention = similarity.retention(s, means[_S_CHANCE], s_reference)
-    return Place(pareto_front.lift(p, means[_P_CHANCE]), retention)
+    return PlanePoint(pareto_front.lift(p, means[_P_CHANCE]), retention)
 
 
-def front_of(places: Sequence[Place], oracle: Place, *, clipped: bool = True) -> FloatArray:
+def front_of(
+    points: Sequence[PlanePoint], oracle: PlanePoint, *, clipped: bool = True
+) -> FloatArray:
     """Return the front score of a curve; see `metrics.pareto_front`.
 
     Args:
-        places: Points of the curve.
+        points: Points of the curve.
         oracle: Point of the oracle.
         clipped: Whether the score is clipped to 0 below chance.
     """
-    lift, retention = (np.stack(side) for side in zip(*places, strict=True))
+    lift, retention = (np.stack(side) for side in zip(*points, strict=True))
     return pareto_front.front(lift, retention, *oracle, clipped=clipped)
 
 

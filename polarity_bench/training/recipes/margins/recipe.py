@@ -59,21 +59,21 @@ class Margins(MarginSettings):
             return {f"`example_encoder` {guide}": lambda: load_encoder(guide, options).id.digest}
         return {}
 
-    def load(self, bench: TrainingContext) -> Inputs[Draws]:
+    def load(self, context: TrainingContext) -> Inputs[Draws]:
         """Load the encoder that finds the neighbours, or the user's own examples."""
         from polarity_bench.encoders.load import load_encoder
         from polarity_bench.training.recipes.margins.trainer import check_device, check_tracker
 
         check_tracker(self.report_to)
-        check_device(bench.base.device)
-        inputs = super().load(bench)
+        check_device(context.base.device)
+        inputs = super().load(context)
         if self.examples_from is not None:
             columns = inputs.examples.columns
-            bench.data.check_given({k: v for k, v in columns.items() if k != "label"})
+            context.data.check_given({k: v for k, v in columns.items() if k != "label"})
             return inputs
-        guide: Encoder = bench.base
+        guide: Encoder = context.base
         if self.example_encoder is not None:
-            guide = load_encoder(self.example_encoder, _options_of_other_encoder(bench.options))
+            guide = load_encoder(self.example_encoder, _options_of_other_encoder(context.options))
         return replace(inputs, examples=Draws(guide=guide), encoders={"example_encoder": guide.id})
 
     def read(self, data: TrainingData, access: DataAccess, task_dir: Path | None) -> Inputs[Draws]:
@@ -87,7 +87,7 @@ class Margins(MarginSettings):
         texts = [text for name, column in columns.items() if name != "label" for text in column]
         return Inputs(digest_of(columns), Draws(columns), texts)
 
-    def prepare(self, bench: TrainingContext, examples: Draws) -> Draws:
+    def prepare(self, context: TrainingContext, examples: Draws) -> Draws:
         """Make the examples of all epochs, and check the batch size and the schedule."""
         from polarity_bench.training.examples.neighbour_cache import pool_neighbours
         from polarity_bench.training.examples.source import ExampleSource, shuffled
@@ -102,9 +102,9 @@ class Margins(MarginSettings):
             count = self.examples or (size if self.dropout is None else self.solve_count(size))
             draws = [shuffled(given, count, self.seed, epoch) for epoch in range(self.epochs)]
         else:
-            kind, pool = self.loss.examples, bench.data.pool
+            kind, pool = self.loss.examples, context.data.pool
             guide = examples.guide
-            neighbours = pool_neighbours(pool, guide, self, bench.embedder, bench.bar)
+            neighbours = pool_neighbours(pool, guide, self, context.embedder, context.bar)
             source = ExampleSource(pool, neighbours, kind, self, guide.id)
             draws = [source.columns(self.seed, epoch) for epoch in range(self.epochs)]
         n_examples = len(next(iter(draws[0].values())))
@@ -115,29 +115,29 @@ class Margins(MarginSettings):
         warn_of_schedule(len(shares), max(shares), self.rate)
         return Draws({name: [v for drawn in draws for v in drawn[name]] for name in draws[0]})
 
-    def fit(self, bench: TrainingContext, examples: Draws, epochs: EpochScorer) -> FitResult:
+    def fit(self, context: TrainingContext, examples: Draws, epochs: EpochScorer) -> FitResult:
         """Train, resuming from the last complete checkpoint, and load the weights to publish."""
         from polarity_bench.training.recipes.margins.trainer import run_epochs
 
-        rows, kept, speed = run_epochs(self, bench, examples.columns, epochs)
+        rows, kept, speed = run_epochs(self, context, examples.columns, epochs)
         epochs.rows.extend(rows)
         chosen_by = "the last"
         if self.checkpoint == "best":
-            whose = "held-out queries" if bench.data.held_out else "the task's own queries"
+            whose = "held-out queries" if context.data.held_out else "the task's own queries"
             chosen_by = f"chosen by the joint score of {whose}"
         epoch = next(row["epoch"] for row in rows if row["step"] == kept)
         n_examples = len(next(iter(examples.columns.values()))) // self.epochs
         facts = {
             "Loss": self.loss.title,
-            "Examples": f"{self.loss.examples}, {n_examples:,} per epoch, {self._source(bench)}",
+            "Examples": f"{self.loss.examples}, {n_examples:,} per epoch, {self._source(context)}",
             "Checkpoint": f"after step {kept} (epoch {epoch:g}), {chosen_by}",
         }
         return FitResult(kept, facts, {"examples_per_epoch": n_examples}, speed=speed)
 
-    def _source(self, bench: TrainingContext) -> str:
+    def _source(self, context: TrainingContext) -> str:
         if self.examples_from is not None:
             return "provided by the user"
-        return f"{self.mined_words}, by {self.example_encoder or bench.base.id.label}"
+        return f"{self.mined_words}, by {self.example_encoder or context.base.id.label}"
 
 
 def _options_of_other_encoder(options: EncoderOptions) -> EncoderOptions:

@@ -26,6 +26,7 @@ from polarity_bench.tasks.catalogue import KINDS
 from polarity_bench.tasks.types.base import Task
 from polarity_bench.tasks.types.polarity.splits import METRICS
 from polarity_bench.tasks.types.polarity.task import PolarityTask
+from polarity_bench.tasks.types.transfer import ClassifierSpec
 from polarity_bench.values import grouped, shortest
 
 MAIN_COLUMNS = ("P", "S", "retention", "joint")
@@ -161,7 +162,7 @@ def folds_csv(results: Iterable[Result]) -> str:
     writer = csv.writer(lines, lineterminator="\n")
     writer.writerow(["encoder", "encoder_digest", "task", "protocol", "fold", "accuracy", "reg"])
     for result in results:
-        if KINDS[result.kind].classifies:
+        if issubclass(KINDS[result.kind], ClassifierSpec):
             arrays, key = read_arrays(result.path), result.key
             head = [key.encoder.label, key.encoder.digest, result.task, key.protocol_label]
             scores = zip(arrays["fold_accuracy"], arrays["fold_regularization"], strict=True)

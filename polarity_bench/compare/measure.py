@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from polarity_bench.errors import InputError, nearest
-from polarity_bench.metrics.correlation import COEFFICIENTS
 from polarity_bench.results.result_files import Result
 from polarity_bench.results.score_names import RANKED
 from polarity_bench.scores import ScoreKey, Weighting
 from polarity_bench.tasks.catalogue import task_type
-
-RIGHT = ("accuracy", "exact_accuracy")
-"""Scores of classifiers. Both are the share of correct predictions; `accuracy` is rounded."""
-_OF_PAIRS = {"sgts", "pairwise_accuracy"}
 
 
 def measure_of(result: Result, named: str | None, weighting: Weighting = "linear") -> ScoreKey:
@@ -66,9 +61,4 @@ def _names(result: Result, weighting: Weighting) -> dict[str, ScoreKey]:
 
 def is_comparable(key: ScoreKey, result: Result) -> bool:
     """Return whether results store the values per query that make up a score."""
-    kind = task_type(result.kind)
-    if kind.ranks:
-        return key.metric not in _OF_PAIRS
-    if kind.classifies:
-        return key.metric in RIGHT
-    return bool(kind.predicted) and key.metric in COEFFICIENTS
+    return bool(task_type(result.kind).arrays_of(key))

@@ -37,6 +37,9 @@ REFERRING |= {"similarity", "similarity_chance", "similarity_reference", "simila
 DERIVED = ("retention", "joint", "front")
 """Metrics computed from the means of several scores. They have no value per query."""
 
+OF_PAIRS = frozenset({"sgts", "pairwise_accuracy"})
+"""Metrics of pairs of texts. They have no value per query."""
+
 CLIPPED = frozenset({"joint", "front"})
 """Metrics that are clipped to 0 below chance."""
 

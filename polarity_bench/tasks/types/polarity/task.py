@@ -32,7 +32,10 @@ from polarity_bench.tasks.types.polarity.mteb_sets import (
     restriction,
 )
 from polarity_bench.tasks.types.polarity.scoring import (
+    DERIVED,
+    OF_PAIRS,
     REFERRING,
+    component_keys,
     polarity_scores,
     rank,
     score_of_queries,
@@ -132,6 +135,13 @@ class PolaritySpec(TaskSpec):
                 raise ValueError(
                     f"[protocol] uses the column {column!r}; add it to 'columns' in [format]"
                 )
+
+    @classmethod
+    def arrays_of(cls, key: ScoreKey) -> Sequence[str]:
+        """Return the score itself, or the scores that a derived score is computed from."""
+        if key.metric in DERIVED and key.k is not None:
+            return [str(part) for part in component_keys(key.metric, key.k, key.weighting)]
+        return () if key.metric in OF_PAIRS else [str(key)]
 
     @property
     def result_name(self) -> str:

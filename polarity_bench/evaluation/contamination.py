@@ -149,10 +149,15 @@ class Contamination:
         A result whose `unseen` has only one score lacks that of the base, which may have a result
         by now.
         """
-        if result.seen is not None and len(result.unseen or ()) != 1:
+        if self.training is None:
+            return result
+        if result.seen is not None and not (
+            len(result.unseen or ()) == 1
+            and _result_of(self.training.base, task, result, self.output)
+        ):
             return result
         seen = self.of(task)
-        if seen is None or (result.seen is not None and seen.base_result(result) is None):
+        if seen is None:
             return result
         counted = seen.count(result)
         try:
@@ -188,7 +193,8 @@ class SeenRows:
         counts = {p: {way: int(n.sum()) for way, n in w.items()} for p, w in self.parts.items()}
         scores = {}
         equal = {part: ways["normalised"] for part, ways in self.parts.items()}
-        for part, each in {"unseen": result, "unseen_base": self.base_result(result)}.items():
+        of_base = _result_of(self.base, self.task, result, self.output)
+        for part, each in {"unseen": result, "unseen_base": of_base}.items():
             if each is None:
                 continue
             try:
@@ -201,18 +207,18 @@ class SeenRows:
                 scores[str(replace(self.task.main_score, part=part))] = _as_json(score)
         return replace(result, seen=counts, unseen=scores)
 
-    def base_result(self, result: Result) -> Result | None:
-        """Return the base's complete result for the same task and protocol, if any."""
-        base = self.base
-        key, experiment = replace(result.key, encoder=base), result.experiment
-        if key.reference and key.reference.digest == base.digest:  # the base's own reference
-            key, experiment = replace(key, reference=None), self.task.experiment
-        try:
-            stored = read_result(place(self.output, base, experiment, result.result_name))
-        except InputError:  # missing, damaged or of another version; `run` evaluates it again
-            return None
-        is_same = stored.key.digest == key.digest
-        return stored if is_same and has_values_per_query(stored) else None
+
+def _result_of(base: EncoderId, task: Task, result: Result, output: Path) -> Result | None:
+    """Return the base's complete result for the same task and protocol, if any."""
+    key, experiment = replace(result.key, encoder=base), result.experiment
+    if key.reference and key.reference.digest == base.digest:  # the base's own reference
+        key, experiment = replace(key, reference=None), task.experiment
+    try:
+        stored = read_result(place(output, base, experiment, result.result_name))
+    except InputError:  # missing, damaged or of another version; `run` evaluates the base again
+        return None
+    is_same = stored.key.digest == key.digest
+    return stored if is_same and has_values_per_query(stored) else None
 
 
 def _as_json(score: Score) -> dict[str, float | None]:

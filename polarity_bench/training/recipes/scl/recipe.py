@@ -241,23 +241,16 @@ class Scl(Recipe[PairBatches]):
         model, n_steps = context.base.model, len(examples.batches)
         repool(model, self.pooling)
         tokens = tokenize_pairs(model, examples.pairs, context.base.id.prompt or "")
+        contrast = {"temperature": self.temperature, "similarity": self.similarity}
+        augmented = self.cross_entropy == "augmented"
         objective = PairObjective(
-            model,
-            tokens,
-            self.lambda_,
-            augmented=self.cross_entropy == "augmented",
-            seed=self.seed,
-            temperature=self.temperature,
-            similarity=self.similarity,
+            model, tokens, self.lambda_, augmented=augmented, seed=self.seed, **contrast
         )
         plan = DescentPlan.of(self, n_steps, after=self.schedule, seed=self.seed)
         objective.train()
         with context.steps(n_steps) as steps:
             losses = descend(
-                objective,
-                lambda step: objective(*examples.batches[step]),
-                plan,
-                steps,
+                objective, lambda step: objective(*examples.batches[step]), plan, steps
             )
             speed = steps.speed(objective.n_encoded)
         epochs.add(1, n_steps, sum(losses) / n_steps, self.rate * plan.factor(n_steps - 1))

@@ -299,6 +299,7 @@ def run(
     curves: list[Path] = []
     for report in map(partial(_with_hint, alone=len(models) == 1), evaluate_models(request)):
         reports.append(report)
+        _warn_of_uncounted(report)
         print_report(report, out, weighting, titles)
         files.write_samples(report, tasks)
         if len(strengths) > 1:
@@ -360,6 +361,16 @@ def _with_hint(report: EncoderReport, *, alone: bool) -> EncoderReport:
         raise error from report.error
     remark(f"error: {error}")
     return replace(report, error=error)
+
+
+def _warn_of_uncounted(report: EncoderReport) -> None:
+    """Print a warning if texts that the encoder was trained on are not counted."""
+    why = "texts seen in training are not counted"
+    if report.uncounted:
+        remark(f"warning: {why}: {report.uncounted}")
+    elif any(result.training and result.seen is None for result in report.results):
+        unknown = "was trained, but its training texts are unknown"
+        remark(f"warning: {report.model} {unknown}, so {why}")
 
 
 def _remark_next(folder: Path, *, is_cut: bool) -> None:

@@ -77,12 +77,15 @@ class EncoderReport:
         name: Name of the encoder in results.
         by_strength: Report for each strength; the key None is the encoder's default strength.
         error: Error if the encoder could not be loaded; otherwise None.
+        uncounted: Why texts seen in training could not be counted, if the file with the training
+            texts or a result is damaged or not writable.
     """
 
     model: str
     name: str = ""
     by_strength: Mapping[float | None, SuiteReport] = field(default_factory=dict)
     error: InputError | None = None
+    uncounted: str = ""
 
     @property
     def suites(self) -> list[SuiteReport]:
@@ -141,14 +144,7 @@ def evaluate_models(request: EvaluationRequest) -> Iterator[EncoderReport]:
                 reports[strength] = run_suite(
                     plan, request.tasks, request.output, overwrite=request.overwrite
                 )
-        report = EncoderReport(model, encoder.id.name, reports)
-        why = "texts seen in training are not counted"
-        if contamination.problem:
-            request.remark(f"warning: {why}: {contamination.problem}")
-        elif any(result.training and result.seen is None for result in report.results):
-            unknown = "was trained, but its training texts are unknown"
-            request.remark(f"warning: {model} {unknown}, so {why}")
-        yield report
+        yield EncoderReport(model, encoder.id.name, reports, uncounted=contamination.problem)
 
 
 def _suggest_bfloat16(encoder: Encoder, request: EvaluationRequest) -> None:

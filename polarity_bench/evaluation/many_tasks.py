@@ -210,8 +210,7 @@ def _evaluate(
     if plan.workers > 1 and len(pending) > 1:
         parallel = {
             name: partial(
-                score,
-                *(task, shared[name].part(task.texts), None, shared_seconds, seen_rows(task)),
+                score, task, shared[name].part(task.texts), None, shared_seconds, seen_rows(task)
             )
             for name, task in ((task.spec.name, task) for task in pending)
             if name in shared and task.one_core and not task.uses_reference

@@ -276,7 +276,7 @@ def training(rounds: int, device: str = "cpu", n: int = 256) -> Section:
 
     from polarity_bench.training.examples.source import generate_examples
     from polarity_bench.training.examples.spec import ExampleSpec
-    from polarity_bench.training.recipes.margins.recipe import TrainDtype
+    from polarity_bench.training.recipes.margins.settings import TrainDtype
 
     batch_size = 64
     names = {False: "SentenceTransformerTrainer", True: "polarity-bench"}

@@ -31,8 +31,8 @@ from polarity_bench.encoders.load import (
 )
 from polarity_bench.training.examples.source import generate_examples, read_examples
 from polarity_bench.training.examples.spec import ExampleSpec
-from polarity_bench.training.loops.length_sorted import LengthSortedLoss
-from polarity_bench.training.recipes.margins.recipe import TrainDtype
+from polarity_bench.training.recipes.margins.length_sorted import LengthSortedLoss
+from polarity_bench.training.recipes.margins.settings import TrainDtype
 
 
 def main() -> None:

@@ -36,7 +36,7 @@ from polarity_bench.tasks.senteval.presets import PRESETS, Preset
 from polarity_bench.tasks.senteval.protocol_names import SENTEVAL_PROTOCOLS
 from polarity_bench.tasks.types import relatedness, sts
 from polarity_bench.tasks.types.base import TaskSpec
-from polarity_bench.tasks.types.polarity.scoring import METRICS
+from polarity_bench.tasks.types.polarity.splits import METRICS
 from polarity_bench.tasks.types.polarity.task import PolaritySpec
 from polarity_bench.tasks.types.rows_task import FilesSpec
 from polarity_bench.training.examples.card import PAPER

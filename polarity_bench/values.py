@@ -1,9 +1,10 @@
-"""Array types, and helpers for digests, short numbers and text that is safe to print."""
+"""Array types, and helpers for digests, short numbers, and text to compare or to print."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 import unicodedata
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, TypeVar
@@ -45,6 +46,19 @@ def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
 def count(n: int, noun: str) -> str:
     """Format a number with its noun, in the plural unless the number is 1."""
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
+_WORD = re.compile(r"\w+")
+
+
+def normalised(text: str) -> str:
+    """Return the case-folded words of a text, joined by single spaces.
+
+    Example:
+        >>> normalised("It's  WARM -- and kind.")
+        'it s warm and kind'
+    """
+    return " ".join(_WORD.findall(text.casefold()))
 
 
 _BIDI_CONTROLS = frozenset({"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"})

@@ -370,9 +370,10 @@ def test_an_unfinished_run_says_what_it_is(bench: Bench) -> None:
     Path("half").mkdir()
     made = {"format": 2, "run": "0", "finished": False, "base": {}, "files": [], "spec": {}}
     Path("half/train.json").write_text(json.dumps(made))
-    done = bench("run", "-m", "half")
-    assert done.code == 2
-    assert "--model half: the training has not finished; run the same `polarity-be" in done.err
+    for words in (("-m", "half"), ("-m", "random", "--reference", "half")):
+        done = bench("run", *words)
+        assert done.code == 2
+        assert "half: the training has not finished; run the same `polarity-be" in done.err
 
 
 def test_no_flag_is_named_that_the_command_lacks() -> None:

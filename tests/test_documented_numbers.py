@@ -16,7 +16,7 @@ from traced.shown import Grid, of_markdown
 from polarity_bench.cross_validation.protocol import PROTOCOLS, Protocol
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.tasks.labelled import LabelledTexts
-from polarity_bench.training.data import normalised
+from polarity_bench.values import normalised
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -10,7 +10,7 @@ from polarity_bench.boards.run_report import tables
 from polarity_bench.errors import InputError
 from polarity_bench.results.result_files import read_results
 from polarity_bench.results.score_names import MEANINGS, WORDS, explain, titles
-from polarity_bench.tasks.types.polarity.scoring import METRICS
+from polarity_bench.tasks.types.polarity.splits import METRICS
 
 ROOT = Path(__file__).parents[1]
 GROUPS = ("topic", "aspect")

@@ -297,7 +297,7 @@ def test_a_task_scored_in_another_process_records_the_training_too(
 ) -> None:
     command = "polarity-bench train axis"
     training = {"recipe": {"name": "axis"}, "seed": 0, "base": "org/base"}
-    monkeypatch.setattr(many_tasks, "training_record", lambda _: (command, training))
+    monkeypatch.setattr(many_tasks, "training_facts", lambda _: (command, training))
     report = whole(run(workshop, mixed(workshop), tmp_path / "out", TWO))
     assert all(result.training == training for result in report.results)
     assert all(result.environment[TRAINED_BY] == command for result in report.results)

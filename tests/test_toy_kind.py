@@ -102,6 +102,13 @@ def test_a_toy_kind_runs_from_the_command_line_to_a_board(tasks: Path, tmp_path:
     values = {row[head.index("encoder")]: row[place] for row in rows if row[place] != "-"}
     assert values == {"random": f"{100 * wanted:.2f}", "constant": "50.00"}
 
+    compare = ("compare", "constant", "random", "--task", "toy", "--results", out, "--json")
+    compared = json.loads(bench(*compare, "--task-dir", tasks))
+    assert compared["measure"] == "put_right"
+    assert compared["difference"] == pytest.approx(wanted - 0.5)
+    assert compared["method"].startswith("permutation")
+    assert "share of texts put into their class" in bench("explain-score", "put right")
+
     listed = bench("tasks", "--task-dir", tasks).splitlines()
     assert any("toy" in line and "Bricks" in line for line in listed)
 

@@ -16,7 +16,6 @@ from polarity_bench.boards.unseen_columns import (
     tasks_with_seen_rows,
     unseen_table,
 )
-from polarity_bench.compare.measure import CLASSIFIED
 from polarity_bench.render.table import Board, Column, Table
 from polarity_bench.results.comparability import pairs_of
 from polarity_bench.results.curve import Curve
@@ -25,8 +24,9 @@ from polarity_bench.results.score_names import RANKED, titles
 from polarity_bench.scores import WEIGHTINGS, Score, ScoreKey, Weighting
 from polarity_bench.tasks.catalogue import KINDS
 from polarity_bench.tasks.types.base import Task
-from polarity_bench.tasks.types.polarity.scoring import METRICS
+from polarity_bench.tasks.types.polarity.splits import METRICS
 from polarity_bench.tasks.types.polarity.task import PolarityTask
+from polarity_bench.tasks.types.transfer import ClassifierSpec
 from polarity_bench.values import grouped, shortest
 
 MAIN_COLUMNS = ("P", "S", "retention", "joint")
@@ -162,7 +162,7 @@ def folds_csv(results: Iterable[Result]) -> str:
     writer = csv.writer(lines, lineterminator="\n")
     writer.writerow(["encoder", "encoder_digest", "task", "protocol", "fold", "accuracy", "reg"])
     for result in results:
-        if result.kind in CLASSIFIED:
+        if issubclass(KINDS[result.kind], ClassifierSpec):
             arrays, key = read_arrays(result.path), result.key
             head = [key.encoder.label, key.encoder.digest, result.task, key.protocol_label]
             scores = zip(arrays["fold_accuracy"], arrays["fold_regularization"], strict=True)

@@ -43,7 +43,6 @@ def card(
     token limit and dtype as to `run`.
     """
     from polarity_bench.encoders.load import load_encoder
-    from polarity_bench.encoders.reference_encoder import base_of
     from polarity_bench.encoders.steered import at_strength
     from polarity_bench.files import write_atomically
     from polarity_bench.integrations import hub_card
@@ -62,7 +61,6 @@ def card(
             f"{run / _FILE}: the file has entries from another program, which would be lost; "
             "rename the file"
         )
-    base_of(str(run))  # raises InputError if the training run has not finished
     options = replace(encoder_flags, device="cpu").options(offline=False)
     encoder = load_encoder(str(run), options)
     encoder = encoder if strength is None else at_strength(encoder, strength)

@@ -49,7 +49,7 @@ from polarity_bench.tasks.senteval.protocol_names import SentEvalProtocol, Torch
 
 if TYPE_CHECKING:
     from polarity_bench.cli.fail_under import RunGate
-    from polarity_bench.evaluation.many_encoders import EncoderReport, EvaluationRequest
+    from polarity_bench.evaluation.many_encoders import EncoderReport
     from polarity_bench.tasks.types.base import Settings, Task, TaskSpec
 
 
@@ -299,7 +299,7 @@ def run(
     curves: list[Path] = []
     for report in map(partial(_with_hint, alone=len(models) == 1), evaluate_models(request)):
         reports.append(report)
-        _count_seen(report, request)
+        _warn_of_uncounted(report)
         print_report(report, out, weighting, titles)
         files.write_samples(report, tasks)
         if len(strengths) > 1:
@@ -363,22 +363,14 @@ def _with_hint(report: EncoderReport, *, alone: bool) -> EncoderReport:
     return replace(report, error=error)
 
 
-def _count_seen(report: EncoderReport, request: EvaluationRequest) -> None:
-    from polarity_bench.training.contamination import count_seen
-
-    if not report.results:
-        return
-    results = [suite.results for suite in report.suites]
-    try:
-        count_seen(report.model, results, request.tasks, request.output)
-    except InputError as error:
-        remark(f"warning: texts seen in training are not counted: {error}")
-        return
-    if any(result.training and result.seen is None for result in report.results):
-        remark(
-            f"warning: {report.model} was trained, but its training texts are unknown, so texts "
-            "seen in training are not counted"
-        )
+def _warn_of_uncounted(report: EncoderReport) -> None:
+    """Print a warning if texts that the encoder was trained on are not counted."""
+    why = "texts seen in training are not counted"
+    if report.uncounted:
+        remark(f"warning: {why}: {report.uncounted}")
+    elif any(result.training and result.seen is None for result in report.results):
+        unknown = "was trained, but its training texts are unknown"
+        remark(f"warning: {report.model} {unknown}, so {why}")
 
 
 def _remark_next(folder: Path, *, is_cut: bool) -> None:

@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polarity_bench.compare.measure import PREDICTED, RIGHT
 from polarity_bench.errors import InputError, MissingValuesError
 from polarity_bench.metrics.correlation import (
     COEFFICIENTS,
@@ -44,7 +43,9 @@ from polarity_bench.metrics.statistics import (
 from polarity_bench.results.comparability import difference
 from polarity_bench.results.result_files import Result, read_arrays
 from polarity_bench.scores import ScoreKey
-from polarity_bench.tasks.types.polarity.scoring import DERIVED, REFERRING, component_keys, derived
+from polarity_bench.tasks.catalogue import task_type
+from polarity_bench.tasks.types.polarity.scoring import DERIVED, component_keys, derived
+from polarity_bench.tasks.types.transfer import RIGHT
 from polarity_bench.values import FloatArray, IntArray
 
 _UNITS, _STRATA = "resampled_units", "resampled_strata"
@@ -59,7 +60,7 @@ Arrays = Mapping[str, NDArray[Any]]
 
 def needs_reference(result: Result, key: ScoreKey) -> bool:
     """Return whether a score depends on the reference encoder."""
-    return key.metric in REFERRING and result.kind == "polarity"
+    return key.metric in task_type(result.kind).referring
 
 
 def align(results: Sequence[Result], key: ScoreKey) -> Alignment:
@@ -121,7 +122,7 @@ def _arrays(result: Result, key: ScoreKey) -> Arrays:
             f"{result.path}: {key} is undefined, because the reference was not available; set a "
             "`reference` and evaluate again"
         )
-    names = _array_names(result, key)
+    names = [*(task_type(result.kind).arrays_of(key) or [str(key)])]
     if "intervals" in result.key.protocol:
         names += [_UNITS, _STRATA]
     arrays = read_arrays(result.path, names)
@@ -130,17 +131,6 @@ def _arrays(result: Result, key: ScoreKey) -> Arrays:
             f"{result.path}: the values per query lack {missing[0]!r}; evaluate {result.task} again"
         )
     return {name: arrays[name] for name in names}
-
-
-def _array_names(result: Result, key: ScoreKey) -> list[str]:
-    """Return the names of the stored arrays that make up a score."""
-    if key.metric in DERIVED and key.k is not None:
-        return [str(each) for each in component_keys(key.metric, key.k, key.weighting)]
-    if key.metric in COEFFICIENTS and result.kind in PREDICTED:
-        return [PREDICTED[result.kind], "gold"]
-    if key.metric in RIGHT:
-        return ["prediction", "label"]
-    return [str(key)]
 
 
 @dataclass(frozen=True)
@@ -183,10 +173,10 @@ class Alignment:
             raise ValueError(f"{self.key} combines several means, so it has no values per query")
         if self.is_correlation:
             return np.stack([self._products(column) for column in self._columns])
-        if self.key.metric in RIGHT:
+        if "label" in self.arrays[0]:
             rows = [each["prediction"] == each["label"] for each in self.arrays]
         else:
-            rows = [each[str(self.key)] for each in self.arrays]
+            rows = [each[self._name] for each in self.arrays]
         return np.stack(rows).astype(np.float64)
 
     @property
@@ -286,7 +276,7 @@ class Alignment:
         """Values per query for display, by title, each (n, q)."""
         key = self.key
         if self.is_correlation:
-            return {PREDICTED[self.results[0].kind]: np.stack(self._columns)}
+            return {self._name: np.stack(self._columns)}
         if key.metric not in DERIVED:
             return {_TITLES.get(key.metric, key.metric): self.values}
         keys = {m: str(ScoreKey(m, key.k, key.weighting)) for m in ("polarity", "similarity")}
@@ -313,8 +303,7 @@ class Alignment:
 
     @property
     def _columns(self) -> list[FloatArray]:
-        name = PREDICTED[self.results[0].kind]
-        return [np.asarray(each[name], np.float64) for each in self.arrays]
+        return [np.asarray(each[self._name], np.float64) for each in self.arrays]
 
     @property
     def _gold(self) -> FloatArray:
@@ -324,7 +313,12 @@ class Alignment:
     def _sizes(self) -> dict[str, int]:
         """Number of pairs in each subset of an STS task, in the order of the pairs."""
         result = self.results[0]
-        return dict(result.counts) if result.kind == "sts" else {}
+        return dict(result.counts) if task_type(result.kind).has_subsets else {}
+
+    @property
+    def _name(self) -> str:
+        """Name of the score's values; the first array, because gold scores and units follow it."""
+        return next(iter(self.arrays[0]))
 
     def _weighed_subsets(self) -> Iterator[tuple[slice, float]]:
         """Yield the rows of each subset that the score covers, with the weight of the subset."""

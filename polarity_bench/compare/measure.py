@@ -3,19 +3,10 @@
 from __future__ import annotations
 
 from polarity_bench.errors import InputError, nearest
-from polarity_bench.metrics.correlation import COEFFICIENTS
 from polarity_bench.results.result_files import Result
 from polarity_bench.results.score_names import RANKED
 from polarity_bench.scores import ScoreKey, Weighting
-from polarity_bench.tasks.catalogue import KINDS
-
-RIGHT = ("accuracy", "exact_accuracy")
-"""Scores of classifiers. Both are the share of correct predictions; `accuracy` is rounded."""
-CLASSIFIED = ("transfer", "probing")
-"""Task types with the scores `RIGHT`."""
-PREDICTED = {"sts": "cosine", "relatedness": "prediction"}
-"""Stored array that is correlated with the human ratings, by task type."""
-_OF_PAIRS = {"sgts", "pairwise_accuracy"}
+from polarity_bench.tasks.catalogue import task_type
 
 
 def measure_of(result: Result, named: str | None, weighting: Weighting = "linear") -> ScoreKey:
@@ -60,7 +51,7 @@ def _names(result: Result, weighting: Weighting) -> dict[str, ScoreKey]:
 
     titles = {title: at_its_k(metric) for title, metric in RANKED.items()}
     if k is None:
-        titles = dict(KINDS[result.kind].columns) if result.kind in KINDS else {}
+        titles = dict(task_type(result.kind).columns)
     else:
         titles["accuracy"] = titles["kNN accuracy"]
     metrics = {metric: at_its_k(metric) for metric in {key.metric for key in result.scores}}
@@ -70,8 +61,4 @@ def _names(result: Result, weighting: Weighting) -> dict[str, ScoreKey]:
 
 def is_comparable(key: ScoreKey, result: Result) -> bool:
     """Return whether results store the values per query that make up a score."""
-    if result.kind == "polarity":
-        return key.metric not in _OF_PAIRS
-    if result.kind in CLASSIFIED:
-        return key.metric in RIGHT
-    return result.kind in PREDICTED and key.metric in COEFFICIENTS
+    return bool(task_type(result.kind).arrays_of(key))

@@ -34,6 +34,7 @@ from polarity_bench.encoders.sentence_transformer_encoder import (
     SentenceTransformerEncoder as SentenceTransformerEncoder,
 )
 from polarity_bench.encoders.sentence_transformer_encoder import set_prompt
+from polarity_bench.encoders.train_file import TrainFile
 from polarity_bench.errors import (
     InputError,
     check_at_least,
@@ -480,7 +481,10 @@ def _load_whole(name: str, options: EncoderOptions) -> Encoder:
             return _load_from_mteb(argument, options)
         return SavedVectorsEncoder(Path(argument).expanduser())
     folder, title, revision = folder_of(name, options)
-    return load_folder(folder, title, revision, options)
+    training = TrainFile.of(folder) if revision is None else None
+    encoder = load_folder(folder, title, revision, options)
+    encoder.training = training
+    return encoder
 
 
 def _load_from_mteb(name: str, options: EncoderOptions) -> Encoder:

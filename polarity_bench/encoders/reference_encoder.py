@@ -1,4 +1,4 @@
-"""Base encoders of trained encoders: recording, finding and loading them.
+"""Base encoders of trained encoders, the default references: recording, finding, loading them.
 
 Training records the base in the transformer's configuration, which transformers keeps through every
 save and upload. A static encoder has no configuration, so the model card records the base too.
@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polarity_bench.encoders.base import ABSENT, AbsentEncoder, Encoder, EncoderId, model_of
+from polarity_bench.encoders.compression import uncompressed
 from polarity_bench.encoders.fingerprint import BASE_KEY, digest_of_model
 from polarity_bench.encoders.load import EncoderOptions, load_encoder
-from polarity_bench.encoders.train_file import read_train_file
+from polarity_bench.encoders.train_file import training_of
 from polarity_bench.errors import InputError
 
 if TYPE_CHECKING:
@@ -73,51 +74,50 @@ class Base:
         )
 
 
-def base_reference(
-    holder: Any, recorded: Base | None = None, options: EncoderOptions | None = None
+def default_reference(
+    holder: Any,
+    options: EncoderOptions | None = None,
+    check: Callable[[Encoder], object] | None = None,
 ) -> Encoder | None:
-    """Load the default reference of a trained encoder, which is its base.
+    """Load the default reference of an encoder.
 
     Args:
         holder: Encoder of this package or of mteb.
-        recorded: Base to use if the encoder has no record of its base.
-        options: Options for loading, except those that affect vectors. None loads the base on the
-            encoder's device.
+        options: Options for loading a base, except those that affect vectors. None loads the base
+            on the encoder's device.
+        check: Function that is called with a base, available or not. None warns if the base is not
+            available.
 
     Returns:
-        The base, or an `AbsentEncoder` if the base cannot be loaded. None if `distinct_base`
-        returns None.
+        The base of a trained encoder, which may be an `AbsentEncoder`; otherwise the encoder of the
+        whole vectors if they are compressed, or None if the encoder is its own reference.
 
     Warns:
         ReferenceWarning: If the base cannot be loaded.
     """
-    base = distinct_base(holder, recorded)
+    base = distinct_base(holder)
     if base is None:
-        return None
+        return uncompressed(holder) if isinstance(getattr(holder, "id", None), EncoderId) else None
     loaded = base.load(options or EncoderOptions(device=str(model_of(holder).device)))
-    if isinstance(loaded, AbsentEncoder):
+    if check is not None:
+        check(loaded)
+    elif isinstance(loaded, AbsentEncoder):
         warnings.warn(loaded.why, ReferenceWarning, stacklevel=3)
     return loaded
 
 
-def distinct_base(holder: Any, recorded: Base | None = None) -> Base | None:
-    """Return the base of an encoder, unless the two are equal.
+def distinct_base(holder: Any) -> Base | None:
+    """Return the base of an encoder of this package or of mteb, unless the two are equal.
 
-    Args:
-        holder: Encoder of this package or of mteb.
-        recorded: Base to use if the encoder has no record of its base.
-
-    Returns:
-        The base, or None if there is no base. Also None if the encoder equals its base, because no
-        epoch of the training was better.
+    An encoder equals its base if no epoch of the training was better.
     """
-    base, identity = find_base(holder) or recorded, getattr(holder, "id", None)
+    base, identity = find_base(holder), getattr(holder, "id", None)
     is_base = base and identity and identity.digest == base.encoder.digest
     return None if is_base else base
 
 
 def find_base(holder: Any) -> Base | None:
-    """Return the base recorded in an encoder's configuration or model card, or None."""
+    """Return the base in an encoder's configuration, model card or `train.json`, or None."""
     library = sys.modules.get("sentence_transformers")  # its import takes seconds
     model = model_of(holder)
     if library is None or not isinstance(model, library.SentenceTransformer):
@@ -129,24 +129,8 @@ def find_base(holder: Any) -> Base | None:
             return Base(values.pop("source"), EncoderId(**values))
         except (KeyError, TypeError, ValueError):
             continue
-    return None
-
-
-def base_of(model: str) -> Base | None:
-    """Return the base of a training run, or None if `model` is not the folder of a training run.
-
-    Raises:
-        InputError: If the training has not finished.
-    """
-    stored = read_train_file(model)
-    if stored is None:
-        return None
-    if not stored["finished"]:
-        raise InputError(
-            f"`model` {model}: the training has not finished; run the same `polarity-bench train` "
-            "command again"
-        )
-    return Base(stored["base"], EncoderId(**stored["spec"]["base"]))
+    training = training_of(holder)
+    return Base(training.content["base"], training.base) if training else None
 
 
 def source_of(model: SentenceTransformer) -> str | None:

@@ -16,6 +16,7 @@ from polarity_bench.encoders.backends import PACKAGES
 from polarity_bench.encoders.base import Backend, Dtype, EncoderId, Side, Sides
 from polarity_bench.encoders.fingerprint import BASE_KEY, digest_of_model
 from polarity_bench.encoders.probe import take_probe
+from polarity_bench.encoders.train_file import TrainFile
 from polarity_bench.errors import InputError
 from polarity_bench.values import FloatArray, IntArray
 
@@ -46,6 +47,8 @@ class SentenceTransformerEncoder:
     """
 
     stores_vectors = True
+    training: TrainFile | None = None
+    """How polarity-bench trained the encoder, if its folder says so."""
 
     def __init__(
         self,

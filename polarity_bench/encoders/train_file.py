@@ -1,15 +1,59 @@
-"""Reading of `train.json`, the record of a training run in the folder of its encoder."""
+"""`train.json`, which describes a training run in the folder of its encoder."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError
 
 FORMAT = 2
 TRAIN_FILE = "train.json"
+
+
+@dataclass(frozen=True)
+class TrainFile:
+    """How polarity-bench trained an encoder.
+
+    Attributes:
+        folder: Folder of the encoder.
+        content: Content of `train.json`.
+    """
+
+    folder: Path
+    content: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, folder: Path) -> TrainFile | None:
+        """Read the file in a folder, or return None if the folder is not of a training run.
+
+        Raises:
+            InputError: If the training has not finished, or the file cannot be read.
+        """
+        content = read_train_file(folder)
+        if content is None:
+            return None
+        if not content["finished"]:
+            raise InputError(
+                f"{folder}: the training has not finished; run the same `polarity-bench train` "
+                "command again"
+            )
+        return cls(folder, content)
+
+    @property
+    def base(self) -> EncoderId:
+        """Identity of the base when the training started."""
+        return EncoderId(**self.content["spec"]["base"])
+
+
+def training_of(encoder: Any) -> TrainFile | None:
+    """Return how an encoder was trained, if that is known."""
+    training = getattr(encoder, "training", None)  # a flag in modules of torch
+    return training if isinstance(training, TrainFile) else None
 
 
 def read_train_file(folder: str | Path) -> dict[str, Any] | None:

@@ -11,13 +11,15 @@ from typing import Any
 from polarity_bench.embedding.arrays import MemoryStore
 from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.embedding.store import keeps_vectors
-from polarity_bench.encoders import load, reference_encoder
+from polarity_bench.encoders import load
 from polarity_bench.encoders.base import AbsentEncoder, Encoder, multiplies_bfloat16
-from polarity_bench.encoders.compression import uncompressed
 from polarity_bench.encoders.load import CHANGING, EncoderOptions
+from polarity_bench.encoders.reference_encoder import default_reference
 from polarity_bench.encoders.saved_vectors import check_saved
 from polarity_bench.encoders.steered import at_strength
+from polarity_bench.encoders.train_file import training_of
 from polarity_bench.errors import InputError
+from polarity_bench.evaluation.contamination import Contamination
 from polarity_bench.evaluation.many_tasks import EvaluationPlan, SuiteReport, run_suite
 from polarity_bench.progress import Bar
 from polarity_bench.results.result_files import Result
@@ -75,12 +77,15 @@ class EncoderReport:
         name: Name of the encoder in results.
         by_strength: Report for each strength; the key None is the encoder's default strength.
         error: Error if the encoder could not be loaded; otherwise None.
+        uncounted: Why texts seen in training could not be counted, if the file with the training
+            texts or a result is damaged or not writable.
     """
 
     model: str
     name: str = ""
     by_strength: Mapping[float | None, SuiteReport] = field(default_factory=dict)
     error: InputError | None = None
+    uncounted: str = ""
 
     @property
     def suites(self) -> list[SuiteReport]:
@@ -117,6 +122,7 @@ def evaluate_models(request: EvaluationRequest) -> Iterator[EncoderReport]:
         encoders = encoders or {None: encoder}
         for variant in encoders.values():
             request.check(variant, reference)
+        contamination = Contamination(training_of(encoder), request.tasks, request.output)
         with request.embedder(next(iter(encoders.values()))) as opened:
             # Strengths share their vectors, and so do an axis and its base.
             shares = len(encoders) > 1 or getattr(encoder, "base", None) is not None
@@ -132,13 +138,13 @@ def evaluate_models(request: EvaluationRequest) -> Iterator[EncoderReport]:
                     embedder,
                     request.workers,
                     request.bar,
-                    model=model,
                     reference_is_default=request.reference is None,
+                    contamination=contamination,
                 )
                 reports[strength] = run_suite(
                     plan, request.tasks, request.output, overwrite=request.overwrite
                 )
-        yield EncoderReport(model, encoder.id.name, reports)
+        yield EncoderReport(model, encoder.id.name, reports, uncounted=contamination.problem)
 
 
 def _suggest_bfloat16(encoder: Encoder, request: EvaluationRequest) -> None:
@@ -194,8 +200,6 @@ def load_with_reference(
     Raises:
         InputError: If an encoder cannot be loaded, or if the model is an unfinished training run.
     """
-    # Check first that the training of the model has finished.
-    recorded = reference_encoder.base_of(model)
     encoder = load_model(model, options, remark)
     plain: Any = dict.fromkeys(CHANGING)
     # Scores of one model in several precisions are comparable only under the same reference.
@@ -208,12 +212,11 @@ def load_with_reference(
                 f"{encoder.id.prompt!r}"
             )
         return encoder, other
-    base = reference_encoder.distinct_base(encoder, recorded)
-    if base is None:
-        return encoder, uncompressed(encoder)
-    loaded = base.load(common)
-    if isinstance(loaded, AbsentEncoder):
-        remark(f"warning: {model}: {loaded.why}")
-    else:
-        remark(f"reference: {loaded.id.label}, the base of {model}")
-    return encoder, loaded
+
+    def say(base: Encoder) -> None:
+        if isinstance(base, AbsentEncoder):
+            remark(f"warning: {model}: {base.why}")
+        else:
+            remark(f"reference: {base.id.label}, the base of {model}")
+
+    return encoder, default_reference(encoder, common, say)

@@ -21,15 +21,15 @@ from typing import Any
 from polarity_bench.embedding.embedder import EmbeddedTexts, Embedder, Usage
 from polarity_bench.encoders.base import AbsentEncoder, CorpusEncoder, Encoder, TaskEncoder
 from polarity_bench.encoders.probe import check_probe
-from polarity_bench.encoders.reference_encoder import distinct_base
 from polarity_bench.errors import InputError
+from polarity_bench.evaluation.contamination import Contamination, SeenRows
 from polarity_bench.evaluation.one_task import (
     embed_tasks,
     experiment_name,
     other_reference,
     result_key,
     score_task,
-    training_record,
+    training_facts,
 )
 from polarity_bench.files import check_writable
 from polarity_bench.progress import Bar, Progress, no_bar
@@ -57,9 +57,8 @@ class EvaluationPlan:
         workers: Number of processes for scoring.
         bar: Function that opens a progress bar.
         reference_embedder: Embedder for the reference encoder; None uses `embedder`.
-        model: Name or folder of the encoder. If it is the folder of a training run, results record
-            the training.
         reference_is_default: Whether the user did not choose the reference.
+        contamination: Counts the rows that the encoder was trained on.
     """
 
     encoder: Encoder
@@ -68,8 +67,8 @@ class EvaluationPlan:
     workers: int = 1
     bar: Bar = no_bar
     reference_embedder: Embedder | None = None
-    model: str | None = None
     reference_is_default: bool = True
+    contamination: Contamination = field(default_factory=Contamination)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "reference", other_reference(self.encoder, self.reference))
@@ -148,7 +147,7 @@ def run_suite(
         if stored is None:
             pending.append(task)
         else:
-            report.results.append(stored)
+            report.results.append(plan.contamination.count_again(task, stored))
             report.reused.append(task.spec.name)
     if pending:
         _evaluate(plan, pending, output, report)
@@ -188,15 +187,13 @@ def _evaluate(
     shared_by_reference = _embed_all(plan, plan.reference, referring, report)
     shared_seconds = time.perf_counter() - begun
     device = getattr(plan.encoder, "device", None)
-    command, training = training_record(plan.model)
-    if training is None and (base := distinct_base(plan.encoder)):
-        training = {"base": base.encoder.name}  # The rest was lost, for example by saving again.
     score = partial(
         _score,
         reference_is_default=plan.reference_is_default,
         device=device,
-        trained=(command, training),
+        trained=training_facts(plan.encoder),
     )
+    seen_rows = plan.contamination.of
 
     def make(task: Task) -> Result:
         """Score a task; if its texts are not embedded yet, embed them first."""
@@ -206,12 +203,15 @@ def _evaluate(
         by_reference = None
         if reference:
             by_reference = shared_by_reference.get(name) or plan.embed(reference, [task])
-        return score(task, embedded, by_reference, shared_seconds + time.perf_counter() - begun)
+        seconds = shared_seconds + time.perf_counter() - begun
+        return score(task, embedded, by_reference, seconds, seen_rows(task))
 
     parallel: dict[str, Callable[[], Result]] = {}
     if plan.workers > 1 and len(pending) > 1:
         parallel = {
-            name: partial(score, task, shared[name].part(task.texts), None, shared_seconds)
+            name: partial(
+                score, task, shared[name].part(task.texts), None, shared_seconds, seen_rows(task)
+            )
             for name, task in ((task.spec.name, task) for task in pending)
             if name in shared and task.one_core and not task.uses_reference
         }
@@ -274,11 +274,12 @@ def _score(
     embedded: EmbeddedTexts,
     by_reference: EmbeddedTexts | None,
     embed_seconds: float,
+    seen: SeenRows | None,
     reference_is_default: bool,
     device: str | None,
     trained: tuple[str, dict[str, Any] | None],
 ) -> Result:
-    """Score a task, and add the training record of the encoder to the result."""
+    """Score a task, and add the encoder's training and the seen rows to the result."""
     result = score_task(
         task,
         embedded,
@@ -289,7 +290,9 @@ def _score(
     )
     command, training = trained
     trained_by = {TRAINED_BY: command} if command else {}
-    return replace(result, training=training, environment={**result.environment, **trained_by})
+    environment = {**result.environment, **trained_by}
+    result = replace(result, training=training, environment=environment)
+    return seen.count(result) if seen else result
 
 
 @dataclass(frozen=True)

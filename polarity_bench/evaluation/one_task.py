@@ -22,12 +22,11 @@ from numpy.typing import ArrayLike
 from polarity_bench.embedding.arrays import MemoryStore
 from polarity_bench.embedding.embedder import EmbeddedTexts, Embedder
 from polarity_bench.encoders.base import Encoder, EncoderId, TaskEncoder
-from polarity_bench.encoders.compression import uncompressed
 from polarity_bench.encoders.function_encoder import FunctionEncoder
 from polarity_bench.encoders.load import SentenceTransformerEncoder, load_encoder
-from polarity_bench.encoders.reference_encoder import base_reference, name_of
+from polarity_bench.encoders.reference_encoder import default_reference, distinct_base, name_of
 from polarity_bench.encoders.saved_vectors import check_saved
-from polarity_bench.encoders.train_file import read_train_file
+from polarity_bench.encoders.train_file import training_of
 from polarity_bench.errors import InputError
 from polarity_bench.files import folder_name
 from polarity_bench.progress import Progress
@@ -86,7 +85,7 @@ def evaluate(
     is_default = reference is None
     reference = None if reference is None else _given_encoder(reference, "reference")
     if reference is None and task.uses_reference:
-        reference = base_reference(encoder) or uncompressed(encoder)
+        reference = default_reference(encoder)
     if task.uses_reference:
         check_saved(reference, task.texts)  # before the encoder under test takes its time
     shared = MemoryStore(list(dict.fromkeys(task.texts))) if encoder.id.is_compressed else None
@@ -271,21 +270,23 @@ def command_line() -> str:
     return shlex.join(["polarity-bench" if is_ours else program.name, *sys.argv[1:]])
 
 
-def training_record(model: str | None) -> tuple[str, dict[str, Any] | None]:
-    """Return the command that trained a model, and its recipe, seed and base.
+def training_facts(encoder: Encoder) -> tuple[str, dict[str, Any] | None]:
+    """Return the command that trained an encoder, and its recipe, seed and base.
 
     Returns:
-        The command and the record of the training. They are '' and None if the model is not the
-        folder of a training run. The command is also '' for runs that earlier versions trained on
-        Ray. These runs recorded the command of a Ray worker, which cannot reproduce the run.
+        The command and the facts. Without `train.json`, which saving the encoder again loses, the
+        command is '', and the facts contain only the base, or are None without a base. The command
+        is also '' if Ray trained the encoder, because the command of a Ray worker cannot reproduce
+        the run.
     """
-    stored = read_train_file(model) if model else None
-    if stored is None:
-        return "", None
-    command = str(stored.get("environment", {}).get("command", ""))
-    recipe = dict(stored["spec"]["recipe"])
+    file = training_of(encoder)
+    if file is None:
+        base = distinct_base(encoder)
+        return "", {"base": base.encoder.name} if base else None
+    command = str(file.content.get("environment", {}).get("command", ""))
+    recipe = dict(file.content["spec"]["recipe"])
     seed = recipe.pop("seed", None)
-    training = {"recipe": recipe, "seed": seed, "base": stored["spec"]["base"]["name"]}
+    training = {"recipe": recipe, "seed": seed, "base": file.base.name}
     return command if command.partition(" ")[0] in PROGRAMS else "", training
 
 

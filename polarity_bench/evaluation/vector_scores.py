@@ -13,7 +13,8 @@ from polarity_bench.embedding.embedder import EmbeddedTexts, Embedder
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError, check_at_least
 from polarity_bench.scores import Score, Weighting
-from polarity_bench.tasks.types.polarity.task import PolarityProtocol, PolaritySpec, PolarityTask
+from polarity_bench.tasks.types.polarity.splits import PolarityProtocol
+from polarity_bench.tasks.types.polarity.task import PolaritySpec, PolarityTask
 from polarity_bench.values import FloatArray, IntArray
 
 

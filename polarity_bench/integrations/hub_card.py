@@ -27,7 +27,6 @@ from huggingface_hub.repocard_data import eval_results_to_model_index
 from yaml.representer import SafeRepresenter
 
 from polarity_bench.boards.unseen_columns import seen_parts, seen_words
-from polarity_bench.compare.measure import CLASSIFIED
 from polarity_bench.errors import InputError
 from polarity_bench.render.markdown import escape
 from polarity_bench.results.result_files import Result
@@ -48,7 +47,7 @@ SOURCE = "polarity-bench"
 HOMEPAGE = "https://github.com/polarity-bench/polarity-bench"
 """Default source URL of our entries."""
 
-_TASK_TYPES = {"polarity": "retrieval"} | dict.fromkeys(CLASSIFIED, "text-classification")
+_TASK_TYPES = {"Retrieval": "retrieval", "Classification": "text-classification"}
 _INDEX = "model-index"
 _TEXT = "tag:yaml.org,2002:str"
 _NUMBER = re.compile(r"[-+]?\d+[eE][-+]?\d+|0o[0-7]+")
@@ -172,7 +171,7 @@ def model_index(scores: Iterable[CardScore], url: str) -> list[dict[str, Any]]:
     """
     flat = [
         EvalResult(
-            task_type=_TASK_TYPES.get(score.result.kind, PIPELINE),
+            task_type=_TASK_TYPES.get(KINDS[score.result.kind].mteb_type, PIPELINE),
             task_name=KINDS[score.result.kind].heading or TRAINED,
             **asdict(score.data_set),
             dataset_config=score.result.settings or None,

@@ -28,7 +28,7 @@ from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.encoders.base import Encoder
 from polarity_bench.encoders.load import load_encoder
 from polarity_bench.encoders.mteb_encoder import MtebEncoder, task_metadata
-from polarity_bench.encoders.reference_encoder import base_reference
+from polarity_bench.encoders.reference_encoder import default_reference
 from polarity_bench.errors import InputError, InputWarning
 from polarity_bench.evaluation.one_task import experiment_name, score_task
 from polarity_bench.tasks.catalogue import load_suites, load_tasks
@@ -126,7 +126,7 @@ class PolarityBenchTask(AbsTask):
             embedded = Embedder(None, len(texts), len(texts)).embed(encoder, texts)
             other = self.reference
             if other is None and self.task.uses_reference:
-                other = base_reference(model)
+                other = default_reference(model)
             reference = Embedder().embed(other, texts) if other else None
         with timer("Scoring", split=hf_split, subset=hf_subset):
             scores = score_task(self.task, embedded, reference).flat

@@ -14,7 +14,7 @@ from polarity_bench.encoders.base import Encoder
 from polarity_bench.encoders.load import SentenceTransformerEncoder
 from polarity_bench.encoders.reference_encoder import (
     Base,
-    base_reference,
+    default_reference,
     distinct_base,
     find_base,
     name_of,
@@ -133,7 +133,7 @@ class PolarityEvaluator(BaseEvaluator):
 
     def _base_of(self, encoder: SentenceTransformerEncoder) -> EmbeddedTexts | None:
         base = distinct_base(encoder) if self.task.uses_reference else None
-        if base and base not in self._bases and (loaded := base_reference(encoder)):
+        if base and base not in self._bases and (loaded := default_reference(encoder)):
             self._bases[base] = self._embed(loaded)
         return self._bases[base] if base else None
 

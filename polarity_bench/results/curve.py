@@ -17,7 +17,8 @@ from polarity_bench.errors import InputError
 from polarity_bench.metrics.statistics import Bootstrap, Resampling
 from polarity_bench.results.result_files import Result, read_arrays, scores_digest
 from polarity_bench.scores import WEIGHTINGS, Score, ScoreKey, Weighting
-from polarity_bench.tasks.types.polarity.scoring import front_of, place_of
+from polarity_bench.tasks.catalogue import task_type
+from polarity_bench.tasks.types.polarity.scoring import front_of, plane_point
 from polarity_bench.values import FloatArray, digest_of
 
 Dial = Literal["strength", "weight"]
@@ -167,13 +168,13 @@ def _front(
     parts: dict[int, dict[ScoreKey, FloatArray]] = {}
     for (i, key), mean in means.items():
         parts.setdefault(i, {})[key] = mean
-    places = [place_of(part, k, weighting) for part in parts.values()]
-    return front_of(places, place_of(parts[0], k, weighting, "_oracle"))
+    points = [plane_point(part, k, weighting) for part in parts.values()]
+    return front_of(points, plane_point(parts[0], k, weighting, "_oracle"))
 
 
 def _check(result: Result) -> None:
     path = result.path
-    if result.kind != "polarity":
+    if not task_type(result.kind).ranks:
         raise InputError(f"{path}: a curve needs results of a polarity task, got {result.task!r}")
     if not any(key.metric == "polarity_oracle" for key in result.scores):
         raise InputError(f"{path}: the oracle scores are missing; run {result.task} again")
@@ -197,5 +198,5 @@ def point_of(at: float, result: Result) -> Point:
         for w in WEIGHTINGS:
             keys = {ScoreKey(metric, k, w) for metric in _OF_A_POINT}
             scores |= {key: result.scores[key].mean for key in keys}
-            scores[ScoreKey("lift", k, w)] = float(place_of(means, k, w).lift)
+            scores[ScoreKey("lift", k, w)] = float(plane_point(means, k, w).lift)
     return Point(at, result.key.encoder.digest, result.key.digest, scores_digest(result), scores)

@@ -29,6 +29,7 @@ from polarity_bench.files import (
 from polarity_bench.results.curve import Curve, Dial, Point, make_curve
 from polarity_bench.results.result_files import Result, scores_digest, with_checksum
 from polarity_bench.scores import Score, ScoreKey
+from polarity_bench.tasks.catalogue import task_type
 from polarity_bench.values import shortest
 
 FORMAT = 1
@@ -58,7 +59,7 @@ def write_curves(
     by_task: dict[str, dict[float, Result]] = {}
     for at, of_suite in results.items():
         for result in of_suite:
-            if result.kind == "polarity":
+            if task_type(result.kind).ranks:
                 by_task.setdefault(result.task, {})[at] = result
     curves = [make_curve(name, dial, points) for points in by_task.values() if len(points) > 1]
     return [write_curve(curve, output) for curve in curves]

@@ -226,6 +226,8 @@ def _meaning(core: str, name: str, groups: Iterable[str]) -> str:
         group: f"share of the k nearest sources that have the query's {group}, weighted by rank"
         for group in groups
     }
+    for kind in KINDS.values():
+        meanings |= kind.meanings
     if key.metric not in meanings:
         raise InputError(
             f"unknown score or column {name!r}{nearest(name, {*titles(), *meanings, *WORDS})}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 import traceback
-import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext, redirect_stderr, redirect_stdout
 from dataclasses import replace
@@ -14,9 +13,9 @@ from pathlib import Path
 
 from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.embedding.store import EmbeddingStore
-from polarity_bench.encoders.base import AbsentEncoder, EncoderId
+from polarity_bench.encoders.base import AbsentEncoder, Encoder, EncoderId
 from polarity_bench.encoders.load import EncoderOptions, load_encoder
-from polarity_bench.encoders.reference_encoder import ReferenceWarning, base_of, base_reference
+from polarity_bench.encoders.reference_encoder import default_reference
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation.many_tasks import EvaluationPlan, run_suite
 from polarity_bench.sweeps.items import CrossValidation, Evaluation, Item, Setup, Training
@@ -113,14 +112,7 @@ def _evaluate(
     encoder = load_encoder(model, options)
     if not is_trained:
         check_encoder(setup.output, model, options, encoder.id)
-    ignored = warnings.catch_warnings(action="ignore", category=ReferenceWarning)
-    with ignored if is_trained else nullcontext():  # training runs raise an error below
-        reference = base_reference(encoder, base_of(model), setup.options)
-    if isinstance(reference, AbsentEncoder) and is_trained:
-        raise InputError(
-            f"{reference.why}; restore the base encoder, then run the same command again with "
-            "`retry_failed`"
-        )
+    reference = default_reference(encoder, setup.options, _require if is_trained else None)
     device = getattr(encoder, "device", None)
     with EmbeddingStore() if setup.store else nullcontext() as store:
         caching = Embedder.on(device, store)
@@ -129,12 +121,20 @@ def _evaluate(
             reference,
             Embedder.on(device) if is_trained else caching,
             reference_embedder=caching,
-            model=model,
         )
         report = run_suite(plan, loaded, setup.output / "results")
     if report.failures:
         raise InputError("; ".join(f"{task}: {why}" for task, why in report.failures.items()))
     return ItemOutcome.of_results(item.name, report.results, setup.output)
+
+
+def _require(base: Encoder) -> None:
+    """Raise InputError if the base of a training run is not available."""
+    if isinstance(base, AbsentEncoder):
+        raise InputError(
+            f"{base.why}; restore the base encoder, then run the same command again with "
+            "`retry_failed`"
+        )
 
 
 def check(items: Sequence[Item], setup: Setup) -> dict[str, EncoderId]:

@@ -29,7 +29,7 @@ from polarity_bench.training.job import Job
 from polarity_bench.training.parameters import ParameterWarning
 from polarity_bench.training.recipes.margins.recipe import Margins
 from polarity_bench.training.run_folder import run_folder
-from polarity_bench.training.train import open_bench
+from polarity_bench.training.train import open_context
 
 _COUNTED = 5_000
 """Maximum number of training rows for which examples are counted in advance.
@@ -184,9 +184,9 @@ def _check_examples(sweep: Sweep) -> None:
 
 def _neighbours(job: Job, recipe: Margins) -> Neighbours:
     """Return the neighbours of a training run's pool, as the training run computes them."""
-    with open_bench(job, run_folder(job.model, job.output), no_bar) as bench:
-        guide = recipe.load(bench).examples.guide or bench.base
-        return pool_neighbours(bench.data.pool, guide, recipe, bench.embedder)
+    with open_context(job, run_folder(job.model, job.output), no_bar) as context:
+        guide = recipe.load(context).examples.guide or context.base
+        return pool_neighbours(context.data.pool, guide, recipe, context.embedder)
 
 
 def _is_another(before: Path, file: Path) -> bool:

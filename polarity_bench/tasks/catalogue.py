@@ -38,6 +38,11 @@ KINDS: dict[str, type[TaskSpec]] = {
 """Task types, keyed by the `kind` in task files, in the order of tables."""
 
 
+def task_type(kind: str) -> type[TaskSpec]:
+    """Return a task type; for a type that is not installed, one that knows nothing of its tasks."""
+    return KINDS.get(kind, TaskSpec)
+
+
 def load_task(
     name: str,
     settings: Settings | None = None,

@@ -32,12 +32,8 @@ from polarity_bench.errors import InputError, check_known, nearest, warn
 from polarity_bench.files import cache_folder, write_atomically
 from polarity_bench.tasks.catalogue import load_tasks, read_task
 from polarity_bench.tasks.types.base import Settings
-from polarity_bench.tasks.types.polarity.task import (
-    PolarityProtocol,
-    PolarityTask,
-    check_labels,
-    count_overlap,
-)
+from polarity_bench.tasks.types.polarity.splits import PolarityProtocol
+from polarity_bench.tasks.types.polarity.task import PolarityTask, check_labels, count_overlap
 from polarity_bench.values import digest_of
 
 _SPLIT = ("split", "part", "subset", "set")

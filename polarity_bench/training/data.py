@@ -12,11 +12,10 @@ Shapes: n texts.
 from __future__ import annotations
 
 import math
-import re
 import warnings
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, compress
 
@@ -27,17 +26,14 @@ from polarity_bench.data.split import Split
 from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.embedding.groups import Groups
 from polarity_bench.errors import InputError
+from polarity_bench.evaluation.contamination import Known
 from polarity_bench.tasks.labelled import LabelledTexts
 from polarity_bench.tasks.types.base import Settings, TaskSpec
 from polarity_bench.tasks.types.polarity.task import PolaritySpec, PolarityTask
 from polarity_bench.training.parameters import ParameterWarning
-from polarity_bench.values import BoolArray, IntArray, digest_of
+from polarity_bench.values import BoolArray, IntArray, digest_of, normalised
 
 HELD_OUT_ROWS = 500
-_WORD = re.compile(r"\w+")
-
-Known = Callable[[Sequence[str]], BoolArray]
-"""A function that returns a mask of the normalised texts the base was trained on, (n,)."""
 
 
 class TooMuchHeldOutError(InputError):
@@ -247,16 +243,6 @@ def _of_one_label(texts: Sequence[str], labels: Sequence[str]) -> BoolArray:
 def _are_among(texts: Sequence[str], known: Iterable[str]) -> BoolArray:
     known = set(known)
     return np.array([text in known for text in texts], dtype=bool)
-
-
-def normalised(text: str) -> str:
-    """Return the case-folded words of a text, joined by single spaces.
-
-    Example:
-        >>> normalised("It's  WARM -- and kind.")
-        'it s warm and kind'
-    """
-    return " ".join(_WORD.findall(text.casefold()))
 
 
 def relatives(texts: Sequence[str], held_out: Sequence[str]) -> BoolArray:

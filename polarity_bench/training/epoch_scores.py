@@ -10,7 +10,6 @@ from polarity_bench.encoders.load import SentenceTransformerEncoder
 from polarity_bench.metrics.statistics import Bootstrap
 from polarity_bench.progress import Bar, no_bar
 from polarity_bench.scores import WEIGHTINGS, ScoreKey
-from polarity_bench.tasks.types.polarity.resampling import resampling
 from polarity_bench.tasks.types.polarity.scoring import (
     TaskRetrieval,
     derived_score,
@@ -119,7 +118,7 @@ class EpochScorer:
 def _scores(
     task: PolarityTask, ours: TaskRetrieval, reference: TaskRetrieval | None
 ) -> dict[str, float]:
-    bootstrap = Bootstrap(values_per_query(task, ours, reference), resampling=resampling(task))
+    bootstrap = Bootstrap(values_per_query(task, ours, reference), resampling=task.resampling)
     k = task.ks[-1]
     values: dict[str, float] = {}
     for weighting in WEIGHTINGS:

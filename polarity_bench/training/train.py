@@ -21,15 +21,15 @@ from polarity_bench.encoders.load import (
 from polarity_bench.encoders.reference_encoder import Base, card_of, find_base, write_base
 from polarity_bench.encoders.train_file import read_train_file
 from polarity_bench.errors import InputError
-from polarity_bench.evaluation.one_task import environment
-from polarity_bench.progress import Bar, no_bar
-from polarity_bench.tasks.catalogue import choose_task, load_tasks
-from polarity_bench.training.contamination import (
+from polarity_bench.evaluation.contamination import (
     TEXTS_FILE,
     TrainingTexts,
     known_to,
     texts_before,
 )
+from polarity_bench.evaluation.one_task import environment
+from polarity_bench.progress import Bar, no_bar
+from polarity_bench.tasks.catalogue import choose_task, load_tasks
 from polarity_bench.training.data import load_training_data
 from polarity_bench.training.epoch_scores import EpochScorer
 from polarity_bench.training.history import Row, draw_history, with_null, write_history
@@ -101,27 +101,27 @@ def train(
     folder = run_folder(job.model, job.output)
     with (
         folder.locked() if is_first() else nullcontext(),
-        open_bench(job, folder, bar if is_first() else no_bar) as bench,
+        open_context(job, folder, bar if is_first() else no_bar) as context,
     ):
-        check(bench.base.id)
-        inputs = recipe.load(bench)
-        identity = identify(recipe, bench, inputs)
+        check(context.base.id)
+        inputs = recipe.load(context)
+        identity = identify(recipe, context, inputs)
         if of_first(is_first() and folder.state(identity, overwrite=overwrite)) == "finished":
             return finished(folder, identity)
-        examples = recipe.prepare(bench, inputs.examples)
+        examples = recipe.prepare(context, inputs.examples)
         if is_first():
             folder.claim(identity, overwrite=overwrite)
         wait()
-        before = texts_before(job.model, bench.base)
+        before = texts_before(job.model, context.base)
         # Checkpoints are saved with this model, so they record the base too.
-        write_base(bench.base.model, Base(folder.base, identity.base))
+        write_base(context.base.model, Base(folder.base, identity.base))
         try:
-            epochs = EpochScorer(bench.data, bench.base, bench.embedder, bench.bar)
+            epochs = EpochScorer(context.data, context.base, context.embedder, context.bar)
             if recipe.scores_first:
                 epochs.add(0, 0)
-            fitted = recipe.fit(bench, examples, epochs)
+            fitted = recipe.fit(context, examples, epochs)
             if is_first():
-                publish(job, bench, identity, fitted, epochs.rows, inputs.texts, before)
+                publish(job, context, identity, fitted, epochs.rows, inputs.texts, before)
             wait()
             return replace(finished(folder, identity), reused=False, speed=fitted.speed)
         except OSError as error:
@@ -132,7 +132,7 @@ def train(
 
 
 @contextmanager
-def open_bench(job: Job, folder: RunFolder, bar: Bar) -> Iterator[TrainingContext]:
+def open_context(job: Job, folder: RunFolder, bar: Bar) -> Iterator[TrainingContext]:
     """Load the job's data and base, and open its embedding store.
 
     Raises:
@@ -177,13 +177,13 @@ def load_base(
     return encoder
 
 
-def identify(recipe: Recipe, bench: TrainingContext, inputs: Inputs) -> RunIdentity:
+def identify(recipe: Recipe, context: TrainingContext, inputs: Inputs) -> RunIdentity:
     """Return the identity of a run: everything that affects its weights and scores."""
-    data = bench.data
+    data = context.data
     judged = [task.digest for task in (data.task, data.held_out) if task is not None]
     return RunIdentity(
         recipe=recipe,
-        base=bench.base.id,
+        base=context.base.id,
         encoders=inputs.encoders,
         task=data.task.spec.digest,
         inputs=inputs.digest,
@@ -202,7 +202,7 @@ def finished(folder: RunFolder, identity: RunIdentity) -> TrainingRun:
 
 def publish(
     job: Job,
-    bench: TrainingContext,
+    context: TrainingContext,
     identity: RunIdentity,
     fitted: FitResult,
     scored: Sequence[Row],
@@ -213,7 +213,7 @@ def publish(
 
     Args:
         job: The job.
-        bench: The trained encoder, and the folder of the run.
+        context: The trained encoder, and the folder of the run.
         identity: Identity of the run.
         fitted: Result of the recipe.
         scored: Scores by epoch.
@@ -222,13 +222,13 @@ def publish(
     """
     from polarity_bench.encoders.axis import axis_of
 
-    folder, recipe, task = bench.folder, job.recipe, bench.data.task.spec
-    n_held_out = len(bench.data.held_out.query) if bench.data.held_out else 0
+    folder, recipe, task = context.folder, job.recipe, context.data.task.spec
+    n_held_out = len(context.data.held_out.query) if context.data.held_out else 0
     rows = [with_null(row) for row in scored]
     facts = {**fitted.facts, "Held out": f"{n_held_out:,} training rows"}
     write_history(rows, folder.path)
     draw_history(rows, folder.path, f"{identity.base.name} on {task.title}, {recipe.title}")
-    encoder = bench.base if fitted.kept else load_base(job.model, job.options)
+    encoder = context.base if fitted.kept else load_base(job.model, job.options)
     if not fitted.kept and encoder.id.digest != identity.base.digest:
         raise InputError(
             f"`model` {job.model}: no epoch was better than the base, so the base must be "
@@ -238,7 +238,7 @@ def publish(
     # A published unchanged base still records the encoder that it was trained from.
     base = (None if fitted.kept else find_base(encoder)) or Base(folder.base, identity.base)
     write_base(encoder.model, base)
-    licence = card_of(bench.base.model).get("license")
+    licence = card_of(context.base.model).get("license")
     card = model_card(
         folder.path,
         recipe,
@@ -257,7 +257,7 @@ def publish(
     files = folder.publish(encoder.model, beside, prompt=identity.base.prompt)
     outcome = {
         "task": task.name,
-        "environment": environment(bench.base.device),
+        "environment": environment(context.base.device),
         "kept": fitted.kept,
         "figures": {"held_out": n_held_out, **fitted.figures},
         "history": rows,

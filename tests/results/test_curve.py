@@ -22,7 +22,6 @@ from polarity_bench.results.result_files import Result, write_result
 from polarity_bench.scores import WEIGHTINGS, ScoreKey
 from polarity_bench.tasks.catalogue import load_task, read_task
 from polarity_bench.tasks.types.base import Settings
-from polarity_bench.tasks.types.polarity.resampling import resampling
 from polarity_bench.tasks.types.polarity.task import PolarityTask
 
 STRENGTHS = (0.0, 0.3, 0.6, 1.5)
@@ -158,7 +157,7 @@ def test_pairs_of_twins_are_drawn_whole(tmp_path: Path) -> None:
     """The front of one point on `contrast` has the interval of the result, which draws pairs."""
     contrast = load_task("contrast", access=DataAccess(offline=True))
     assert isinstance(contrast, PolarityTask)
-    assert resampling(contrast) is not None
+    assert contrast.resampling is not None
     result = evaluate(BagEncoder(), contrast)
     result = replace(result, path=write_result(result, tmp_path))
     curve = make_curve("bag", "strength", {1.0: result})

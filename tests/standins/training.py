@@ -10,8 +10,8 @@ import torch
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.encoders.load import EncoderOptions
+from polarity_bench.evaluation.contamination import TEXTS_FILE, TrainingTexts
 from polarity_bench.tasks.catalogue import load_tasks
-from polarity_bench.training.contamination import TEXTS_FILE, TrainingTexts
 from polarity_bench.training.data import load_training_data
 from polarity_bench.training.job import Job
 from polarity_bench.training.recipes.base import Recipe

@@ -24,7 +24,6 @@ from polarity_bench.tasks.catalogue import load_task, read_task
 from polarity_bench.tasks.types.base import Settings
 from polarity_bench.tasks.types.polarity import scoring
 from polarity_bench.tasks.types.polarity.oracle import nearest_of_own_label
-from polarity_bench.tasks.types.polarity.resampling import resampling
 from polarity_bench.tasks.types.polarity.task import PolarityTask
 from polarity_bench.values import IntArray
 
@@ -187,7 +186,7 @@ def test_the_interval_of_a_front_is_of_the_same_draws_as_its_parts() -> None:
     result = evaluate(BagEncoder(), task)
     names = ["polarity_at_16", "polarity_chance"]
     arrays = {name: result.arrays[name].astype(np.float64) for name in names}
-    drawn = Bootstrap(arrays, resampling=resampling(task)).resampled
+    drawn = Bootstrap(arrays, resampling=task.resampling).resampled
     chance = drawn["polarity_chance"]
     lifted = (drawn["polarity_at_16"] - chance) / (1 - chance)  # its own reference: all is retained
     low, high = np.percentile(np.clip(lifted, 0, 1), [2.5, 97.5])
@@ -199,7 +198,7 @@ def test_the_interval_of_a_front_is_of_the_same_draws_as_its_parts() -> None:
 def test_what_is_drawn_is_stored_where_it_is_not_queries(tmp_path: Path) -> None:
     task = load_task("contrast", access=HERE)
     assert isinstance(task, PolarityTask)
-    drawn = resampling(task)
+    drawn = task.resampling
     assert drawn is not None
     arrays = evaluate(HashEncoder(), task).arrays
     assert arrays["resampled_units"].tolist() == drawn.units.tolist()

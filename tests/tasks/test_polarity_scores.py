@@ -17,7 +17,6 @@ from polarity_bench.results.result_files import Result
 from polarity_bench.scores import ScoreKey
 from polarity_bench.tasks.catalogue import load_task, load_tasks, read_task
 from polarity_bench.tasks.types.base import Settings
-from polarity_bench.tasks.types.polarity.resampling import resampling
 from polarity_bench.tasks.types.polarity.scoring import polarity_scores, rank
 from polarity_bench.tasks.types.polarity.task import PolaritySpec, PolarityTask
 from polarity_bench.values import FloatArray
@@ -92,7 +91,7 @@ def test_joint_is_resampled_in_step_with_its_parts(contrast: PolarityTask, resul
             name: result.arrays[name].astype(np.float64)
             for name in ("polarity_at_16", "polarity_chance")
         },
-        resampling=resampling(contrast),
+        resampling=contrast.resampling,
     ).resampled
     chance = means["polarity_chance"]
     lift = np.clip((means["polarity_at_16"] - chance) / (1 - chance), 0, 1)
@@ -108,7 +107,7 @@ def test_the_protocol_says_what_is_resampled_where_it_is_not_queries(
     plain = read_task(write_task(tmp_path)).load(HERE, Settings())
     assert isinstance(plain, PolarityTask)
     assert "intervals" not in plain.protocol
-    assert resampling(plain) is None
+    assert plain.resampling is None
     paired = {
         name
         for name, spec in load_tasks().items()

@@ -33,6 +33,7 @@ class ToySpec(TaskSpec):
     heading: ClassVar[str] = "Toys"
     measure: ClassVar[str] = "share put right"
     columns: ClassVar[tuple[tuple[str, ScoreKey], ...]] = (("put right", ScoreKey("put_right")),)
+    meanings: ClassVar[Mapping[str, str]] = {"put_right": "share of texts put into their class"}
     mteb_type: ClassVar[str] = "Classification"
     mteb_prompt: ClassVar[str] = "Classify user passages."
 
@@ -40,6 +41,11 @@ class ToySpec(TaskSpec):
     def main_score(self) -> ScoreKey:
         """The share of texts put into their class."""
         return ScoreKey("put_right")
+
+    @classmethod
+    def arrays_of(cls, key: ScoreKey) -> Sequence[str]:
+        """Return whether each text was put right."""
+        return ["right"] if key.metric == "put_right" else []
 
     def references(self) -> list[FileRef]:
         """Return the one file."""

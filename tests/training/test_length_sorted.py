@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from polarity_bench.training.examples import COLUMNS
-from polarity_bench.training.loops.length_sorted import (
+from polarity_bench.training.recipes.margins.length_sorted import (
     BFLOAT16_CHUNK_TOKENS,
     CHUNK_TOKENS,
     LengthSortedLoss,

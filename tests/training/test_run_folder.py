@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from polarity_bench.encoders.base import EncoderId
-from polarity_bench.encoders.reference_encoder import Base, base_of
-from polarity_bench.encoders.train_file import read_train_file
+from polarity_bench.encoders.load import load_encoder
+from polarity_bench.encoders.train_file import TrainFile, read_train_file
 from polarity_bench.errors import InputError
 from polarity_bench.training.recipes.margins.losses import Ranking, Triplet
 from polarity_bench.training.recipes.margins.recipe import Margins
@@ -288,20 +288,21 @@ def test_without_a_train_file_there_is_nothing_to_read(tmp_path: Path) -> None:
 
 def test_a_finished_run_knows_its_base(folder: RunFolder) -> None:
     folder.record(RUN, finished=True)
-    assert base_of(str(folder.path)) == Base("/models/base", BASE)
+    record = TrainFile.of(folder.path)
+    assert record is not None
+    assert (record.content["base"], record.base) == ("/models/base", BASE)
 
 
 def test_an_unfinished_run_is_no_encoder_yet(folder: RunFolder) -> None:
     folder.claim(RUN)
     said = "the training has not finished; run the same `polarity-bench train` command again"
-    with pytest.raises(InputError, match=f"`model` {folder.path}: {said}"):
-        base_of(str(folder.path))
+    with pytest.raises(InputError, match=f"^{folder.path}: {said}"):
+        load_encoder(str(folder.path))
 
 
 def test_what_is_no_run_has_no_base(tmp_path: Path) -> None:
-    assert base_of(str(tmp_path)) is None
-    assert base_of("minilm") is None
-    assert base_of(str(tmp_path / "nowhere")) is None
+    assert TrainFile.of(tmp_path) is None
+    assert TrainFile.of(tmp_path / "nowhere") is None
 
 
 # Where a run may lie

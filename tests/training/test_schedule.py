@@ -16,7 +16,8 @@ from standins.training import SMALL, run
 from transformers import get_scheduler
 
 from polarity_bench.training.parameters import ParameterWarning
-from polarity_bench.training.recipes.margins.recipe import SCHEDULES, Margins, Schedule
+from polarity_bench.training.recipes.margins.recipe import Margins
+from polarity_bench.training.recipes.margins.settings import SCHEDULES, Schedule
 from polarity_bench.training.recipes.margins.trainer import (
     RELEASED_WARM_UP_STEPS,
     learning_rate_factor,

@@ -19,7 +19,6 @@ from polarity_bench.training.recipes.scl.batches import (
     divide,
     make_batch,
 )
-from polarity_bench.training.recipes.scl.recipe import Scl
 from polarity_bench.values import IntArray
 
 READINGS: list[Reading] = ["as-written", "as-released"]
@@ -41,8 +40,7 @@ def batched(
     negatives: Limit,
     seed: list[int],
 ) -> Batch:
-    recipe = Scl(reading=reading, positives=positives, negatives=negatives)
-    return make_batch(premises, labels, recipe, seed)
+    return make_batch(premises, labels, seed, reading, positives, negatives)
 
 
 def batch_of(

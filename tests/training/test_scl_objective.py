@@ -19,7 +19,6 @@ from polarity_bench.training.recipes.scl.pair_objective import (
     PairObjective,
     tokenize_pairs,
 )
-from polarity_bench.training.recipes.scl.recipe import Scl
 
 SOUP, DOOR = "The soup was sweet .", "A calm and solid door was there ."
 PAIRS = NliPairs(
@@ -38,11 +37,11 @@ def encoder(tiny_model: Path) -> SentenceTransformer:
 
 
 def objective(encoder: SentenceTransformer, share: float, **more: Any) -> PairObjective:
-    return PairObjective(encoder, tokenize_pairs(encoder, PAIRS, ""), Scl(lambda_=share, **more))
+    return PairObjective(encoder, tokenize_pairs(encoder, PAIRS, ""), share, **more)
 
 
 def whole_batch(labels: Any = PAIRS.labels) -> Batch:
-    return make_batch(PREMISES, labels, Scl(), [0])
+    return make_batch(PREMISES, labels, [0])
 
 
 def plainly(encoder: SentenceTransformer) -> tuple[Tensor, Tensor]:
@@ -84,7 +83,7 @@ def test_temperature_and_similarity_reach_the_term(encoder: SentenceTransformer)
 def test_the_augmented_baseline_is_cross_entropy_on_more_pairs(
     encoder: SentenceTransformer,
 ) -> None:
-    made = objective(encoder, 0.0, cross_entropy="augmented")
+    made = objective(encoder, 0.0, augmented=True)
     assert made.classifier is not None
     u, v = plainly(encoder)
     lefts, rights = [0] * 5 + [3] * 5, [*range(5)] * 2
@@ -121,8 +120,8 @@ def test_the_order_of_the_pairs_is_irrelevant(encoder: SentenceTransformer) -> N
         tuple(PAIRS.hypotheses[i] for i in order),
         PAIRS.labels[order],
     )
-    other = PairObjective(encoder, tokenize_pairs(encoder, shuffled, ""), Scl(lambda_=0.5))
-    batch = make_batch(PREMISES[order], shuffled.labels, Scl(), [0])
+    other = PairObjective(encoder, tokenize_pairs(encoder, shuffled, ""), 0.5)
+    batch = make_batch(PREMISES[order], shuffled.labels, [0])
     found, wanted = other(ALL, batch), objective(encoder, 0.5)(ALL, whole_batch())
     torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-6)
 

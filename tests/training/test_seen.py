@@ -24,12 +24,7 @@ from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders.load import SentenceTransformerEncoder, load_encoder
 from polarity_bench.encoders.reference_encoder import Base, write_base
 from polarity_bench.errors import InputError
-from polarity_bench.progress import no_bar
-from polarity_bench.results.result_files import read_results
-from polarity_bench.tasks.catalogue import load_tasks
-from polarity_bench.tasks.types.base import Settings
-from polarity_bench.tasks.types.polarity.task import PolaritySpec
-from polarity_bench.training.contamination import (
+from polarity_bench.evaluation.contamination import (
     TEXTS_FILE,
     TrainingTexts,
     are_known,
@@ -37,14 +32,20 @@ from polarity_bench.training.contamination import (
     seen_rows,
     texts_before,
 )
-from polarity_bench.training.data import load_training_data, normalised
+from polarity_bench.progress import no_bar
+from polarity_bench.results.result_files import read_results
+from polarity_bench.tasks.catalogue import load_tasks
+from polarity_bench.tasks.types.base import Settings
+from polarity_bench.tasks.types.polarity.task import PolaritySpec
+from polarity_bench.training.data import load_training_data
 from polarity_bench.training.recipes.base import Recipe
 from polarity_bench.training.recipes.margins.recipe import Margins
 from polarity_bench.training.recipes.scl.recipe import Scl
 from polarity_bench.training.recipes.setfit.recipe import SetFit
 from polarity_bench.training.recipes.triple_entropy import TripleEntropy
 from polarity_bench.training.run_folder import run_folder
-from polarity_bench.training.train import open_bench
+from polarity_bench.training.train import open_context
+from polarity_bench.values import normalised
 
 SOURCE_TEXTS = [text for text, _ in SOURCES]
 
@@ -266,7 +267,7 @@ def test_a_damaged_file_is_refused(tmp_path: Path, damage: str) -> None:
 
 def held_out_of(base: Path, task_dir: Path, recipe: Recipe) -> set[str]:
     job = job_of(base, task_dir, base.parent / "never", recipe)
-    with open_bench(job, run_folder(job.model, job.output), no_bar) as bench:
+    with open_context(job, run_folder(job.model, job.output), no_bar) as bench:
         assert bench.data.held_out is not None
         texts = bench.data.held_out.query.texts
         assert not {*texts} & {*bench.data.pool.texts}

@@ -24,12 +24,13 @@ from polarity_bench.data.nli import load_nli
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders.load import load_encoder
 from polarity_bench.encoders.reference_encoder import Base, write_base
+from polarity_bench.encoders.train_file import TrainFile
+from polarity_bench.evaluation.contamination import Contamination, TrainingTexts, seen_rows
 from polarity_bench.render.markdown import render
 from polarity_bench.results.result_files import read_arrays, read_results, scores_digest
 from polarity_bench.results.score_names import explain
 from polarity_bench.tasks.catalogue import load_tasks
 from polarity_bench.tasks.types.base import Settings
-from polarity_bench.training.contamination import TrainingTexts, count_seen, seen_rows
 from polarity_bench.training.data import load_training_data
 from polarity_bench.training.recipes.margins.recipe import Margins
 
@@ -169,10 +170,30 @@ def test_without_values_per_query_the_score_over_unseen_rows_is_not_known(
     tasks = [workshop.load(workshop.specs[result.task]) for result in found]
     (removed,) = Path("results").rglob("LittleSts.queries.safetensors")
     removed.unlink()
-    count_seen("own", [found], tasks, Path("results"))
+    contamination = Contamination(TrainFile.of(Path("own")), tasks, Path("results"))
+    found = [contamination.count_again(*each) for each in zip(tasks, found, strict=True)]
     assert {r.task: r.unseen for r in found} == kept | {"little-sts": None}
     assert all(result.seen for result in found)
     assert list(read_results(Path("results"))) == found
+
+
+def test_rows_are_counted_before_a_result_is_written(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In this process, and in others; no provenance is written twice."""
+
+    def twice(*_: object) -> None:
+        raise AssertionError("the provenance was replaced")
+
+    monkeypatch.setattr("polarity_bench.evaluation.contamination.write_seen", twice)
+    tasks = ["little-mr", "little-sick-r", "little-sts"]
+    alone = results_of(bench(*asked("--json", tasks=tasks)))
+    assert all(result["seen"] and result["unseen"] for result in alone.values())
+    output = str(Path("others").absolute())
+    others = bench(*asked("--json", tasks=tasks)[:-2], "--workers", "2", "--output", output)
+    assert {n: r["seen"] for n, r in results_of(others).items()} == {
+        n: r["seen"] for n, r in alone.items()
+    }
 
 
 # Scores over unseen rows

@@ -15,8 +15,7 @@ from standins import call, word_tokenizer, write_task
 from standins.training import run
 
 from polarity_bench.classifiers.head import HEAD_FILE
-from polarity_bench.encoders.reference_encoder import base_of
-from polarity_bench.encoders.train_file import read_train_file
+from polarity_bench.encoders.train_file import TrainFile, read_train_file
 from polarity_bench.errors import InputError
 from polarity_bench.training.job import Job
 from polarity_bench.training.recipes.setfit import recipe as module
@@ -119,10 +118,10 @@ def test_the_same_seed_gives_the_same_bytes(
 def test_the_folder_is_an_encoder_that_knows_its_base(base: Path, trained: TrainingRun) -> None:
     from sentence_transformers import SentenceTransformer
 
-    found = base_of(str(trained.folder))
-    assert found is not None
-    assert found.source == str(base)
-    assert found.encoder.prompt == "The "
+    record = TrainFile.of(trained.folder)
+    assert record is not None
+    assert record.content["base"] == str(base)
+    assert record.base.prompt == "The "
     model = SentenceTransformer(str(trained.folder), device="cpu")
     assert model.prompts[model.default_prompt_name or ""] == "The "
     stored = read_train_file(trained.folder) or {}
@@ -174,7 +173,7 @@ def test_a_run_that_was_stopped_is_not_taken_for_an_encoder(
         with pytest.raises(KeyboardInterrupt):
             run(base, tasks, tmp_path / "run", FEW)
     with pytest.raises(InputError, match=r"run the same `polarity-bench train` command again$"):
-        base_of(str(tmp_path / "run"))
+        TrainFile.of(tmp_path / "run")
     assert not run(base, tasks, tmp_path / "run", FEW).reused
 
 

@@ -25,7 +25,8 @@ from torch.utils.data import BatchSampler
 
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders.load import EncoderOptions, load_encoder
-from polarity_bench.encoders.reference_encoder import base_of, find_base
+from polarity_bench.encoders.reference_encoder import Base, find_base
+from polarity_bench.encoders.train_file import training_of
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation.one_task import evaluate
 from polarity_bench.progress import no_bar
@@ -35,10 +36,14 @@ from polarity_bench.training.epoch_scores import EpochScorer
 from polarity_bench.training.examples.spec import ExampleSpec
 from polarity_bench.training.history import Row, best_row, is_over, kept_row
 from polarity_bench.training.job import Job
-from polarity_bench.training.loops import length_sorted
-from polarity_bench.training.loops.length_sorted import BFLOAT16_CHUNK_TOKENS, CHUNK_TOKENS
+from polarity_bench.training.recipes.margins import length_sorted
+from polarity_bench.training.recipes.margins.length_sorted import (
+    BFLOAT16_CHUNK_TOKENS,
+    CHUNK_TOKENS,
+)
 from polarity_bench.training.recipes.margins.losses import LOSSES, Triplet
-from polarity_bench.training.recipes.margins.recipe import Margins, TrainDtype
+from polarity_bench.training.recipes.margins.recipe import Margins
+from polarity_bench.training.recipes.margins.settings import TrainDtype
 from polarity_bench.training.recipes.margins.trainer import EpochRows, PolarityTrainer
 from polarity_bench.training.run_folder import run_folder
 from polarity_bench.training.train import train
@@ -214,7 +219,7 @@ def test_anothers_folder_is_refused_and_overwritten_only_when_told(
 def test_a_loss_that_is_no_number_stops_with_its_step_and_keeps_the_last_checkpoint(
     tiny_model: Path, task_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from polarity_bench.training.loops.length_sorted import LengthSortedLoss
+    from polarity_bench.training.recipes.margins.length_sorted import LengthSortedLoss
 
     original = LengthSortedLoss.forward
     calls = []
@@ -737,8 +742,8 @@ def test_each_epoch_has_the_batches_of_its_own_draw() -> None:
 def test_a_moved_run_still_knows_its_base(tiny_model: Path, task_dir: Path, tmp_path: Path) -> None:
     run(tiny_model, task_dir, tmp_path / "x")
     shutil.move(tmp_path / "x", tmp_path / "elsewhere")
-    found = base_of(str(tmp_path / "elsewhere"))
-    assert found is not None
-    assert found.source == str(tiny_model)
-    assert found == find_base(load_encoder(str(tmp_path / "elsewhere")))
-    assert base_of("minilm") is None
+    encoder = load_encoder(str(tmp_path / "elsewhere"))
+    record = training_of(encoder)
+    assert record is not None
+    assert record.content["base"] == str(tiny_model)
+    assert find_base(encoder) == Base(str(tiny_model), record.base)

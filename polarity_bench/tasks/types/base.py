@@ -113,12 +113,27 @@ class TaskSpec(Strict):
     """Name of the main score in tables."""
     columns: ClassVar[tuple[tuple[str, ScoreKey], ...]] = ()
     """Title and score of each column in the table of a suite."""
+    meanings: ClassVar[Mapping[str, str]] = {}
+    """Explanation of each metric that only this task type has."""
     ranks: ClassVar[bool] = False
     """Whether tasks of this type are retrieval tasks, so scores depend on k and a reference."""
+    referring: ClassVar[frozenset[str]] = frozenset()
+    """Metrics that depend on the reference encoder."""
+    has_subsets: ClassVar[bool] = False
+    """Whether the counts of a result are the sizes of subsets with scores of their own."""
     mteb_type: ClassVar[str] = ""
     """Name of the corresponding task type in mteb."""
     mteb_prompt: ClassVar[str] = ""
     """Instruction for mteb's instruction-tuned models."""
+
+    @classmethod
+    def arrays_of(cls, key: ScoreKey) -> Sequence[str]:  # noqa: ARG003
+        """Return the names of the stored values per query or row that make up a score.
+
+        The score is the mean of a single array; the share of equal values of `prediction` and
+        `label`; or a correlation of the first array with `gold`. () if the values are not stored.
+        """
+        return ()
 
     @property
     def result_name(self) -> str:

@@ -15,7 +15,7 @@ References:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
@@ -25,7 +25,7 @@ from pydantic import ConfigDict, model_validator
 
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.embedding.embedder import EmbeddedTexts
-from polarity_bench.metrics.correlation import correlate, spearman_interval
+from polarity_bench.metrics.correlation import COEFFICIENTS, correlate, spearman_interval
 from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.tasks.senteval.classifiers import single_threaded
 from polarity_bench.tasks.senteval.transfer_protocols import Samples, sorted_positions
@@ -63,6 +63,11 @@ class RelatednessSpec(FilesSpec):
     )
     mteb_type: ClassVar[str] = "STS"
     mteb_prompt: ClassVar[str] = "Retrieve semantically similar text."
+
+    @classmethod
+    def arrays_of(cls, key: ScoreKey) -> Sequence[str]:
+        """Return the predictions and the human scores, for a correlation on the test set."""
+        return ("prediction", "gold") if key.metric in COEFFICIENTS else ()
 
     @model_validator(mode="after")
     def _check_reader(self) -> Self:

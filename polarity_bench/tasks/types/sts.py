@@ -30,7 +30,12 @@ from pydantic import Field, model_validator
 from polarity_bench.data.senteval import read_sts
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.embedding.embedder import EmbeddedTexts
-from polarity_bench.metrics.correlation import Correlation, correlate, spearman_interval
+from polarity_bench.metrics.correlation import (
+    COEFFICIENTS,
+    Correlation,
+    correlate,
+    spearman_interval,
+)
 from polarity_bench.metrics.similarity import cosine, dot
 from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.tasks.types.base import Settings, TaskScores
@@ -64,8 +69,14 @@ class StsSpec(FilesSpec):
         ("Spearman wmean", ScoreKey("spearman", part="wmean")),
         ("Pearson all", ScoreKey("pearson", part="all")),
     )
+    has_subsets: ClassVar[bool] = True
     mteb_type: ClassVar[str] = "STS"
     mteb_prompt: ClassVar[str] = "Retrieve semantically similar text."
+
+    @classmethod
+    def arrays_of(cls, key: ScoreKey) -> Sequence[str]:
+        """Return the similarities and the human scores, for a correlation."""
+        return ("cosine", "gold") if key.metric in COEFFICIENTS else ()
 
     @model_validator(mode="after")
     def _check_reader(self) -> Self:

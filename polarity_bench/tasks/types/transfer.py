@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
@@ -32,6 +32,8 @@ from polarity_bench.tasks.types.base import Settings, TaskScores
 from polarity_bench.tasks.types.rows_task import FilesSpec, Parts, PreparedTask, required_files
 from polarity_bench.values import BoolArray, digest_of
 
+RIGHT = ("accuracy", "exact_accuracy")
+"""Scores that are the share of correct predictions; `accuracy` is rounded."""
 _TRAIN_TEST = {"train", "test"}
 _TRAIN_DEV_TEST = {"train", "dev", "test"}
 _LAYOUTS: dict[str, tuple[str, set[str], int]] = {
@@ -66,6 +68,11 @@ class ClassifierSpec(FilesSpec):
     )
     mteb_type: ClassVar[str] = "Classification"
     mteb_prompt: ClassVar[str] = "Classify user passages."  # mteb's own tasks use this prompt.
+
+    @classmethod
+    def arrays_of(cls, key: ScoreKey) -> Sequence[str]:
+        """Return the predicted and the true label of each test row, for the accuracy."""
+        return ("prediction", "label") if key.metric in RIGHT else ()
 
 
 class TransferSpec(ClassifierSpec):

@@ -9,7 +9,7 @@ Shapes: n texts, c classes, d dimensions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -24,13 +24,12 @@ from polarity_bench.classifiers.tokens import CHUNK_TEXTS, EncodedTexts, TokenRo
 from polarity_bench.errors import InputError
 from polarity_bench.training.loops.descent import FRESH, DescentPlan, Steps, descend
 from polarity_bench.training.loops.vocabulary import trimmed
-from polarity_bench.values import IntArray
+from polarity_bench.values import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from polarity_bench.training.objective import Objective
-    from polarity_bench.training.recipes.axis.probe import Probe
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ def fit_classifier(
     *,
     seed: int,
     steps: Steps = FRESH,
-    begin: Probe | None = None,
+    begin: Mapping[str, FloatArray] | None = None,
     also: Callable[[EncodedTexts, IntArray], Tensor] | None = None,
 ) -> FittedHead:
     """Train an encoder together with a head. The encoder is changed in place.
@@ -73,7 +72,8 @@ def fit_classifier(
         objective: Losses and settings of the training.
         seed: Seed of the head, the proxies, the order of the rows in each epoch, and dropout.
         steps: Where to resume from, and how to report progress.
-        begin: The initial weights of the linear layer. None initialises the layer at random.
+        begin: The initial `weight`, (c, d), and `bias`, (c,), of the linear layer. None initialises
+            the layer at random.
         also: Function that returns a further term of a batch's loss, from the encoded texts of the
             batch and their positions in `rows`.
 
@@ -88,8 +88,7 @@ def fit_classifier(
     torch.manual_seed(seed)
     modules = ClassifierModules(model, classes, objective)
     if begin is not None:
-        weights = {"weight": torch.tensor(begin.weight), "bias": torch.tensor(begin.bias)}
-        modules.dense.load_state_dict(weights)
+        modules.dense.load_state_dict({name: torch.tensor(each) for name, each in begin.items()})
     targets = torch.from_numpy(labels).to(model.device)
     size, rates = objective.batch_size, {"metric": objective.proxy_rate}
     rates["dense"] = objective.head_rate or objective.rate

@@ -242,15 +242,15 @@ class Recipe(Parameters, Generic[Examples]):
         """
         return {}
 
-    def load(self, bench: TrainingContext) -> Inputs[Examples]:
+    def load(self, context: TrainingContext) -> Inputs[Examples]:
         """Load and check all inputs that affect the result, except the base."""
-        return self.read(bench.data, bench.access, bench.task_dir)
+        return self.read(context.data, context.access, context.task_dir)
 
-    def prepare(self, bench: TrainingContext, examples: Examples) -> Examples:
+    def prepare(self, context: TrainingContext, examples: Examples) -> Examples:
         """Complete the examples for `fit`, before anything is written to the run folder."""
         return examples
 
-    def fit(self, bench: TrainingContext, examples: Examples, epochs: EpochScorer) -> FitResult:
+    def fit(self, context: TrainingContext, examples: Examples, epochs: EpochScorer) -> FitResult:
         """Train the context's base on the examples, and add a row of scores after training.
 
         A recipe may also add rows after other epochs.

@@ -59,12 +59,12 @@ class TripleEntropy(Recipe["LabelledTexts"], Objective):
         """Titles of the combined losses."""
         return "CCE" if self.metric is None else f"CCE + {self.metric.title}"
 
-    def load(self, bench: TrainingContext) -> Inputs[LabelledTexts]:
+    def load(self, context: TrainingContext) -> Inputs[LabelledTexts]:
         """Check the base, and draw the training texts."""
         from polarity_bench.training.loops.classifier_training import check_encoder
 
-        check_encoder(bench.base.model, self)
-        return super().load(bench)
+        check_encoder(context.base.model, self)
+        return super().load(context)
 
     def n_trained_on(self, n_rows: int, access: DataAccess) -> int:
         """Return the number of training texts times the number of epochs."""
@@ -81,15 +81,15 @@ class TripleEntropy(Recipe["LabelledTexts"], Objective):
         return Inputs(digest, drawn, cast("Sequence[str]", drawn.texts))
 
     def fit(
-        self, bench: TrainingContext, examples: LabelledTexts, epochs: EpochScorer
+        self, context: TrainingContext, examples: LabelledTexts, epochs: EpochScorer
     ) -> FitResult:
         """Train the encoder and the head together, resuming from the last checkpoint."""
         from polarity_bench.classifiers.head import HEAD_FILE
         from polarity_bench.training.loops.classifier_training import shape_encoder
 
-        model, n_texts = bench.base.model, len(examples.texts)
-        shape_encoder(model, self, pooling_added=bench.base.id.pooling_added)
-        fitted, speed = bench.fit_classifier(model, examples, self, self.seed)
+        model, n_texts = context.base.model, len(examples.texts)
+        shape_encoder(model, self, pooling_added=context.base.id.pooling_added)
+        fitted, speed = context.fit_classifier(model, examples, self, self.seed)
         n_steps = len(fitted.losses)
         epochs.add(self.epochs, n_steps, fitted.loss)
         facts = {

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,23 +27,18 @@ from polarity_bench.retrieval import Retrieval, cosine_at, mean_cosine, pair_sim
 from polarity_bench.scores import WEIGHTINGS, Score, ScoreKey, Weighting
 from polarity_bench.tasks.types.base import TaskScores
 from polarity_bench.tasks.types.polarity.oracle import nearest_of_own_label
-from polarity_bench.tasks.types.polarity.resampling import numbers, resampling, strata_of
+from polarity_bench.tasks.types.polarity.splits import PolarityData, numbers
 from polarity_bench.values import BoolArray, FloatArray, IntArray, grouped
 
-if TYPE_CHECKING:
-    from polarity_bench.tasks.types.polarity.task import PolarityTask
-
-METRICS = {"polarity", "similarity", "similarity_reference", "retention", "joint", "front"}
-METRICS |= {"polarity_oracle", "similarity_oracle"}
-METRICS |= {"knn_accuracy", "overlap", "sgts", "pairwise_accuracy"}
-"""Metrics of all polarity tasks. A task file may add groups and a breakdown."""
-
-REFERRING = {"similarity", "similarity_chance", "similarity_reference", "similarity_oracle"}
-REFERRING |= {"retention", "joint", "front", "overlap"}
+REFERRING = frozenset({"retention", "joint", "front", "overlap"})
+REFERRING |= {"similarity", "similarity_chance", "similarity_reference", "similarity_oracle"}
 """Metrics that depend on the reference encoder."""
 
 DERIVED = ("retention", "joint", "front")
 """Metrics computed from the means of several scores. They have no value per query."""
+
+OF_PAIRS = frozenset({"sgts", "pairwise_accuracy"})
+"""Metrics of pairs of texts. They have no value per query."""
 
 CLIPPED = frozenset({"joint", "front"})
 """Metrics that are clipped to 0 below chance."""
@@ -67,7 +62,7 @@ class TaskRetrieval:
         retrieval: Sources retrieved for each query, at the largest k of the task.
     """
 
-    task: PolarityTask
+    task: PolarityData
     source: Embeddings
     query: Embeddings
     retrieval: Retrieval
@@ -91,7 +86,7 @@ class TaskRetrieval:
         return nearest_of_own_label(self.query, self.source, *labels, k, excluded=excluded)
 
 
-def rank(task: PolarityTask, embedded: EmbeddedTexts) -> TaskRetrieval:
+def rank(task: PolarityData, embedded: EmbeddedTexts) -> TaskRetrieval:
     """Retrieve sources for each query, at the largest k of the task.
 
     Sources with the same text as the query are excluded.
@@ -102,7 +97,7 @@ def rank(task: PolarityTask, embedded: EmbeddedTexts) -> TaskRetrieval:
 
 
 def polarity_scores(
-    task: PolarityTask, ours: TaskRetrieval, reference: TaskRetrieval | None
+    task: PolarityData, ours: TaskRetrieval, reference: TaskRetrieval | None
 ) -> TaskScores:
     """Compute all scores of one encoder on one task.
 
@@ -113,7 +108,7 @@ def polarity_scores(
             reference.
     """
     values = values_per_query(task, ours, reference)
-    drawn = resampling(task)
+    drawn = task.resampling
     bootstrap = Bootstrap(values, resampling=drawn)
     scores = {key: bootstrap.score(key) for key in values}
     for key in scores:  # Queries of other parts have no value, but are not undefined.
@@ -122,7 +117,7 @@ def polarity_scores(
     for k, weighting, metric in product(task.ks, WEIGHTINGS, DERIVED):
         scores[ScoreKey(metric, k, weighting)] = derived_score(bootstrap, metric, k, weighting)
     scores[ScoreKey("sgts")] = _sgts(task, ours)
-    if task.spec.protocol.pair is not None:
+    if task.design.pair is not None:
         scores[_PAIRWISE] = _pairwise(task, ours)
     arrays: dict[str, NDArray[Any]] = {
         str(key): array.astype(np.float32) for key, array in values.items()
@@ -145,7 +140,7 @@ def without_reference(scored: TaskScores) -> TaskScores:
 
 
 def values_per_query(
-    task: PolarityTask, ours: TaskRetrieval, reference: TaskRetrieval | None
+    task: PolarityData, ours: TaskRetrieval, reference: TaskRetrieval | None
 ) -> Values:
     """Compute all metrics that have a value per query, for all values of k and weightings.
 
@@ -165,7 +160,7 @@ def values_per_query(
         _P_CHANCE: polarity.chance_polarity(query_labels, source_labels),
         _S_CHANCE: mean_cosine(theirs.query, theirs.source),
     }
-    breakdown = task.spec.protocol.breakdown
+    breakdown = task.design.breakdown
     cells = np.asarray(task.query.columns[breakdown] if breakdown else ())
     parts = {str(part): cells == part for part in np.unique(cells)}
     for k in task.ks:
@@ -184,7 +179,7 @@ def values_per_query(
                 ScoreKey("similarity_oracle", k, w): similarity.similarity(oracle_cosine[:, :k], w),
                 ScoreKey("knn_accuracy", k, w): polarity.neighbour_vote(query_labels, labels, w),
             }
-            for column in task.spec.protocol.groups:
+            for column in task.design.groups:
                 query_codes, source_codes = _codes(
                     task.query.columns[column], task.source.columns[column]
                 )
@@ -229,13 +224,13 @@ def derived(
         weighting: Weighting of the ranks.
         clipped: Whether `joint` and `front` are clipped to 0 below chance; see `similarity.joint`.
     """
-    place = place_of(means, k, weighting)
+    point = plane_point(means, k, weighting)
     if metric == "retention":
-        return place.retention
+        return point.retention
     if metric == "joint":
         p = means[ScoreKey("polarity", k, weighting)]
-        return similarity.joint(p, means[_P_CHANCE], place.retention, clipped=clipped)
-    return front_of([place], place_of(means, k, weighting, "_oracle"), clipped=clipped)
+        return similarity.joint(p, means[_P_CHANCE], point.retention, clipped=clipped)
+    return front_of([point], plane_point(means, k, weighting, "_oracle"), clipped=clipped)
 
 
 def score_of_queries(main: ScoreKey, arrays: Mapping[str, NDArray[Any]], rows: BoolArray) -> Score:
@@ -298,8 +293,8 @@ def component_keys(metric: str, k: int, weighting: Weighting = "linear") -> list
     return [*(ScoreKey(name, k, weighting) for name in names), _P_CHANCE, _S_CHANCE]
 
 
-class Place(NamedTuple):
-    """Points in the plane of polarity and meaning.
+class PlanePoint(NamedTuple):
+    """Point, or points, in the plane of polarity and meaning.
 
     Attributes:
         lift: P relative to chance, see `metrics.pareto_front.lift`.
@@ -310,9 +305,9 @@ class Place(NamedTuple):
     retention: FloatArray
 
 
-def place_of(
+def plane_point(
     means: Mapping[ScoreKey, FloatArray], k: int, weighting: Weighting, whose: str = ""
-) -> Place:
+) -> PlanePoint:
     """Return the points for means of scores.
 
     Args:
@@ -326,22 +321,24 @@ def place_of(
         for name in (f"polarity{whose}", f"similarity{whose}", "similarity_reference")
     )
     retention = similarity.retention(s, means[_S_CHANCE], s_reference)
-    return Place(pareto_front.lift(p, means[_P_CHANCE]), retention)
+    return PlanePoint(pareto_front.lift(p, means[_P_CHANCE]), retention)
 
 
-def front_of(places: Sequence[Place], oracle: Place, *, clipped: bool = True) -> FloatArray:
+def front_of(
+    points: Sequence[PlanePoint], oracle: PlanePoint, *, clipped: bool = True
+) -> FloatArray:
     """Return the front score of a curve; see `metrics.pareto_front`.
 
     Args:
-        places: Points of the curve.
+        points: Points of the curve.
         oracle: Point of the oracle.
         clipped: Whether the score is clipped to 0 below chance.
     """
-    lift, retention = (np.stack(side) for side in zip(*places, strict=True))
+    lift, retention = (np.stack(side) for side in zip(*points, strict=True))
     return pareto_front.front(lift, retention, *oracle, clipped=clipped)
 
 
-def label_codes(task: PolarityTask) -> tuple[IntArray, IntArray]:
+def label_codes(task: PolarityData) -> tuple[IntArray, IntArray]:
     """Return the labels of queries, (q,), and sources, (n,), as integer codes."""
     return _codes(task.query.labels, task.source.labels)
 
@@ -352,7 +349,7 @@ def _codes(first: Sequence[str], second: Sequence[str]) -> tuple[IntArray, IntAr
     return codes[: len(first)], codes[len(first) :]
 
 
-def _sgts(task: PolarityTask, ours: TaskRetrieval) -> Score:
+def _sgts(task: PolarityData, ours: TaskRetrieval) -> Score:
     query_labels, source_labels = label_codes(task)
     sizes = len(query_labels), len(source_labels)
     queries, sources = sentence_pairs.draw_pairs(*sizes, N_PAIRS, SEED)
@@ -363,7 +360,7 @@ def _sgts(task: PolarityTask, ours: TaskRetrieval) -> Score:
     return Score.single(correlation, N_PAIRS)
 
 
-def _pairwise(task: PolarityTask, ours: TaskRetrieval) -> Score:
+def _pairwise(task: PolarityData, ours: TaskRetrieval) -> Score:
     """Return the pairwise accuracy over minimal pairs.
 
     Each minimal pair of queries is compared with every minimal pair of sources on the same subject.
@@ -394,14 +391,14 @@ def _pairwise(task: PolarityTask, ours: TaskRetrieval) -> Score:
     n_right = np.bincount(number, right, minlength=n_pairs)
     per_pair = np.where(n_compared > 0, n_right / np.maximum(n_compared, 1), np.nan)
     first = [query_pair[0] for _, query_pair in query_pairs]
-    strata = strata_of(task)[first]
+    strata = task.strata[first]
     pairs_themselves = Resampling(np.arange(len(strata)), strata) if query_pairs else None
     return Bootstrap({_PAIRWISE: per_pair}, resampling=pairs_themselves).score(_PAIRWISE)
 
 
-def _twins(task: PolarityTask, split: Split) -> list[tuple[tuple[str, ...], tuple[int, int]]]:
+def _twins(task: PolarityData, split: Split) -> list[tuple[tuple[str, ...], tuple[int, int]]]:
     """Return the minimal pairs of a split: subject, and positions of both twins sorted by label."""
-    protocol = task.spec.protocol
+    protocol = task.design
     if protocol.pair is None:
         return []
     rows = grouped(range(len(split)), split.columns[protocol.pair].__getitem__)

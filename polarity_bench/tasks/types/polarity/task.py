@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ConfigDict, Field, JsonValue, StrictInt, StringConstraints, model_validator
+from pydantic import ConfigDict, Field, JsonValue, StringConstraints, model_validator
 
 from polarity_bench.data.sampling import draw_balanced
 from polarity_bench.data.sources import DataAccess
@@ -32,24 +32,20 @@ from polarity_bench.tasks.types.polarity.mteb_sets import (
     restriction,
 )
 from polarity_bench.tasks.types.polarity.scoring import (
-    METRICS,
+    DERIVED,
+    OF_PAIRS,
+    REFERRING,
+    component_keys,
     polarity_scores,
     rank,
     score_of_queries,
     without_reference,
 )
-from polarity_bench.validation import Strict
-from polarity_bench.values import BoolArray, IntArray
+from polarity_bench.tasks.types.polarity.splits import METRICS, PolarityData, PolarityProtocol
+from polarity_bench.values import BoolArray
 
 MOST_OVERLAP = 0.1
 """Maximum share of queries that may occur among the sources if the task file has no `overlap`."""
-
-
-_GROUP: dict[str, JsonValue] = {"type": "string", "not": {"enum": [*sorted(METRICS)]}}
-_PAIRS: dict[str, JsonValue] = {
-    "if": {"required": ["pair"]},
-    "then": {"required": ["groups"], "properties": {"groups": {"minItems": 1}}},
-}
 
 
 _DATA: dict[str, JsonValue] = {
@@ -59,29 +55,6 @@ _DATA: dict[str, JsonValue] = {
     ]
 }
 MtebReference = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][\w.\-]*(\[[\w.\-]+\])?$")]
-
-
-class PolarityProtocol(Strict):
-    """Protocol settings in the task file of a polarity task."""
-
-    model_config = ConfigDict(json_schema_extra=_PAIRS)
-
-    k: Annotated[StrictInt, Field(ge=1)] = 16
-    """Number of sources that each query retrieves."""
-    sources_per_query: Annotated[StrictInt, Field(ge=0)] = 0
-    """Sources to draw, without replacement, as a multiple of the queries; 0 keeps all sources."""
-    n_queries: Annotated[StrictInt, Field(ge=2)] | None = None
-    """Queries to draw, with equal numbers of each class as far as possible; all by default."""
-    sample_seed: StrictInt = 42
-    """Seed of the random draws of sources and queries."""
-    overlap: Annotated[StrictInt, Field(ge=0)] | None = None
-    """Expected number of queries that also occur among the sources, ignoring case."""
-    groups: tuple[str, ...] = Field((), json_schema_extra={"items": _GROUP})
-    """Columns to score, such as the topic: share of the k nearest with the query's value."""
-    breakdown: str | None = None
-    """Column of the queries. P is also reported for each value of this column."""
-    pair: str | None = None
-    """Column with an identifier that both twins of a minimal pair share; needs `groups`."""
 
 
 class PolaritySpec(TaskSpec):
@@ -107,6 +80,7 @@ class PolaritySpec(TaskSpec):
 
     moving: ClassVar[tuple[str, ...]] = ("mteb", "labels", "format", "splits", "protocol")
     ranks: ClassVar[bool] = True
+    referring: ClassVar[frozenset[str]] = REFERRING
     mteb_type: ClassVar[str] = "Retrieval"
     mteb_prompt: ClassVar[str] = "Retrieve sentences of the same polarity."
 
@@ -161,6 +135,13 @@ class PolaritySpec(TaskSpec):
                 raise ValueError(
                     f"[protocol] uses the column {column!r}; add it to 'columns' in [format]"
                 )
+
+    @classmethod
+    def arrays_of(cls, key: ScoreKey) -> Sequence[str]:
+        """Return the score itself, or the scores that a derived score is computed from."""
+        if key.metric in DERIVED and key.k is not None:
+            return [str(part) for part in component_keys(key.metric, key.k, key.weighting)]
+        return () if key.metric in OF_PAIRS else [str(key)]
 
     @property
     def result_name(self) -> str:
@@ -303,7 +284,7 @@ class PolaritySpec(TaskSpec):
 
 
 @dataclass(frozen=True)
-class PolarityTask(Task):
+class PolarityTask(PolarityData, Task):
     """A polarity task with its data.
 
     Attributes:
@@ -338,6 +319,11 @@ class PolarityTask(Task):
                 f"{n_left} without those equal to the query{limited}; choose a smaller `k`"
             )
 
+    @property
+    def design(self) -> PolarityProtocol:
+        """Settings in the task file."""
+        return self.spec.protocol
+
     @cached_property
     def digest(self) -> str:
         """Digest of all texts, labels and columns, in order, as 16 hexadecimal digits."""
@@ -348,23 +334,6 @@ class PolarityTask(Task):
                     sha.update(value.encode() + b"\x00")
                 sha.update(b"\x01")
         return sha.hexdigest()[:16]
-
-    @cached_property
-    def equal_texts(self) -> list[IntArray]:
-        """Positions of the sources with the same text as the query, one array per query.
-
-        They are excluded from retrieval, because a query must not retrieve itself.
-        """
-        positions: dict[str, list[int]] = {text: [] for text in self.query.texts}
-        for i, text in enumerate(self.source.texts):
-            if text in positions:
-                positions[text].append(i)
-        return [np.asarray(positions[text], dtype=np.int64) for text in self.query.texts]
-
-    @cached_property
-    def n_repeated(self) -> int:
-        """Number of queries that repeat the text of an earlier query, ignoring case."""
-        return len(self.query) - len({text.casefold() for text in self.query.texts})
 
     @property
     def texts(self) -> Sequence[str]:

@@ -246,8 +246,9 @@ class Axis(Recipe["LabelledTexts"]):
             parts = [deepcopy(module) for module in (encoder[0], encoder[1])]
             encoder = SentenceTransformer(modules=parts).to(encoder.device)
             shape_encoder(encoder, objective)
+        begin = {"weight": probe.weight, "bias": probe.bias} if probe else None
         fitted, speed = bench.fit_classifier(
-            encoder, given, objective, self.seed, begin=probe, also=also
+            encoder, given, objective, self.seed, begin=begin, also=also
         )
         axis = self._axis(given.classes, fitted.head, None if probe else encoder)
         return axis, fitted.loss, FitResult(len(fitted.losses), {}, speed=speed)

@@ -162,7 +162,7 @@ class MaskedRanking(Ranking):
 
     def build(self, model: Any) -> nn.Module:
         """Return the mean of `masked_ranking` over a batch, as a module for the trainer."""
-        from polarity_bench.training.loops.length_sorted import MeanLoss
+        from polarity_bench.training.recipes.margins.length_sorted import MeanLoss
 
         return MeanLoss(model, partial(masked_ranking, temperature=self.temperature))
 

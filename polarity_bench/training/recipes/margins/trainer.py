@@ -35,12 +35,12 @@ from polarity_bench.training.history import (
     kept_row,
     write_history,
 )
-from polarity_bench.training.loops.length_sorted import LengthSortedLoss
 from polarity_bench.training.processes import is_first, n_processes, wait
+from polarity_bench.training.recipes.margins.length_sorted import LengthSortedLoss
 
 if TYPE_CHECKING:
     from polarity_bench.training.recipes.base import TrainingContext
-    from polarity_bench.training.recipes.margins.recipe import Margins
+    from polarity_bench.training.recipes.margins.settings import MarginSettings
 
 Columns = Mapping[str, list[Any]]
 RELEASED_WARM_UP_STEPS = 10_000
@@ -48,13 +48,13 @@ RELEASED_WARM_UP_STEPS = 10_000
 
 
 def run_epochs(
-    recipe: Margins, bench: TrainingContext, columns: Columns, judge: EpochScorer
+    recipe: MarginSettings, context: TrainingContext, columns: Columns, judge: EpochScorer
 ) -> tuple[Sequence[Row], int, float | None]:
     """Train from the start or the last complete checkpoint, and load the weights to keep.
 
     Args:
         recipe: The recipe.
-        bench: The base encoder and the folder of the run.
+        context: The base encoder and the folder of the run.
         columns: The examples of all epochs by column, one epoch after the other.
         judge: Scores the encoder after each epoch.
 
@@ -66,19 +66,19 @@ def run_epochs(
     Raises:
         InputError: If a loss is not finite, or a checkpoint is missing or cannot be written.
     """
-    folder = bench.folder
+    folder = context.folder
     steps = folder.whole_steps()
     if is_first():
         folder.keep_only(steps)
     wait()
-    trainer = PolarityTrainer(recipe, bench, columns, judge)
+    trainer = PolarityTrainer(recipe, context, columns, judge)
     rows: list[Any] = []
     if last := folder.checkpoint(steps[-1]) if steps else None:
         state = TrainerState.load_from_json(str(last / TRAINER_STATE_NAME))
         rows = history_rows(state.log_history)
     if not is_over(rows, judge.chosen_by, epochs=recipe.epochs, patience=recipe.stops_after):
         total = recipe.epochs * trainer.steps_per_epoch
-        with bench.bar(folder.titled(steps[-1] if steps else 0), total) as advance, quiet():
+        with context.bar(folder.titled(steps[-1] if steps else 0), total) as advance, quiet():
             trainer.progress = advance
             advance(steps[-1] if steps else 0)
             trainer.train(resume_from_checkpoint=str(last) if last else None)
@@ -98,13 +98,13 @@ def run_epochs(
     return rows, kept_step, n_trained / trainer.seconds if trainer.n_steps else None
 
 
-def steps_in_epoch(recipe: Margins, n_examples: int) -> int:
+def steps_in_epoch(recipe: MarginSettings, n_examples: int) -> int:
     """Return the number of optimizer steps in an epoch of `n_examples` examples."""
     n_batches = math.ceil(n_examples / recipe.batch_size)
     return math.ceil(math.ceil(n_batches / n_processes()) / recipe.accumulation)
 
 
-def learning_rate_factor(recipe: Margins, steps_per_epoch: int) -> Callable[[int], float]:
+def learning_rate_factor(recipe: MarginSettings, steps_per_epoch: int) -> Callable[[int], float]:
     """Return the learning-rate schedule, as a function that maps a step to its factor in [0, 1].
 
     The factor is the share of the maximum learning rate, and steps are counted from 0. In the
@@ -185,33 +185,33 @@ class PolarityTrainer(SentenceTransformerTrainer, TrainerCallback):
 
     Args:
         recipe: The recipe.
-        bench: The base encoder and the folder of the run.
+        context: The base encoder and the folder of the run.
         columns: The examples of all epochs by column, one epoch after the other.
         judge: Scores the encoder after each epoch.
     """
 
     def __init__(
-        self, recipe: Margins, bench: TrainingContext, columns: Columns, judge: EpochScorer
+        self, recipe: MarginSettings, context: TrainingContext, columns: Columns, judge: EpochScorer
     ) -> None:
         self.progress: Progress = lambda _: None
         self.seconds = 0.0  # of training, without evaluation and saving
         self.n_steps = 0
         self._begun = 0.0
         self._recipe = recipe
-        self._folder = bench.folder
+        self._folder = context.folder
         self._metric = judge.chosen_by
         dataset = Dataset.from_dict(dict(columns))
         self._per_epoch = len(dataset) // recipe.epochs
         self.steps_per_epoch = steps_in_epoch(recipe, self._per_epoch)
         loss = LengthSortedLoss(
-            recipe.loss.build(bench.base.model),
-            on_gpu=bench.base.device != "cpu",
+            recipe.loss.build(context.base.model),
+            on_gpu=context.base.device != "cpu",
             bfloat16=recipe.dtype == "bfloat16",
             gather=recipe.gathers,
         )
         super().__init__(
-            model=bench.base.model,
-            args=training_arguments(recipe, bench),
+            model=context.base.model,
+            args=training_arguments(recipe, context),
             train_dataset=dataset,
             loss=loss,
             evaluator=_Evaluator(judge),
@@ -220,7 +220,7 @@ class PolarityTrainer(SentenceTransformerTrainer, TrainerCallback):
         self.remove_callback(PrinterCallback)  # it prints to stdout
         for callback in self.callback_handler.callbacks:
             if isinstance(callback, TensorBoardCallback) and callback.logging_dir is None:
-                callback.logging_dir = str(bench.folder.path / "tensorboard")
+                callback.logging_dir = str(context.folder.path / "tensorboard")
 
     def on_epoch_begin(self, *_: Any, **kwargs: Any) -> None:
         """Start the clock, and reset the optimizer's moments if `warm_up` is `as-released`."""
@@ -355,11 +355,11 @@ def check_device(device: str) -> None:
 
 
 def training_arguments(
-    recipe: Margins, bench: TrainingContext
+    recipe: MarginSettings, context: TrainingContext
 ) -> SentenceTransformerTrainingArguments:
     """Return the trainer's arguments for a recipe, without the schedule and the batch sampler."""
     arguments = SentenceTransformerTrainingArguments(
-        output_dir=str(bench.folder.checkpoints),
+        output_dir=str(context.folder.checkpoints),
         num_train_epochs=recipe.epochs,
         per_device_train_batch_size=recipe.batch_size,
         gradient_accumulation_steps=recipe.accumulation,
@@ -367,10 +367,10 @@ def training_arguments(
         weight_decay=recipe.weight_decay,
         seed=recipe.seed,
         bf16=recipe.dtype == "bfloat16",
-        use_cpu=bench.base.device == "cpu",
-        prompts=bench.base.id.prompt,
+        use_cpu=context.base.device == "cpu",
+        prompts=context.base.id.prompt,
         eval_strategy="epoch",
-        eval_on_start=not bench.folder.whole_steps(),
+        eval_on_start=not context.folder.whole_steps(),
         save_strategy="epoch",
         logging_strategy="epoch",
         logging_nan_inf_filter=False,

@@ -21,15 +21,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
 from polarity_bench.data.nli import CONTRADICTION, ENTAILMENT
 from polarity_bench.values import BoolArray, IntArray
-
-if TYPE_CHECKING:
-    from polarity_bench.training.recipes.scl.recipe import Scl
 
 Reading = Literal["as-written", "as-released"]
 """Source of the batching rules: the paper's text or its released code."""
@@ -97,7 +94,14 @@ def count_apart(premises: IntArray) -> int:
     return int((np.unique(premises[begun], return_counts=True)[1] > 1).sum())
 
 
-def make_batch(premises: IntArray, labels: IntArray, settings: Scl, seed: Sequence[int]) -> Batch:
+def make_batch(
+    premises: IntArray,
+    labels: IntArray,
+    seed: Sequence[int],
+    reading: Reading = "as-written",
+    n_positives: Limit = "all",
+    n_negatives: Limit = "all",
+) -> Batch:
     """Choose the anchors, positives and negatives of a batch.
 
     If there are more positives or negatives than the maximum, they are drawn at random. A positive
@@ -107,28 +111,28 @@ def make_batch(premises: IntArray, labels: IntArray, settings: Scl, seed: Sequen
     Args:
         premises: Number of each pair's premise, (b,).
         labels: Class of each pair, (b,).
-        settings: The recipe, with the maximum numbers of positives and negatives per anchor. With
-            "as-released", the maximum number of negatives is ignored.
         seed: Seed of the draws.
+        reading: Whether to follow the paper's text or its released code.
+        n_positives: Maximum number of positives per anchor.
+        n_negatives: Maximum number of negatives per anchor; ignored with "as-released".
     """
     entailed = labels == ENTAILMENT
     anchors = np.flatnonzero(entailed)
-    n_negatives = settings.negatives
-    if settings.reading == "as-written":
+    if reading == "as-written":
         _, first = np.unique(premises[anchors], return_index=True)
         anchors = anchors[np.sort(first)]
     positives = (premises[anchors, None] == premises) & entailed
     negatives = ~positives
     generator = np.random.default_rng(seed)
     keys = generator.random((2, *positives.shape))
-    if settings.reading == "as-released":
+    if reading == "as-released":
         keys[0, np.arange(len(anchors)), anchors] = -1.0
         n_negatives = "all"
     return Batch(
         premises,
         labels,
         anchors,
-        _limited(positives, settings.positives, keys[0]),
+        _limited(positives, n_positives, keys[0]),
         _limited(negatives, n_negatives, keys[1]),
     )
 

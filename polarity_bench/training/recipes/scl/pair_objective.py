@@ -9,7 +9,7 @@ Shapes: n pairs, b pairs of a batch, d dimensions.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -24,8 +24,6 @@ from polarity_bench.values import IntArray
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
-
-    from polarity_bench.training.recipes.scl.recipe import Scl
 
 BFLOAT16_CHUNK_TEXTS = 2 * CHUNK_TEXTS
 """Number of texts in a chunk for bfloat16 on a CPU, where `CHUNK_TEXTS` is a sixth slower."""
@@ -61,19 +59,31 @@ class PairObjective(nn.Module):
     Args:
         encoder: The encoder to train.
         pairs: All pairs, tokenized.
-        settings: The recipe; if λ is 1, there is no classifier.
+        share: The weight λ of the contrastive loss; if it is 1, there is no classifier.
+        augmented: Whether cross-entropy also reads the candidates of the anchors.
+        seed: Seed of the classifier.
+        **contrast: Temperature and similarity of the contrastive loss.
     """
 
-    def __init__(self, encoder: SentenceTransformer, pairs: PairTokens, settings: Scl) -> None:
+    def __init__(
+        self,
+        encoder: SentenceTransformer,
+        pairs: PairTokens,
+        share: float,
+        *,
+        augmented: bool = False,
+        seed: int = 0,
+        **contrast: Any,
+    ) -> None:
         super().__init__()
-        self.encoder = encoder
+        self.encoder, self.pairs = encoder, pairs
+        self.share, self.augmented, self.contrast = share, augmented, contrast
         self.classifier: PairClassifier | None = None
-        if settings.lambda_ < 1:
+        if share < 1:
             with torch.random.fork_rng([]):  # keeps the state of the global generator
-                torch.manual_seed(settings.seed)
+                torch.manual_seed(seed)
                 classifier = PairClassifier(encoder.get_embedding_dimension() or 0)
             self.classifier = classifier.to(encoder.device)
-        self.pairs, self.settings = pairs, settings
         self.n_encoded = 0
         """Number of texts encoded so far."""
 
@@ -87,7 +97,7 @@ class PairObjective(nn.Module):
             batch: Anchors, positives and negatives of the batch.
         """
         premises, hypotheses = self._encode(rows)
-        share = self.settings.lambda_
+        share = self.share
         with torch.autocast(premises.device.type, enabled=False):
             loss = premises.new_zeros(())
             if self.classifier is not None:
@@ -112,9 +122,7 @@ class PairObjective(nn.Module):
         assert self.classifier is not None  # noqa: S101  `forward` checks it
         rows = np.arange(len(batch.labels))
         lefts, rights, labels = (
-            augmented_pairs(batch)
-            if self.settings.cross_entropy == "augmented"
-            else (rows, rows, batch.labels)
+            augmented_pairs(batch) if self.augmented else (rows, rows, batch.labels)
         )
         device = premises.device
         logits = self.classifier(
@@ -130,8 +138,7 @@ class PairObjective(nn.Module):
             hypotheses,
             _tensor(batch.positives, device),
             _tensor(batch.negatives, device),
-            temperature=self.settings.temperature,
-            similarity=self.settings.similarity,
+            **self.contrast,
         )
         return losses.sum() / max(1, len(losses))
 

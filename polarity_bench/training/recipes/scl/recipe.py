@@ -168,19 +168,19 @@ class Scl(Recipe[PairBatches]):
         names = tuple(self.names)
         return {f"`pairs` {', '.join(names)}": lambda: _counted(names, access)[1]}
 
-    def load(self, bench: TrainingContext) -> Inputs[PairBatches]:
+    def load(self, context: TrainingContext) -> Inputs[PairBatches]:
         """Read the pairs, and warn if they contain queries of the task."""
-        from polarity_bench.training.data import normalised
         from polarity_bench.training.recipes.scl.pooling import check_pooling
+        from polarity_bench.values import normalised
 
-        check_pooling(bench.base.model, self.pooling)
-        inputs = super().load(bench)
+        check_pooling(context.base.model, self.pooling)
+        inputs = super().load(context)
         texts = set(map(normalised, set(inputs.texts)))
-        n_tested = sum(normalised(query) in texts for query in bench.data.task.query.texts)
+        n_tested = sum(normalised(query) in texts for query in context.data.task.query.texts)
         if n_tested:
             warnings.warn(
-                f"the pairs contain {n_tested:,} of the {len(bench.data.task.query.texts):,} "
-                f"queries of {bench.data.task.spec.name}, ignoring case and punctuation",
+                f"the pairs contain {n_tested:,} of the {len(context.data.task.query.texts):,} "
+                f"queries of {context.data.task.spec.name}, ignoring case and punctuation",
                 ParameterWarning,
                 stacklevel=3,
             )
@@ -198,7 +198,7 @@ class Scl(Recipe[PairBatches]):
             raise InputError(f"`pairs`: {error}") from error
         return Inputs(pairs.digest, PairBatches(pairs), [*pairs.premises, *pairs.hypotheses])
 
-    def prepare(self, bench: TrainingContext, examples: PairBatches) -> PairBatches:
+    def prepare(self, context: TrainingContext, examples: PairBatches) -> PairBatches:
         """Divide the pairs into batches, and draw positives and negatives within the limits."""
         import numpy as np
 
@@ -219,13 +219,16 @@ class Scl(Recipe[PairBatches]):
             )
         rows = divide(premises, self.batch_size, self.reading)
         warn_of_schedule(len(rows), 1.0, self.rate)
+        limits = self.reading, self.positives, self.negatives
         batches = [
-            make_batch(premises[part], pairs.labels[part], self, [self.seed, number])
+            make_batch(premises[part], pairs.labels[part], [self.seed, number], *limits)
             for number, part in enumerate(rows)
         ]
         return replace(examples, batches=list(zip(rows, batches, strict=True)))
 
-    def fit(self, bench: TrainingContext, examples: PairBatches, epochs: EpochScorer) -> FitResult:
+    def fit(
+        self, context: TrainingContext, examples: PairBatches, epochs: EpochScorer
+    ) -> FitResult:
         """Train for one epoch, resuming from the last checkpoint."""
         from polarity_bench.classifiers.head import HEAD_FILE
         from polarity_bench.training.loops.descent import DescentPlan, descend
@@ -235,18 +238,19 @@ class Scl(Recipe[PairBatches]):
         )
         from polarity_bench.training.recipes.scl.pooling import repool
 
-        model, n_steps = bench.base.model, len(examples.batches)
+        model, n_steps = context.base.model, len(examples.batches)
         repool(model, self.pooling)
-        tokens = tokenize_pairs(model, examples.pairs, bench.base.id.prompt or "")
-        objective = PairObjective(model, tokens, self)
+        tokens = tokenize_pairs(model, examples.pairs, context.base.id.prompt or "")
+        contrast = {"temperature": self.temperature, "similarity": self.similarity}
+        augmented = self.cross_entropy == "augmented"
+        objective = PairObjective(
+            model, tokens, self.lambda_, augmented=augmented, seed=self.seed, **contrast
+        )
         plan = DescentPlan.of(self, n_steps, after=self.schedule, seed=self.seed)
         objective.train()
-        with bench.steps(n_steps) as steps:
+        with context.steps(n_steps) as steps:
             losses = descend(
-                objective,
-                lambda step: objective(*examples.batches[step]),
-                plan,
-                steps,
+                objective, lambda step: objective(*examples.batches[step]), plan, steps
             )
             speed = steps.speed(objective.n_encoded)
         epochs.add(1, n_steps, sum(losses) / n_steps, self.rate * plan.factor(n_steps - 1))

@@ -104,10 +104,10 @@ class SetFit(Recipe["LabelledTexts"]):
                 f"`pairs` must be even, got {self.pairs}; half of the pairs have equal classes"
             )
 
-    def load(self, bench: TrainingContext) -> Inputs[LabelledTexts]:
+    def load(self, context: TrainingContext) -> Inputs[LabelledTexts]:
         """Check the base, and draw the texts."""
-        check_base(bench.base, self)
-        return super().load(bench)
+        check_base(context.base, self)
+        return super().load(context)
 
     def n_trained_on(self, n_rows: int, access: DataAccess) -> int:
         """Estimate the number of texts in all pairs, two per pair, assuming two classes."""
@@ -152,13 +152,13 @@ class SetFit(Recipe["LabelledTexts"]):
         return Inputs(digest_of([texts, names]), examples, texts)
 
     def fit(
-        self, bench: TrainingContext, examples: LabelledTexts, epochs: EpochScorer
+        self, context: TrainingContext, examples: LabelledTexts, epochs: EpochScorer
     ) -> FitResult:
         """Train on pairs, then train the head; score the encoder whenever it has changed."""
         from polarity_bench.classifiers.head import HEAD_FILE
         from polarity_bench.training.recipes.setfit.pairs import paired_by_rounds, paired_once
 
-        base, labels = bench.base, examples.labels
+        base, labels = context.base, examples.labels
         assert isinstance(self.batch_size, int)  # noqa: S101  filled in by __post_init__
         end_to_end = self.variant == "papers"
         draw_pairs = paired_by_rounds if end_to_end else paired_once
@@ -167,7 +167,10 @@ class SetFit(Recipe["LabelledTexts"]):
         n_steps = -(-len(positions) // self.batch_size)
         warn_of_schedule(n_steps, 1.0, PAIR_RATE)
         n_more = EPOCHS * -(-n_texts // self.batch_size) if end_to_end else 0
-        with bench.bar(f"training {bench.folder.path.name}", n_steps + n_more) as advance, silent():
+        with (
+            context.bar(f"training {context.folder.path.name}", n_steps + n_more) as advance,
+            silent(),
+        ):
             base.model.default_prompt_name = None  # SetFit has no prompts, so the texts include it
             texts = [f"{base.id.prompt or ''}{text}" for text in examples.texts]
             trainer = make_trainer(
@@ -175,7 +178,7 @@ class SetFit(Recipe["LabelledTexts"]):
                 base.model,
                 n_classes=len(examples.classes),
                 max_tokens=int(base.count_tokens(texts).max()),
-                folder=bench.folder.checkpoints,
+                folder=context.folder.checkpoints,
                 progress=advance,
             )
             epochs.add(1, n_steps, train_on_pairs(trainer, texts, positions, same))

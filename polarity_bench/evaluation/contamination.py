@@ -4,9 +4,9 @@ Training writes hashes of its texts into the folder of the encoder, in `training
 hash of each text, and the text's normalised words, each of them hashed. Hashes of the base's
 training texts are included, so one file says what an encoder has seen.
 
-Texts are compared by whole words, normalised by `data.normalised`: "art" is not inside "a party",
-although it is a substring. `data.relatives` compares substrings instead, because excluding too many
-rows from training is safer than excluding too few.
+Texts are compared by whole words, normalised by `values.normalised`: "art" is not inside "a
+party", although it is a substring. `training.data.relatives` compares substrings instead, because
+excluding too many rows from training is safer than excluding too few.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from __future__ import annotations
 import gzip
 import json
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
 
-from polarity_bench.encoders.base import Encoder
-from polarity_bench.encoders.reference_encoder import Base, base_of, find_base
+from polarity_bench.encoders.base import Encoder, EncoderId
+from polarity_bench.encoders.reference_encoder import find_base
+from polarity_bench.encoders.train_file import TrainFile
 from polarity_bench.errors import InputError, MissingValuesError
 from polarity_bench.results.result_files import (
     Result,
@@ -35,12 +36,13 @@ from polarity_bench.results.result_files import (
 )
 from polarity_bench.scores import Score
 from polarity_bench.tasks.types.base import Task
-from polarity_bench.training.data import Known, normalised
-from polarity_bench.values import BoolArray
+from polarity_bench.values import BoolArray, normalised
 
 TEXTS_FILE = "training_texts.json.gz"
 Row = str | tuple[str, ...]
 """A text, or both texts of a pair."""
+Known = Callable[[Sequence[str]], BoolArray]
+"""A function that returns a mask of the normalised texts an encoder was trained on, (n,)."""
 
 _HEAD = 3  # maximum number of words in a key of `_Phrases`; a shorter text is its own key
 
@@ -105,94 +107,124 @@ def _hashed_words(text: str) -> str:
     return " ".join(map(_hashed_word, text.split()))
 
 
-def count_seen(
-    model: str,
-    stored: Sequence[list[Result]],
-    tasks: Sequence[Task],
-    output: Path,
-) -> None:
-    """Add the number of seen rows, and scores of the unseen rows, to stored results.
+@dataclass
+class Contamination:
+    """The rows of tasks that an encoder was trained on.
 
-    Results without these numbers are replaced, both in `stored` and in their files. The scores of
-    the unseen rows are computed from the stored values per query, without another evaluation.
+    The training texts are read and the rows compared when the first task needs them.
 
-    Args:
-        model: Name or folder of the encoder.
-        stored: Lists of the encoder's results.
-        tasks: The tasks of these results.
-        output: Folder of the results. If it contains the base's result for the same task and
-            protocol, the base is scored on the same rows.
-
-    Raises:
-        InputError: If the file with the hashes of the training texts is damaged.
+    Attributes:
+        training: How the encoder was trained, if that is known.
+        tasks: The tasks.
+        output: Folder of results. If it contains the base's result for the same task and protocol,
+            the base is scored on the same rows.
+        problem: Why rows are not counted, if a file is damaged or not writable.
     """
-    base = base_of(model)
-    if base is None:
-        return
-    by_name = {task.spec.name: task for task in tasks if task.rows_by_part}
-    # If `unseen` has only one score, the base's score can be added once the base has a result.
-    lacking = [
-        (results, i, of_base)
-        for results in stored
-        for i, result in enumerate(results)
-        if result.task in by_name and (result.seen is None or len(result.unseen or ()) == 1)
-        if (of_base := _result_of(base, by_name[result.task], result, output))
-        or result.seen is None
-    ]
-    trained_on = TrainingTexts.read(model) if lacking else None
-    if trained_on is None:
-        return
-    counted = [by_name[results[i].task].rows_by_part for results, i, _ in lacking]
-    rows = (row for parts in counted for rows in parts.values() for row in rows)
-    texts = _seen_texts(rows, trained_on)
-    for (results, i, of_base), parts in zip(lacking, counted, strict=True):
-        result = results[i]
-        task = by_name[result.task]
-        seen = {part: _rows_with(rows, texts) for part, rows in parts.items()}
-        counts = {p: {way: int(n.sum()) for way, n in ways.items()} for p, ways in seen.items()}
-        equal = {part: ways["normalised"] for part, ways in seen.items()}
-        unseen = _score_unseen(task, equal, result, of_base)
-        results[i] = replace(result, seen=counts, unseen=unseen)
-        write_seen(results[i])
 
+    training: TrainFile | None = None
+    tasks: Sequence[Task] = ()
+    output: Path = Path()
+    problem: str = ""
 
-def _score_unseen(
-    task: Task, seen: Mapping[str, BoolArray], own: Result, base: Result | None
-) -> dict[str, dict[str, float | None]] | None:
-    """Score the unseen rows of the encoder's and the base's result from their values per query.
-
-    Return None if the values of the encoder's result are missing.
-    """
-    scores = {}
-    for part, result in {"unseen": own, "unseen_base": base}.items():
+    @cached_property
+    def _texts(self) -> Mapping[str, set[str]]:
+        """The seen texts of all tasks, by kind of match; empty if they are unknown."""
+        rows = (row for task in self.tasks for part in task.rows_by_part.values() for row in part)
         try:
-            score = task.score_unseen(read_arrays(result.path), seen) if result else None
-        except MissingValuesError:
-            if result is own:
-                return None
-            continue
-        if score:
-            scores[str(replace(task.main_score, part=part))] = _as_json(score)
-    return scores
+            trained_on = TrainingTexts.read(self.training.folder) if self.training else None
+        except InputError as error:
+            trained_on, self.problem = None, str(error)
+        return _seen_texts(rows, trained_on) if trained_on else {}
+
+    def of(self, task: Task) -> SeenRows | None:
+        """Return the seen rows of a task; None if they are unknown."""
+        if not (self.training and task.rows_by_part and self._texts):
+            return None
+        parts = {part: _rows_with(rows, self._texts) for part, rows in task.rows_by_part.items()}
+        return SeenRows(task, parts, self.training.base, self.output)
+
+    def count_again(self, task: Task, result: Result) -> Result:
+        """Count the seen rows of a stored result that lacks them, and replace its provenance.
+
+        A result whose `unseen` has only one score lacks that of the base, which may have a result
+        by now.
+        """
+        if self.training is None:
+            return result
+        if result.seen is not None and not (
+            len(result.unseen or ()) == 1
+            and _result_of(self.training.base, task, result, self.output)
+        ):
+            return result
+        seen = self.of(task)
+        if seen is None:
+            return result
+        counted = seen.count(result)
+        try:
+            write_seen(counted)
+        except InputError as error:
+            self.problem = str(error)
+            return result
+        return counted
+
+
+@dataclass(frozen=True)
+class SeenRows:
+    """The rows of a task that an encoder was trained on.
+
+    Attributes:
+        task: The task.
+        parts: Masks of the seen rows by kind of match (see `seen_rows`), by part of the task.
+        base: The base of the encoder.
+        output: Folder of results, where the base may have one.
+    """
+
+    task: Task
+    parts: Mapping[str, Mapping[str, BoolArray]]
+    base: EncoderId
+    output: Path
+
+    def count(self, result: Result) -> Result:
+        """Return a result with the number of seen rows, and with scores of the unseen rows.
+
+        The scores are computed from the values per query, of the result and of the base's result.
+        They are None if the values of the result are missing.
+        """
+        counts = {p: {way: int(n.sum()) for way, n in w.items()} for p, w in self.parts.items()}
+        scores = {}
+        equal = {part: ways["normalised"] for part, ways in self.parts.items()}
+        of_base = _result_of(self.base, self.task, result, self.output)
+        for part, each in {"unseen": result, "unseen_base": of_base}.items():
+            if each is None:
+                continue
+            try:
+                arrays = each.arrays if each.path == Path() else read_arrays(each.path)
+            except MissingValuesError:
+                if each is result:
+                    return replace(result, seen=counts, unseen=None)
+                continue
+            if score := self.task.score_unseen(arrays, equal):
+                scores[str(replace(self.task.main_score, part=part))] = _as_json(score)
+        return replace(result, seen=counts, unseen=scores)
+
+
+def _result_of(base: EncoderId, task: Task, result: Result, output: Path) -> Result | None:
+    """Return the base's complete result for the same task and protocol, if any."""
+    key, experiment = replace(result.key, encoder=base), result.experiment
+    if key.reference and key.reference.digest == base.digest:  # the base's own reference
+        key, experiment = replace(key, reference=None), task.experiment
+    try:
+        stored = read_result(place(output, base, experiment, result.result_name))
+    except InputError:  # missing, damaged or of another version; `run` evaluates the base again
+        return None
+    is_same = stored.key.digest == key.digest
+    return stored if is_same and has_values_per_query(stored) else None
 
 
 def _as_json(score: Score) -> dict[str, float | None]:
     low, high = score.ci95
     numbers = {"score": score.mean, "low": low, "high": high, "n": score.n}
     return {name: None if x is None or math.isnan(x) else x for name, x in numbers.items()}
-
-
-def _result_of(base: Base, task: Task, result: Result, output: Path) -> Result | None:
-    """Return the base's complete result for the same task and protocol, if any."""
-    key, experiment = replace(result.key, encoder=base.encoder), result.experiment
-    if key.reference and key.reference.digest == base.encoder.digest:  # the base's own reference
-        key, experiment = replace(key, reference=None), task.experiment
-    try:
-        stored = read_result(place(output, base.encoder, experiment, result.result_name))
-    except InputError:  # missing, damaged or of another version; `run` evaluates the base again
-        return None
-    is_same = stored.key.digest == key.digest
-    return stored if is_same and has_values_per_query(stored) else None
 
 
 def texts_before(model: str, encoder: Encoder) -> TrainingTexts | None:

@@ -223,11 +223,9 @@ Axis.__module__, _, Axis.__name__ = SAVED_AS.rpartition(".")
 class _WithTexts(InputModule):
     """First module of an encoder, which passes on the texts of a batch beside its own features."""
 
-    def preprocess(
-        self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any
-    ) -> dict[str, Any]:
+    def preprocess(self, inputs: Sequence[Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Return the features of texts, and the texts without the prompt."""
-        features: dict[str, Any] = super().preprocess(inputs, prompt=prompt, **kwargs)
+        features: dict[str, Any] = super().preprocess(inputs, *args, **kwargs)
         return features | {TEXTS: list(inputs)}
 
 
@@ -243,13 +241,11 @@ _WITH_TEXTS: dict[type, type[Module]] = {
     Transformer: TransformerWithTexts,
     StaticEmbedding: StaticEmbeddingWithTexts,
 }
+MODULES: dict[str, type[Module]] = {SAVED_AS: Axis}
+"""Module classes of this package, which are imported without `trust_remote_code`."""
 for _class in _WITH_TEXTS.values():
     _class.__module__ = Axis.__module__
-
-MODULES: dict[str, type[Module]] = {
-    f"{kind.__module__}.{kind.__name__}": kind for kind in (Axis, *_WITH_TEXTS.values())
-}
-"""Module classes of this package, which are imported without `trust_remote_code`."""
+    MODULES[f"{_class.__module__}.{_class.__name__}"] = _class
 
 
 def can_pass_texts(model: Any) -> bool:

@@ -19,19 +19,22 @@ from polarity_bench.training.recipes.base import (
     Inputs,
     Recipe,
     TrainingContext,
+    options_of_other_encoder,
 )
-from polarity_bench.values import FloatArray
+from polarity_bench.values import FloatArray, digest_of
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from polarity_bench.classifiers.head import Head
     from polarity_bench.data.sources import DataAccess
+    from polarity_bench.embedding.embedder import Embedder
     from polarity_bench.encoders.load import EncoderOptions, SentenceTransformerEncoder
     from polarity_bench.tasks.labelled import LabelledTexts
     from polarity_bench.training.data import TrainingData
     from polarity_bench.training.epoch_scores import EpochScorer
     from polarity_bench.training.objective import Objective
+    from polarity_bench.training.parameters import Role
     from polarity_bench.training.recipes.axis.probe import Probe
 
 Heads = Literal["linear", "tuned", "shared"]
@@ -40,21 +43,49 @@ Learnt = tuple[Any, float, FitResult]
 """A module to append to the base, its loss in the last epoch, and the result of its training."""
 
 
+@dataclass(frozen=True)
+class Lesson:
+    """What the class coordinates are learnt from.
+
+    Attributes:
+        labelled: The labelled texts.
+        unlabelled: Further texts, whose labels only the teacher gives.
+        n_left_out: Number of unlabelled texts left out, because they are related to queries or to
+            held-out rows.
+        tower: Encoder to fine-tune instead of a copy of the base.
+        teacher: Encoder whose axis gives soft labels.
+        soft: The soft labels of all texts, (n, c).
+    """
+
+    labelled: LabelledTexts
+    unlabelled: Sequence[str] = ()
+    n_left_out: int = 0
+    tower: SentenceTransformerEncoder | None = None
+    teacher: SentenceTransformerEncoder | None = None
+    soft: FloatArray | None = None
+
+    @property
+    def texts(self) -> list[str]:
+        """All texts, first the labelled ones."""
+        return [*_single(self.labelled), *self.unlabelled]
+
+
 @dataclass(frozen=True, kw_only=True)
-class Axis(Recipe["LabelledTexts"]):
+class Axis(Recipe[Lesson]):
     """Class coordinates h, placed before an encoder's vector e.
 
     - `linear` predicts the class from e with a linear probe.
-    - `tuned` predicts the class with a copy of the base, fine-tuned as a classifier. Encoding takes
-      twice as long.
+    - `tuned` predicts the class with a copy of the base, fine-tuned as a classifier, or with
+      another encoder, the `tower`. Each text then passes through both.
     - `shared` fine-tunes the base itself as a classifier, and preserves e by distillation.
 
-    `stretch` lengthens e along the probe's directions instead of adding coordinates. No rows are
-    held out and queries do not influence training. The weights after the last step are
-    published.
+    `stretch` lengthens e along the probe's directions instead of adding coordinates. Neither the
+    queries nor the held-out rows influence training, and the weights after the last step are
+    published. With `held_out`, the run scores held-out rows, to compare settings by.
 
     References:
-        Kim et al. (2023), EmbedDistill, for `shared`. docs/training.md reports our findings.
+        Kim et al. (2023), EmbedDistill, for `shared`. Hinton et al. (2015), Distilling the
+        Knowledge in a Neural Network, for `distil_from`. docs/training.md reports our findings.
     """
 
     name: ClassVar[str] = "axis"
@@ -64,6 +95,9 @@ class Axis(Recipe["LabelledTexts"]):
         "linear",
         "class prediction: linear probe, fine-tuned copy (tuned), or fine-tuned base (shared)",
     )
+    tower: str | None = parameter(
+        None, "tuned: encoder to fine-tune instead of a copy of the base", role="place"
+    )
     probe: Probes = parameter(
         "logistic", "linear: type of probe; fisher weights the dimensions instead of adding an axis"
     )
@@ -72,6 +106,12 @@ class Axis(Recipe["LabelledTexts"]):
     )
     labels_from: str | None = parameter(
         None, "task that provides the labels, with the same classes [default: the task itself]"
+    )
+    distil_from: str | None = parameter(
+        None, "encoder with an axis, whose class probabilities replace the labels", role="place"
+    )
+    unlabelled: Path | None = parameter(
+        None, "more texts for the teacher of `distil_from` to label, one per line", role="place"
     )
     stretch: float | None = parameter(
         None,
@@ -85,6 +125,9 @@ class Axis(Recipe["LabelledTexts"]):
     rate: float = parameter(5e-5, "tuned, shared: maximum learning rate", above=0)
     dtype: Literal["float32", "bfloat16"] = parameter("float32", "precision of the forward pass")
     seed: int = seed_parameter("seed of the texts, folds, order, head and dropout")
+    held_out: int = parameter(
+        0, "number of training rows held out to choose settings by; the same for all seeds", least=0
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -100,10 +143,10 @@ class Axis(Recipe["LabelledTexts"]):
 
     @classmethod
     def unused(cls, values: Mapping[str, Any]) -> Mapping[str, str]:
-        """Return the parameters of other heads, and `strength` if no axis is added."""
+        """Return the parameters of other heads, and those that need an axis or a teacher."""
         head, instead = values.get("head", "linear"), "or use the `head`"
         heads = dict.fromkeys(("epochs", "batch_size", "rate", "dtype"), "tuned or shared")
-        heads |= {"keep": "shared", "probe": "linear", "stretch": "linear"}
+        heads |= {"keep": "shared", "probe": "linear", "stretch": "linear", "tower": "tuned"}
         unused = {
             name: f"with the head {head!r}; omit `{name}`, {instead} {others}"
             for name, others in heads.items()
@@ -112,7 +155,24 @@ class Axis(Recipe["LabelledTexts"]):
         no_axis = values.get("stretch") is not None or values.get("probe") == "fisher"
         if head == "linear" and no_axis:
             unused["strength"] = "without an axis; omit `strength`, or omit `stretch` and `probe`"
+        if values.get("distil_from") is None:
+            unused["unlabelled"] = "without a teacher; omit `unlabelled`, or use `distil_from`"
+        elif (probe := values.get("probe", "logistic")) != "logistic":
+            unused["distil_from"] = (
+                f"with the `probe` {probe}; omit `distil_from`, or use the `probe` logistic"
+            )
         return unused
+
+    def to_dict(self, *roles: Role) -> dict[str, Any]:
+        """Return the parameters; later ones only if they are set, so that digests stay the same."""
+        later = ("tower", "distil_from", "unlabelled", "held_out")
+        values = super().to_dict(*roles)
+        return {name: value for name, value in values.items() if value or name not in later}
+
+    @property
+    def hold_out(self) -> tuple[int | None, int]:
+        """Number of held-out rows, and the seed that draws them, which all runs share."""
+        return self.held_out, 0
 
     @property
     def title(self) -> str:
@@ -124,40 +184,78 @@ class Axis(Recipe["LabelledTexts"]):
     def additional_inputs(
         self, access: DataAccess, task_dir: Path | None, options: EncoderOptions
     ) -> Mapping[str, Callable[[], str]]:
-        """Return the digest of the labels of another task, if `labels_from` is set."""
+        """Return the digests of another task's labels, the tower, the teacher and its texts."""
+        from polarity_bench.encoders.load import load_encoder
         from polarity_bench.tasks.labelled import LabelledTexts
+        from polarity_bench.training.recipes.axis.teacher import read_unlabelled
 
-        if (name := self.labels_from) is None:
-            return {}
-        labelled = partial(LabelledTexts.of, name, access, task_dir)
-        return {f"`labels_from` {name}": lambda: labelled().digest}
+        inputs: dict[str, Callable[[], str]] = {}
+        if (name := self.labels_from) is not None:
+            labelled = partial(LabelledTexts.of, name, access, task_dir)
+            inputs[f"`labels_from` {name}"] = lambda: labelled().digest
+        if (file := self.unlabelled) is not None:
+            inputs[f"`unlabelled` {file}"] = lambda: digest_of(read_unlabelled(file))
+        for field in ("tower", "distil_from"):
+            if (other := getattr(self, field)) is not None:
+                load = partial(load_encoder, other, options_of_other_encoder(options))
+                inputs[f"`{field}` {other}"] = lambda load=load: load().id.digest  # type: ignore[misc]
+        return inputs
 
-    def load(self, bench: TrainingContext) -> Inputs[LabelledTexts]:
-        """Check the base, and draw the labelled texts."""
+    def load(self, bench: TrainingContext) -> Inputs[Lesson]:
+        """Check the base, load the tower and the teacher, and draw the texts."""
+        from polarity_bench.training.recipes.axis.teacher import load_teacher
+        from polarity_bench.training.recipes.axis.tower import load_tower
+
         _check_base(bench.base)
+        options = options_of_other_encoder(bench.options)
+        tower, teacher, encoder = None, None, bench.base
+        field = f"`model` {encoder.id.name}"
+        if self.tower is not None:
+            tower = encoder = load_tower(self.tower, encoder, replace(options, prompt=""))
+            field = f"`tower` {self.tower}"
         if self.head != "linear":
             from polarity_bench.training.loops.classifier_training import check_encoder
 
-            check_encoder(bench.base.model, self._objective())
+            check_encoder(encoder.model, self._objective(), field)
         if self.head == "tuned":
             from sentence_transformers.sentence_transformer.modules import Pooling
 
-            if not isinstance(bench.base.model[1], Pooling):
+            if not isinstance(encoder.model[1], Pooling):
                 raise InputError(
-                    f"`model` {bench.base.id.name}: `head` tuned needs an encoder whose second "
-                    "module is the pooling, so it cannot have token weights; use `head` shared"
+                    f"{field}: `head` tuned needs an encoder whose second module is the pooling, "
+                    "so it cannot have token weights; use `head` shared"
                 )
-        return super().load(bench)
+        inputs = super().load(bench)
+        if self.distil_from is not None:
+            classes = inputs.examples.labelled.classes
+            teacher = load_teacher(self.distil_from, options, classes)
+        others = {"tower": (self.tower, tower), "distil_from": (self.distil_from, teacher)}
+        given = {role: (str(name), other) for role, (name, other) in others.items() if other}
+        return replace(
+            inputs,
+            examples=replace(inputs.examples, tower=tower, teacher=teacher),
+            encoders={role: other.id for role, (_, other) in given.items()},
+            learnt_from=list(given.values()),
+        )
 
     def n_trained_on(self, n_rows: int, access: DataAccess) -> int:
         """Return the number of labelled texts times epochs; 0 for the head `linear`."""
-        n_labels = n_rows if self.labels == "all" else min(self.labels, n_rows)
-        return 0 if self.head == "linear" else self.epochs * n_labels
+        from polarity_bench.training.recipes.axis.teacher import read_unlabelled
 
-    def read(
-        self, data: TrainingData, access: DataAccess, task_dir: Path | None
-    ) -> Inputs[LabelledTexts]:
-        """Draw the labelled texts from the pool or from another task, stratified by class."""
+        n_texts = n_rows if self.labels == "all" else min(self.labels, n_rows)
+        n_texts += 0 if self.unlabelled is None else len(read_unlabelled(self.unlabelled))
+        return 0 if self.head == "linear" else self.epochs * n_texts
+
+    def read(self, data: TrainingData, access: DataAccess, task_dir: Path | None) -> Inputs[Lesson]:
+        """Draw the labelled texts from the pool or from another task, stratified by class.
+
+        Unlabelled texts are left out if they are related to queries or to held-out rows.
+        """
+        from polarity_bench.training.recipes.axis.teacher import (
+            read_unlabelled,
+            without_evaluation_texts,
+        )
+
         given = data.pool.labelled(data.task.spec.name)
         if self.labels_from is not None:
             given = _of_another(self.labels_from, data, access, task_dir)
@@ -168,46 +266,72 @@ class Axis(Recipe["LabelledTexts"]):
                 f"`labels` {self.labels}: expected at least 2 texts of each class, got "
                 f"{counts.min()} of {given.classes[int(counts.argmin())]!r}; use more labels"
             )
-        return Inputs(given.digest, given, _single(given))
+        if self.unlabelled is None:
+            return Inputs(given.digest, Lesson(given), _single(given))
+        known = set(_single(given))
+        texts = [text for text in read_unlabelled(self.unlabelled) if text not in known]
+        kept = without_evaluation_texts(texts, data)
+        lesson = Lesson(given, kept, len(texts) - len(kept))
+        return Inputs(digest_of([given.digest, kept]), lesson, lesson.texts)
 
-    def fit(
-        self, bench: TrainingContext, examples: LabelledTexts, epochs: EpochScorer
-    ) -> FitResult:
+    def fit(self, bench: TrainingContext, examples: Lesson, epochs: EpochScorer) -> FitResult:
         """Train the module and append it to the base."""
         from sentence_transformers.base.modules import Normalize
 
-        model, texts = bench.base.model, _single(examples)
+        from polarity_bench.encoders.axis import pass_texts
+
+        model, texts = bench.base.model, examples.texts
         embedder = bench.embedder
         if self.labels != "all":
             # With the usual groups, batches with texts that were not drawn would be encoded too.
             embedder = replace(embedder, groups=Groups([texts]))
-        with bench.bar("encoding the labelled texts", len(texts)) as advance:
-            embedded = embedder.embed(bench.base, texts, advance)
-        vectors = _units(embedded.vectors(texts).vectors)
+        vectors = None
+        if self.head != "tuned":
+            with bench.bar("encoding the training texts", len(set(texts))) as advance:
+                embedded = embedder.embed(bench.base, texts, advance)
+            vectors = _units(embedded.vectors(texts).vectors)
+        lesson = _taught(bench, examples, embedder)
         if not isinstance(model[-1], Normalize):
             model.append(Normalize())
-        module, loss, fitted = self._learn(bench, examples, vectors)
+        module, loss, fitted = self._learn(bench, lesson, vectors)
+        if examples.tower is not None:
+            pass_texts(model)
         model.append(module.to(model.device))
         model.similarity_fn_name = "dot" if self._adds_axis else "cosine"
         epochs.add(1 if self.head == "linear" else self.epochs, fitted.kept, loss)
         of = "" if self.labels_from is None else f" of {self.labels_from}"
-        facts = {"Training": f"{len(texts):,} labelled texts{of}", **fitted.facts}
-        figures = {"texts": len(texts)}
-        return replace(fitted, facts=facts, figures=figures, trained_on=self.labels_from)
+        n_labelled, n_further = len(examples.labelled.texts), len(examples.unlabelled)
+        facts = {"Training": f"{n_labelled:,} labelled texts{of}"}
+        figures, trained_on = {"texts": len(texts)}, self.labels_from
+        if (teacher := examples.teacher) is not None:
+            facts["Labels"] = f"class probabilities of {teacher.id.label} ({teacher.id.digest})"
+        if self.unlabelled is not None:
+            facts["Training"] += (
+                f" and {n_further:,} unlabelled texts, without {examples.n_left_out:,} that are "
+                "related to queries or held-out rows"
+            )
+            figures |= {"unlabelled": n_further, "left_out": examples.n_left_out}
+            trained_on = f"{trained_on or bench.data.task.spec.title}, and unlabelled texts"
+        facts |= fitted.facts
+        return replace(fitted, facts=facts, figures=figures, trained_on=trained_on)
 
-    def _learn(self, bench: TrainingContext, given: LabelledTexts, vectors: FloatArray) -> Learnt:
+    def _learn(self, bench: TrainingContext, lesson: Lesson, vectors: FloatArray | None) -> Learnt:
         """Return the module to append to the base, its loss, and facts about its training."""
-        from polarity_bench.training.recipes.axis.probe import PROBES, fisher_weights
+        from polarity_bench.training.recipes.axis.probe import PROBES, fisher_weights, logistic
 
+        given = lesson.labelled
+        if vectors is None:
+            return self._fine_tune(bench, lesson)
         if self.probe == "fisher":
             weights = np.sqrt(fisher_weights(vectors, given.labels))
             facts = {"Space": "each dimension weighted by the square root of its Fisher ratio"}
             return _dense(np.diag(weights)), 0.0, FitResult(1, facts)
-        if self.head == "tuned":
-            return self._fine_tune(bench, given)
-        probe = PROBES[self.probe](vectors, given.labels, self.seed)
+        fit_probe = PROBES[self.probe]
+        if lesson.soft is not None:
+            fit_probe = partial(logistic, soft=lesson.soft)
+        probe = fit_probe(vectors, given.labels, self.seed)
         if self.head == "shared":
-            return self._fine_tune(bench, given, probe, vectors)
+            return self._fine_tune(bench, lesson, probe, vectors)
         facts = {"Probe": f"{self.probe}, log loss {probe.log_loss:.4f}"}
         if self.stretch is None:
             return self._axis(given.classes, probe), probe.log_loss, FitResult(1, facts)
@@ -219,18 +343,18 @@ class Axis(Recipe["LabelledTexts"]):
     def _fine_tune(
         self,
         bench: TrainingContext,
-        given: LabelledTexts,
+        lesson: Lesson,
         probe: Probe | None = None,
         vectors: FloatArray | None = None,
     ) -> Learnt:
         """Fine-tune a classifier and return its axis.
 
-        The head `tuned` fine-tunes a copy of the base. The head `shared` fine-tunes the base itself
-        and preserves its vectors.
+        The head `tuned` fine-tunes the tower, which is a copy of the base by default. The head
+        `shared` fine-tunes the base itself and preserves its vectors.
 
         Args:
             bench: The context.
-            given: The labelled texts.
+            lesson: The texts with their labels.
             probe: Initial head, only for `shared`.
             vectors: Vectors of the base to preserve, (n, d), only for `shared`.
         """
@@ -238,19 +362,27 @@ class Axis(Recipe["LabelledTexts"]):
 
         from polarity_bench.training.loops.classifier_training import shape_encoder
         from polarity_bench.training.recipes.axis.shared_encoder import distillation
+        from polarity_bench.training.recipes.axis.tower import costs, facts_of
 
-        encoder, objective, also = bench.base.model, self._objective(), None
+        objective, also = self._objective(), None
+        facts: dict[str, str] = {}
+        if lesson.tower is not None:
+            facts.update(facts_of(lesson.tower))
+        context = replace(bench, base=lesson.tower or bench.base)
+        encoder = context.base.model
         if vectors is not None:
             also = distillation(encoder, vectors, self.keep)
         else:
             parts = [deepcopy(module) for module in (encoder[0], encoder[1])]
             encoder = SentenceTransformer(modules=parts).to(encoder.device)
             shape_encoder(encoder, objective)
-        fitted, speed = bench.fit_classifier(
-            encoder, given, objective, self.seed, begin=probe, also=also
+            facts["Encoding"] = costs(bench.base, encoder)
+        fitted, speed = context.fit_classifier(
+            encoder, lesson.labelled, objective, self.seed, begin=probe, soft=lesson.soft, also=also
         )
-        axis = self._axis(given.classes, fitted.head, None if probe else encoder)
-        return axis, fitted.loss, FitResult(len(fitted.losses), {}, speed=speed)
+        axis = self._axis(lesson.labelled.classes, fitted.head, None if probe else encoder)
+        axis.reads_text = lesson.tower is not None
+        return axis, fitted.loss, FitResult(len(fitted.losses), facts, speed=speed)
 
     def _axis(
         self, classes: Sequence[str], head: Probe | Head, tower: SentenceTransformer | None = None
@@ -271,6 +403,20 @@ class Axis(Recipe["LabelledTexts"]):
         return Objective(
             epochs=self.epochs, batch_size=self.batch_size, rate=self.rate, dtype=self.dtype
         )
+
+
+def _taught(bench: TrainingContext, lesson: Lesson, embedder: Embedder) -> Lesson:
+    """Return a lesson whose texts all have the teacher's labels, if there is a teacher."""
+    from polarity_bench.training.recipes.axis.teacher import probabilities
+
+    if lesson.teacher is None:
+        return lesson
+    given, texts = lesson.labelled, lesson.texts
+    with bench.bar("labelling by the teacher", len(set(texts))) as advance:
+        soft = probabilities(lesson.teacher, embedder, texts, given.classes, advance)
+    labels = np.concatenate([given.labels, soft[len(given.labels) :].argmax(axis=1)])
+    labelled = replace(given, texts=texts, labels=labels)
+    return replace(lesson, labelled=labelled, unlabelled=(), soft=soft)
 
 
 def _check_base(base: SentenceTransformerEncoder) -> None:

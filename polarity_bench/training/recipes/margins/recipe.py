@@ -17,6 +17,7 @@ from polarity_bench.training.recipes.base import (
     Inputs,
     Recipe,
     TrainingContext,
+    options_of_other_encoder,
     warn_of_schedule,
 )
 from polarity_bench.training.recipes.margins.losses import LOSSES, Loss, Triplet
@@ -176,7 +177,7 @@ class Margins(Recipe[Draws], ExampleSpec):
                 f"`examples_from` {file}, {kind},": lambda: digest_of(read_examples(file, kind))
             }
         if (guide := self.example_encoder) is not None:
-            options = _options_of_other_encoder(options)
+            options = options_of_other_encoder(options)
             return {f"`example_encoder` {guide}": lambda: load_encoder(guide, options).id.digest}
         return {}
 
@@ -194,7 +195,7 @@ class Margins(Recipe[Draws], ExampleSpec):
             return inputs
         guide: Encoder = bench.base
         if self.example_encoder is not None:
-            guide = load_encoder(self.example_encoder, _options_of_other_encoder(bench.options))
+            guide = load_encoder(self.example_encoder, options_of_other_encoder(bench.options))
         return replace(inputs, examples=Draws(guide=guide), encoders={"example_encoder": guide.id})
 
     def read(self, data: TrainingData, access: DataAccess, task_dir: Path | None) -> Inputs[Draws]:
@@ -266,8 +267,3 @@ class Margins(Recipe[Draws], ExampleSpec):
                 f"expected at least one batch of {self.batch_size} examples, got {n_examples} "
                 "examples; use more `examples` or a smaller `batch_size`"
             )
-
-
-def _options_of_other_encoder(options: EncoderOptions) -> EncoderOptions:
-    """Return the options for an encoder other than the base, without the base's own options."""
-    return replace(options, revision=None, prompt=None, prompt_name=None, max_tokens=None)

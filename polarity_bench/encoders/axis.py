@@ -228,6 +228,13 @@ class _WithTexts(InputModule):
         features: dict[str, Any] = super().preprocess(inputs, *args, **kwargs)
         return features | {TEXTS: list(inputs)}
 
+    @classmethod
+    def load(cls, *args: Any, **kwargs: Any) -> Any:
+        """Load a saved module, for which `StaticEmbedding` does not use the class."""
+        module = super().load(*args, **kwargs)
+        module.__class__ = cls
+        return module
+
 
 class TransformerWithTexts(_WithTexts, Transformer):
     """A `Transformer` that passes on the texts."""

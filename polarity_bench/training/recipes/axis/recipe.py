@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -52,16 +52,15 @@ class Lesson:
         unlabelled: Further texts, whose labels only the teacher gives.
         n_left_out: Number of unlabelled texts left out, because they are related to queries or to
             held-out rows.
-        tower: Encoder to fine-tune instead of a copy of the base.
-        teacher: Encoder whose axis gives soft labels.
+        others: The encoders other than the base, by their parameter: the `tower` to fine-tune, and
+            the teacher to `distil_from`.
         soft: The soft labels of all texts, (n, c).
     """
 
     labelled: LabelledTexts
     unlabelled: Sequence[str] = ()
     n_left_out: int = 0
-    tower: SentenceTransformerEncoder | None = None
-    teacher: SentenceTransformerEncoder | None = None
+    others: Mapping[str, SentenceTransformerEncoder] = field(default_factory=dict)
     soft: FloatArray | None = None
 
     @property
@@ -189,30 +188,27 @@ class Axis(Recipe[Lesson]):
         from polarity_bench.tasks.labelled import LabelledTexts
         from polarity_bench.training.recipes.axis.teacher import read_unlabelled
 
-        inputs: dict[str, Callable[[], str]] = {}
-        if (name := self.labels_from) is not None:
-            labelled = partial(LabelledTexts.of, name, access, task_dir)
-            inputs[f"`labels_from` {name}"] = lambda: labelled().digest
-        if (file := self.unlabelled) is not None:
-            inputs[f"`unlabelled` {file}"] = lambda: digest_of(read_unlabelled(file))
-        for field in ("tower", "distil_from"):
-            if (other := getattr(self, field)) is not None:
-                load = partial(load_encoder, other, options_of_other_encoder(options))
-                inputs[f"`{field}` {other}"] = lambda load=load: load().id.digest  # type: ignore[misc]
-        return inputs
+        others = options_of_other_encoder(options)
+        readers: dict[str, Callable[[Any], str]] = {
+            "labels_from": lambda name: LabelledTexts.of(name, access, task_dir).digest,
+            "tower": lambda name: load_encoder(name, others).id.digest,
+            "distil_from": lambda name: load_encoder(name, others).id.digest,
+            "unlabelled": lambda file: digest_of(read_unlabelled(file)),
+        }
+        given = {name: value for name in readers if (value := getattr(self, name)) is not None}
+        return {f"`{name}` {value}": partial(readers[name], value) for name, value in given.items()}
 
     def load(self, bench: TrainingContext) -> Inputs[Lesson]:
         """Check the base, load the tower and the teacher, and draw the texts."""
-        from polarity_bench.training.recipes.axis.teacher import load_teacher
+        from polarity_bench.training.recipes.axis.teacher import check_unseen, load_teacher
         from polarity_bench.training.recipes.axis.tower import load_tower
 
         _check_base(bench.base)
-        options = options_of_other_encoder(bench.options)
-        tower, teacher, encoder = None, None, bench.base
-        field = f"`model` {encoder.id.name}"
+        options, given = options_of_other_encoder(bench.options), {}
+        encoder, field = bench.base, f"`model` {bench.base.id.name}"
         if self.tower is not None:
-            tower = encoder = load_tower(self.tower, encoder, replace(options, prompt=""))
-            field = f"`tower` {self.tower}"
+            encoder, field = load_tower(self.tower, encoder, options), f"`tower` {self.tower}"
+            given["tower"] = encoder
         if self.head != "linear":
             from polarity_bench.training.loops.classifier_training import check_encoder
 
@@ -228,14 +224,14 @@ class Axis(Recipe[Lesson]):
         inputs = super().load(bench)
         if self.distil_from is not None:
             classes = inputs.examples.labelled.classes
-            teacher = load_teacher(self.distil_from, options, classes)
-        others = {"tower": (self.tower, tower), "distil_from": (self.distil_from, teacher)}
-        given = {role: (str(name), other) for role, (name, other) in others.items() if other}
+            given["distil_from"] = load_teacher(self.distil_from, options, classes)
+        for role, other in given.items():
+            check_unseen(role, getattr(self, role), other, bench.data)
         return replace(
             inputs,
-            examples=replace(inputs.examples, tower=tower, teacher=teacher),
-            encoders={role: other.id for role, (_, other) in given.items()},
-            learnt_from=list(given.values()),
+            examples=replace(inputs.examples, others=given),
+            encoders={role: other.id for role, other in given.items()},
+            learnt_from=[(getattr(self, role), other) for role, other in given.items()],
         )
 
     def n_trained_on(self, n_rows: int, access: DataAccess) -> int:
@@ -294,7 +290,7 @@ class Axis(Recipe[Lesson]):
         if not isinstance(model[-1], Normalize):
             model.append(Normalize())
         module, loss, fitted = self._learn(bench, lesson, vectors)
-        if examples.tower is not None:
+        if self.tower is not None:
             pass_texts(model)
         model.append(module.to(model.device))
         model.similarity_fn_name = "dot" if self._adds_axis else "cosine"
@@ -303,7 +299,7 @@ class Axis(Recipe[Lesson]):
         n_labelled, n_further = len(examples.labelled.texts), len(examples.unlabelled)
         facts = {"Training": f"{n_labelled:,} labelled texts{of}"}
         figures, trained_on = {"texts": len(texts)}, self.labels_from
-        if (teacher := examples.teacher) is not None:
+        if teacher := examples.others.get("distil_from"):
             facts["Labels"] = f"class probabilities of {teacher.id.label} ({teacher.id.digest})"
         if self.unlabelled is not None:
             facts["Training"] += (
@@ -366,10 +362,10 @@ class Axis(Recipe[Lesson]):
 
         objective, also = self._objective(), None
         facts: dict[str, str] = {}
-        if lesson.tower is not None:
-            facts.update(facts_of(lesson.tower))
-        context = replace(bench, base=lesson.tower or bench.base)
-        encoder = context.base.model
+        context, encoder = bench, bench.base.model
+        if tower := lesson.others.get("tower"):
+            context, encoder = replace(bench, base=tower), tower.model
+            facts |= facts_of(tower)
         if vectors is not None:
             also = distillation(encoder, vectors, self.keep)
         else:
@@ -381,7 +377,7 @@ class Axis(Recipe[Lesson]):
             encoder, lesson.labelled, objective, self.seed, begin=probe, soft=lesson.soft, also=also
         )
         axis = self._axis(lesson.labelled.classes, fitted.head, None if probe else encoder)
-        axis.reads_text = lesson.tower is not None
+        axis.reads_text = self.tower is not None
         return axis, fitted.loss, FitResult(len(fitted.losses), facts, speed=speed)
 
     def _axis(
@@ -409,11 +405,11 @@ def _taught(bench: TrainingContext, lesson: Lesson, embedder: Embedder) -> Lesso
     """Return a lesson whose texts all have the teacher's labels, if there is a teacher."""
     from polarity_bench.training.recipes.axis.teacher import probabilities
 
-    if lesson.teacher is None:
+    if (teacher := lesson.others.get("distil_from")) is None:
         return lesson
     given, texts = lesson.labelled, lesson.texts
     with bench.bar("labelling by the teacher", len(set(texts))) as advance:
-        soft = probabilities(lesson.teacher, embedder, texts, given.classes, advance)
+        soft = probabilities(teacher, embedder, texts, given.classes, advance)
     labels = np.concatenate([given.labels, soft[len(given.labels) :].argmax(axis=1)])
     labelled = replace(given, texts=texts, labels=labels)
     return replace(lesson, labelled=labelled, unlabelled=(), soft=soft)

@@ -26,6 +26,7 @@ from polarity_bench.encoders.load import (
 )
 from polarity_bench.errors import InputError
 from polarity_bench.progress import Progress
+from polarity_bench.training.contamination import known_to
 from polarity_bench.training.data import TrainingData, normalised, relatives
 from polarity_bench.values import FloatArray
 
@@ -67,11 +68,10 @@ def probabilities(
     # At strength 0, the vectors have no coordinates.
     embedded = replace(embedded, encoder=replace(embedded.encoder, strength=1.0))
     placed = embedded.sources(texts).vectors[:, : teacher.id.axis]
-    known, n_classes = _classes(teacher), len(classes)
+    n_classes, known = len(classes), _classes(teacher)
+    found: FloatArray = placed * math.sqrt(1 - 1 / n_classes) + 1 / n_classes
     if n_classes == 2:
         found = np.hstack([1 - placed, 1 + placed]) / 2
-    else:
-        found = placed * np.float32(math.sqrt(1 - 1 / n_classes)) + np.float32(1 / n_classes)
     order = [known.index(name) for name in classes]
     return np.asarray(found[:, order].clip(0, 1), dtype=np.float32)
 
@@ -104,6 +104,23 @@ def without_evaluation_texts(texts: Sequence[str], data: TrainingData) -> list[s
     evaluated = [*data.task.query.texts, *(data.held_out.query.texts if data.held_out else ())]
     related = relatives(list(map(normalised, texts)), list(map(normalised, evaluated)))
     return [text for text, is_related in zip(texts, related, strict=True) if not is_related]
+
+
+def check_unseen(
+    role: str, name: str, encoder: SentenceTransformerEncoder, data: TrainingData
+) -> None:
+    """Check that an encoder, the value of a parameter, was not trained on held-out rows.
+
+    Raises:
+        InputError: If it was, or if its training texts are unknown.
+    """
+    held_out = data.held_out.query.texts if data.held_out else ()
+    known = known_to(name, encoder, role) if held_out else None
+    if known is not None and (n_seen := int(known(list(map(normalised, held_out))).sum())):
+        raise InputError(
+            f"`{role}` {name}: the encoder was trained on {n_seen} of the {len(held_out)} held-out "
+            "rows; train it with the same `held_out`, or use `held_out` 0"
+        )
 
 
 def _classes(teacher: SentenceTransformerEncoder) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from polarity_bench.encoders.axis import can_pass_texts
@@ -36,6 +36,7 @@ def load_tower(
             f"`model` {base.id.name}: a base with a `tower` must begin with a Transformer or a "
             f"StaticEmbedding, got {first}; use another base, or omit `tower`"
         )
+    tower.id = replace(tower.id, prompt=None)  # it reads texts without a prompt
     return tower
 
 
@@ -50,7 +51,7 @@ def costs(base: SentenceTransformerEncoder, tower: Any) -> str:
     )
 
 
-def facts_of(tower: SentenceTransformerEncoder) -> Mapping[str, str]:
+def facts_of(tower: SentenceTransformerEncoder) -> dict[str, str]:
     """Return the model card's entry about a tower that is not a copy of the base."""
     licence = card_of(tower.model).get("license") or "not stated"
     which = f"{tower.id.label} (digest {tower.id.digest}, licence: {licence})"

@@ -36,7 +36,6 @@ from sentence_transformers.sentence_transformer.modules import (
     StaticEmbedding,
     Transformer,
 )
-from sentence_transformers.util import batch_to_device
 from torch import Tensor, nn
 
 from polarity_bench.errors import InputError
@@ -156,13 +155,12 @@ class Axis(Module):
         if self.tower is None:
             vectors: Tensor = features["sentence_embedding"]
             return vectors
-        read: dict[str, Any]
+        names = ("input_ids", "attention_mask", "token_type_ids")
         if self.reads_text:
             tower: Any = self.tower["tower"]
-            read = batch_to_device(tower.preprocess(features[TEXTS]), self.head.weight.device)
-        else:
-            names = ("input_ids", "attention_mask", "token_type_ids")
-            read = {name: features[name] for name in names if name in features}
+            features = tower.preprocess(features[TEXTS])
+        device = self.head.weight.device
+        read = {name: features[name].to(device) for name in names if name in features}
         for part in _PARTS:
             read = self.tower[part](read)
         pooled: Tensor = read["sentence_embedding"]
@@ -244,25 +242,22 @@ class StaticEmbeddingWithTexts(_WithTexts, StaticEmbedding):
     """A `StaticEmbedding` that passes on the texts."""
 
 
-_WITH_TEXTS: dict[type, type[Module]] = {
+WITH_TEXTS: dict[type, type[Module]] = {
     Transformer: TransformerWithTexts,
     StaticEmbedding: StaticEmbeddingWithTexts,
 }
+"""Classes of first modules, and for each the class that passes on the texts."""
+
 MODULES: dict[str, type[Module]] = {SAVED_AS: Axis}
 """Module classes of this package, which are imported without `trust_remote_code`."""
-for _class in _WITH_TEXTS.values():
+for _class in WITH_TEXTS.values():
     _class.__module__ = Axis.__module__
     MODULES[f"{_class.__module__}.{_class.__name__}"] = _class
 
 
-def can_pass_texts(model: Any) -> bool:
-    """Return whether a model's first module has a class for `pass_texts`."""
-    return type(model[0]) in _WITH_TEXTS
-
-
 def pass_texts(model: Any) -> None:
     """Make a model's first module pass on the texts; the vectors of the model do not change."""
-    model[0].__class__ = _WITH_TEXTS[type(model[0])]
+    model[0].__class__ = WITH_TEXTS[type(model[0])]
 
 
 def coordinates(probabilities: Tensor) -> Tensor:

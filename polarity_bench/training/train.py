@@ -112,10 +112,10 @@ def train(
         if is_first():
             folder.claim(identity, overwrite=overwrite)
         wait()
-        before: TrainingTexts | None = TrainingTexts()
-        for name, encoder in [(job.model, bench.base), *inputs.learnt_from]:
+        before = texts_before(job.model, bench.base)
+        for name, encoder in inputs.learnt_from:
             texts = texts_before(name, encoder)
-            before = None if before is None or texts is None else before | texts
+            before = before and texts and before | texts
         # Checkpoints are saved with this model, so they record the base too.
         write_base(bench.base.model, Base(folder.base, identity.base))
         try:

@@ -24,9 +24,8 @@ from standins import QUERIES, SOURCES, Bench, tiny_encoder, word_tokenizer, writ
 from standins.training import equal, run, weights
 
 from polarity_bench.embedding.embedder import Embedder
-from polarity_bench.encoders.axis import SCALE
+from polarity_bench.encoders.axis import SCALE, coordinates
 from polarity_bench.encoders.load import (
-    EncoderOptions,
     SentenceTransformerEncoder,
     digest_of_model,
     load_encoder,
@@ -37,7 +36,8 @@ from polarity_bench.training.contamination import TrainingTexts
 from polarity_bench.training.loops import descent
 from polarity_bench.training.recipes.axis.probe import logistic
 from polarity_bench.training.recipes.axis.recipe import Axis
-from polarity_bench.training.recipes.axis.teacher import load_teacher, probabilities
+from polarity_bench.training.recipes.axis.teacher import probabilities
+from polarity_bench.training.train import TrainingRun
 
 TEXTS = [text for text, _ in SOURCES]
 LABELS = np.array([int(label) for _, label in SOURCES])
@@ -161,8 +161,8 @@ def test_the_card_says_what_the_tower_is_and_what_encoding_costs(towered: Path) 
     n_tower = sum(each.numel() for each in axis.tower.parameters())
     n_base = sum(each.numel() for each in model[0].parameters())
     assert (
-        f"- **Encoding**: each text passes through the base ({n_base:,} parameters) and the "
-        f"tower ({n_tower:,} parameters)"
+        f"- **Encoding**: two forward passes per text: base {n_base:,} parameters, "
+        f"tower {n_tower:,} parameters"
     ) in card
     assert "- **Tower**: tower (digest " in card
     assert "licence: not stated), fine-tuned; it reads the text without a prompt" in card
@@ -238,34 +238,34 @@ def test_a_teacher_teaches_every_head(
         run(tiny_model, tasks, tmp_path / "axis", replace(recipe, distil_from=str(towered)))
 
 
-@pytest.mark.parametrize("n_classes", [2, 3])
-def test_the_teachers_probabilities_are_those_of_its_head(
-    n_classes: int, tiny_model: Path, tmp_path: Path
-) -> None:
-    from polarity_bench.encoders.axis import Axis as Module
-
-    model = SentenceTransformer(str(tiny_model), device="cpu")
-    model.append(Normalize())
-    torch.manual_seed(3)
-    # At strength 0, stored vectors lose their coordinates.
-    model.append(Module(["a", "b", "c"][:n_classes], 32, 0.0).eval())
-    model.similarity_fn_name = "dot"
-    model.save_pretrained(str(tmp_path / "teacher"), create_model_card=False)
-    classes = ["c", "a", "b"] if n_classes == 3 else ["b", "a"]
-    teacher = load_teacher(str(tmp_path / "teacher"), EncoderOptions(offline=True), classes)
-    found = probabilities(teacher, Embedder(), TEXTS, classes, lambda _: None)
-    axis: Any = model[-1]
-    base = normed(tiny_model)
-    with torch.no_grad():
-        shares = axis.head(torch.from_numpy(base)).softmax(dim=1).numpy()
-    order = [["a", "b", "c"].index(name) for name in classes]
-    assert_allclose(found, shares[:, order], atol=1e-6)
+@pytest.mark.parametrize("n_classes", [2, 3, 6])
+def test_probabilities_are_those_that_the_coordinates_were_made_of(n_classes: int) -> None:
+    known = list("abcdef")[:n_classes]
+    shares = np.random.default_rng(0).dirichlet(np.ones(n_classes), 50)
+    placed = coordinates(torch.from_numpy(shares)).numpy()
+    found = probabilities(placed, known, known[::-1])
+    assert_allclose(found[:, ::-1], shares, atol=1e-6)
     assert found.dtype == np.float32
 
 
-def normed(folder: Path) -> np.ndarray:
-    model = SentenceTransformer(str(folder), device="cpu")
-    return model.encode(TEXTS, normalize_embeddings=True)
+def test_a_teacher_at_strength_0_teaches_too(
+    tiny_model: Path, towered: Path, tasks: Path, tmp_path: Path
+) -> None:
+    still = plain(towered)
+    axis: Any = still[-1]
+    axis.strength = 0.0
+    still.save_pretrained(str(tmp_path / "still"), create_model_card=False)
+    found = [
+        vectors_of(
+            run(tiny_model, tasks, tmp_path / teacher.name[:2], Axis(distil_from=str(teacher)))
+        )
+        for teacher in (towered, tmp_path / "still")
+    ]
+    assert np.array_equal(*found)
+
+
+def vectors_of(done: TrainingRun) -> np.ndarray:
+    return plain(done.folder).encode_document(TEXTS)
 
 
 def test_a_probe_of_soft_labels_minimises_the_cross_entropy_to_them() -> None:
@@ -315,8 +315,7 @@ def test_unlabelled_texts_are_learnt_without_those_that_are_evaluated(
     assert done.figures == {"held_out": 0, "texts": 28, "unlabelled": 4, "left_out": 3}
     card = (done.folder / "README.md").read_text(encoding="utf-8")
     assert (
-        "24 labelled texts and 4 unlabelled texts, without 3 that are related to queries or "
-        "held-out rows"
+        "- **Unlabelled texts**: 4; 3 more are related to queries or held-out rows, and left out"
     ) in card
     seen = TrainingTexts.read(done.folder)
     assert seen is not None
@@ -351,7 +350,7 @@ def test_who_was_trained_on_held_out_rows_teaches_nobody(
     again = Axis(distil_from=str(teacher), held_out=6)
     assert run(tiny_model, tasks, tmp_path / "axis", again).figures["held_out"] == 6
     (teacher / "training_texts.json.gz").unlink()
-    with pytest.raises(InputError, match="`distil_from` .*teacher: rows that the encoder has not"):
+    with pytest.raises(InputError, match=r"`distil_from` .*teacher: rows that the encoder has not"):
         run(tiny_model, tasks, tmp_path / "other", again)
 
 
@@ -384,7 +383,7 @@ def test_later_parameters_leave_earlier_identities_as_they_were() -> None:
         ({"unlabelled": Path("x")}, "`unlabelled` x has no effect without a teacher; omit"),
         (
             {"distil_from": "x", "probe": "fisher"},
-            "`distil_from` x has no effect with the `probe` fisher; omit",
+            "`distil_from` x has no effect with the `probe` fisher; omit one of them",
         ),
         ({"held_out": -1}, "`held_out` must be at least 0"),
     ],
@@ -418,7 +417,8 @@ def test_encoders_that_are_no_tower_and_no_base_of_one_are_refused(
             run(tiny_model, tasks, tmp_path / "axis", Axis(head="tuned", tower=name))
     bow = saved(tmp_path / "bow", [BoW(["warm", "cold", "kind"]), Dense(3, 4)])
     with pytest.raises(
-        InputError, match=r"`model` bow: a base with a `tower` must begin with a Transformer .* BoW"
+        InputError,
+        match=r"`model` bow: with a `tower`, the base must begin with a Transformer .* BoW",
     ):
         run(bow, tasks, tmp_path / "axis", with_tower(tower))
     assert not (tmp_path / "axis").exists()

@@ -156,11 +156,7 @@ def _weighted(
 
 
 def _held_out_losses(
-    vectors: FloatArray,
-    labels: IntArray,
-    soft: FloatArray | None,
-    train: IntArray,
-    test: IntArray,
+    vectors: FloatArray, labels: IntArray, soft: FloatArray | None, train: IntArray, test: IntArray
 ) -> list[float]:
     """Return the log loss of a fold for each regularisation strength.
 

@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 Heads = Literal["linear", "tuned", "shared"]
 Probes = Literal["logistic", "mean-difference", "fisher"]
+_OTHERS = ("tower", "distil_from")
+"""Parameters that name an encoder."""
+
 Learnt = tuple[Any, float, FitResult]
 """A module to append to the base, its loss in the last epoch, and the result of its training."""
 
@@ -49,7 +52,7 @@ class Lesson:
 
     Attributes:
         labelled: The labelled texts.
-        unlabelled: Further texts, whose labels only the teacher gives.
+        texts: All texts: those of `labelled`, and unlabelled texts that only the teacher labels.
         n_left_out: Number of unlabelled texts left out, because they are related to queries or to
             held-out rows.
         others: The encoders other than the base, by their parameter: the `tower` to fine-tune, and
@@ -58,15 +61,10 @@ class Lesson:
     """
 
     labelled: LabelledTexts
-    unlabelled: Sequence[str] = ()
+    texts: Sequence[str]
     n_left_out: int = 0
     others: Mapping[str, SentenceTransformerEncoder] = field(default_factory=dict)
     soft: FloatArray | None = None
-
-    @property
-    def texts(self) -> list[str]:
-        """All texts, first the labelled ones."""
-        return [*_single(self.labelled), *self.unlabelled]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,9 +92,7 @@ class Axis(Recipe[Lesson]):
         "linear",
         "class prediction: linear probe, fine-tuned copy (tuned), or fine-tuned base (shared)",
     )
-    tower: str | None = parameter(
-        None, "tuned: encoder to fine-tune instead of a copy of the base", role="place"
-    )
+    tower: str | None = parameter(None, "tuned: encoder to tune [default: the base]", role="place")
     probe: Probes = parameter(
         "logistic", "linear: type of probe; fisher weights the dimensions instead of adding an axis"
     )
@@ -106,12 +102,8 @@ class Axis(Recipe[Lesson]):
     labels_from: str | None = parameter(
         None, "task that provides the labels, with the same classes [default: the task itself]"
     )
-    distil_from: str | None = parameter(
-        None, "encoder with an axis, whose class probabilities replace the labels", role="place"
-    )
-    unlabelled: Path | None = parameter(
-        None, "more texts for the teacher of `distil_from` to label, one per line", role="place"
-    )
+    distil_from: str | None = parameter(None, "encoder whose axis gives soft labels", role="place")
+    unlabelled: Path | None = parameter(None, "texts for the teacher, one per line", role="place")
     stretch: float | None = parameter(
         None,
         "linear: stretch the vector along the probe's directions by this factor; adds no axis",
@@ -124,9 +116,7 @@ class Axis(Recipe[Lesson]):
     rate: float = parameter(5e-5, "tuned, shared: maximum learning rate", above=0)
     dtype: Literal["float32", "bfloat16"] = parameter("float32", "precision of the forward pass")
     seed: int = seed_parameter("seed of the texts, folds, order, head and dropout")
-    held_out: int = parameter(
-        0, "number of training rows held out to choose settings by; the same for all seeds", least=0
-    )
+    held_out: int = parameter(0, "training rows held out to choose settings by", least=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -157,16 +147,13 @@ class Axis(Recipe[Lesson]):
         if values.get("distil_from") is None:
             unused["unlabelled"] = "without a teacher; omit `unlabelled`, or use `distil_from`"
         elif (probe := values.get("probe", "logistic")) != "logistic":
-            unused["distil_from"] = (
-                f"with the `probe` {probe}; omit `distil_from`, or use the `probe` logistic"
-            )
+            unused["distil_from"] = f"with the `probe` {probe}; omit one of them"
         return unused
 
     def to_dict(self, *roles: Role) -> dict[str, Any]:
         """Return the parameters; later ones only if they are set, so that digests stay the same."""
-        later = ("tower", "distil_from", "unlabelled", "held_out")
-        values = super().to_dict(*roles)
-        return {name: value for name, value in values.items() if value or name not in later}
+        later = (*_OTHERS, "unlabelled", "held_out")
+        return {k: v for k, v in super().to_dict(*roles).items() if v or k not in later}
 
     @property
     def hold_out(self) -> tuple[int | None, int]:
@@ -191,9 +178,8 @@ class Axis(Recipe[Lesson]):
         others = options_of_other_encoder(options)
         readers: dict[str, Callable[[Any], str]] = {
             "labels_from": lambda name: LabelledTexts.of(name, access, task_dir).digest,
-            "tower": lambda name: load_encoder(name, others).id.digest,
-            "distil_from": lambda name: load_encoder(name, others).id.digest,
             "unlabelled": lambda file: digest_of(read_unlabelled(file)),
+            **dict.fromkeys(_OTHERS, lambda name: load_encoder(name, others).id.digest),
         }
         given = {name: value for name in readers if (value := getattr(self, name)) is not None}
         return {f"`{name}` {value}": partial(readers[name], value) for name, value in given.items()}
@@ -263,11 +249,11 @@ class Axis(Recipe[Lesson]):
                 f"{counts.min()} of {given.classes[int(counts.argmin())]!r}; use more labels"
             )
         if self.unlabelled is None:
-            return Inputs(given.digest, Lesson(given), _single(given))
-        known = set(_single(given))
-        texts = [text for text in read_unlabelled(self.unlabelled) if text not in known]
-        kept = without_evaluation_texts(texts, data)
-        lesson = Lesson(given, kept, len(texts) - len(kept))
+            return Inputs(given.digest, Lesson(given, _single(given)), _single(given))
+        known = set(given.texts)
+        further = [text for text in read_unlabelled(self.unlabelled) if text not in known]
+        kept = without_evaluation_texts(further, data)
+        lesson = Lesson(given, [*_single(given), *kept], len(further) - len(kept))
         return Inputs(digest_of([given.digest, kept]), lesson, lesson.texts)
 
     def fit(self, bench: TrainingContext, examples: Lesson, epochs: EpochScorer) -> FitResult:
@@ -296,17 +282,15 @@ class Axis(Recipe[Lesson]):
         model.similarity_fn_name = "dot" if self._adds_axis else "cosine"
         epochs.add(1 if self.head == "linear" else self.epochs, fitted.kept, loss)
         of = "" if self.labels_from is None else f" of {self.labels_from}"
-        n_labelled, n_further = len(examples.labelled.texts), len(examples.unlabelled)
+        n_labelled = len(examples.labelled.texts)
         facts = {"Training": f"{n_labelled:,} labelled texts{of}"}
         figures, trained_on = {"texts": len(texts)}, self.labels_from
         if teacher := examples.others.get("distil_from"):
             facts["Labels"] = f"class probabilities of {teacher.id.label} ({teacher.id.digest})"
         if self.unlabelled is not None:
-            facts["Training"] += (
-                f" and {n_further:,} unlabelled texts, without {examples.n_left_out:,} that are "
-                "related to queries or held-out rows"
-            )
-            figures |= {"unlabelled": n_further, "left_out": examples.n_left_out}
+            figures |= {"unlabelled": len(texts) - n_labelled, "left_out": examples.n_left_out}
+            left_out = "{left_out:,} more are related to queries or held-out rows, and left out"
+            facts["Unlabelled texts"] = ("{unlabelled:,}; " + left_out).format(**figures)
             trained_on = f"{trained_on or bench.data.task.spec.title}, and unlabelled texts"
         facts |= fitted.facts
         return replace(fitted, facts=facts, figures=figures, trained_on=trained_on)
@@ -407,12 +391,17 @@ def _taught(bench: TrainingContext, lesson: Lesson, embedder: Embedder) -> Lesso
 
     if (teacher := lesson.others.get("distil_from")) is None:
         return lesson
+    axis: Any = teacher.model[-1]
     given, texts = lesson.labelled, lesson.texts
     with bench.bar("labelling by the teacher", len(set(texts))) as advance:
-        soft = probabilities(teacher, embedder, texts, given.classes, advance)
+        embedded = embedder.embed(teacher, texts, advance)
+    # At strength 0, the vectors have no coordinates.
+    embedded = replace(embedded, encoder=replace(embedded.encoder, strength=1.0))
+    placed = embedded.sources(texts).vectors[:, : teacher.id.axis]
+    soft = probabilities(placed, axis.classes, given.classes)
     labels = np.concatenate([given.labels, soft[len(given.labels) :].argmax(axis=1)])
     labelled = replace(given, texts=texts, labels=labels)
-    return replace(lesson, labelled=labelled, unlabelled=(), soft=soft)
+    return replace(lesson, labelled=labelled, soft=soft)
 
 
 def _check_base(base: SentenceTransformerEncoder) -> None:

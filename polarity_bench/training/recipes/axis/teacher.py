@@ -12,20 +12,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from polarity_bench.embedding.embedder import Embedder
+from polarity_bench.encoders.base import Encoder
 from polarity_bench.encoders.load import (
     EncoderOptions,
     SentenceTransformerEncoder,
     load_encoder,
 )
 from polarity_bench.errors import InputError
-from polarity_bench.progress import Progress
 from polarity_bench.training.contamination import known_to
 from polarity_bench.training.data import TrainingData, normalised, relatives
 from polarity_bench.values import FloatArray
@@ -45,34 +43,30 @@ def load_teacher(
             f"`distil_from` {name}: expected an encoder with an axis, but {teacher.id.name} has "
             "none; give the folder of a run of the recipe 'axis'"
         )
-    if sorted(known := _classes(teacher)) != sorted(classes):
+    axis: Any = teacher.model[-1]
+    if sorted(axis.classes) != sorted(classes):
         raise InputError(
             f"`distil_from` {name}: expected an axis of the classes {', '.join(classes)}, got "
-            f"{', '.join(known)}; use a teacher that was trained on the same classes"
+            f"{', '.join(axis.classes)}; use a teacher that was trained on the same classes"
         )
     return teacher
 
 
-def probabilities(
-    teacher: SentenceTransformerEncoder,
-    embedder: Embedder,
-    texts: Sequence[str],
-    classes: Sequence[str],
-    progress: Progress,
-) -> FloatArray:
-    """Return the teacher's class probabilities, with columns in the order of `classes`, (n, c).
+def probabilities(placed: FloatArray, known: Sequence[str], classes: Sequence[str]) -> FloatArray:
+    """Return the class probabilities of texts, the inverse of `encoders.axis.coordinates`.
 
-    They are computed from the coordinates, which `encoders.axis.coordinates` defines.
+    Args:
+        placed: Coordinates of the texts, (n, c); (n, 1) for two classes.
+        known: Classes of the coordinates, in order.
+        classes: The same classes, in the order of the result.
+
+    Returns:
+        Probabilities, (n, c) float32.
     """
-    embedded = embedder.embed(teacher, texts, progress)
-    # At strength 0, the vectors have no coordinates.
-    embedded = replace(embedded, encoder=replace(embedded.encoder, strength=1.0))
-    placed = embedded.sources(texts).vectors[:, : teacher.id.axis]
-    n_classes, known = len(classes), _classes(teacher)
-    found: FloatArray = placed * math.sqrt(1 - 1 / n_classes) + 1 / n_classes
-    if n_classes == 2:
+    found: FloatArray = placed * math.sqrt(1 - 1 / len(known)) + 1 / len(known)
+    if len(known) == 2:
         found = np.hstack([1 - placed, 1 + placed]) / 2
-    order = [known.index(name) for name in classes]
+    order = [list(known).index(name) for name in classes]
     return np.asarray(found[:, order].clip(0, 1), dtype=np.float32)
 
 
@@ -83,7 +77,7 @@ def read_unlabelled(file: Path) -> list[str]:
         InputError: If the file cannot be read, or has no texts.
     """
     try:
-        lines = file.expanduser().read_text(encoding="utf-8").splitlines()
+        lines = file.expanduser().read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(
             f"`unlabelled` {file}: expected a text file in UTF-8 with one text per line, got "
@@ -106,9 +100,7 @@ def without_evaluation_texts(texts: Sequence[str], data: TrainingData) -> list[s
     return [text for text, is_related in zip(texts, related, strict=True) if not is_related]
 
 
-def check_unseen(
-    role: str, name: str, encoder: SentenceTransformerEncoder, data: TrainingData
-) -> None:
+def check_unseen(role: str, name: str, encoder: Encoder, data: TrainingData) -> None:
     """Check that an encoder, the value of a parameter, was not trained on held-out rows.
 
     Raises:
@@ -121,8 +113,3 @@ def check_unseen(
             f"`{role}` {name}: the encoder was trained on {n_seen} of the {len(held_out)} held-out "
             "rows; train it with the same `held_out`, or use `held_out` 0"
         )
-
-
-def _classes(teacher: SentenceTransformerEncoder) -> list[str]:
-    axis: Any = teacher.model[-1]
-    return list(axis.classes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from polarity_bench.encoders.axis import can_pass_texts
+from polarity_bench.encoders.axis import WITH_TEXTS
 from polarity_bench.encoders.load import (
     EncoderOptions,
     SentenceTransformerEncoder,
@@ -30,11 +30,11 @@ def load_tower(
         raise InputError(
             f"`tower` {name}: expected a transformer to fine-tune, got {kind}; use another encoder"
         )
-    if not can_pass_texts(base.model):
-        first = type(base.model[0]).__name__
+    first = type(base.model[0])
+    if first not in WITH_TEXTS:
         raise InputError(
-            f"`model` {base.id.name}: a base with a `tower` must begin with a Transformer or a "
-            f"StaticEmbedding, got {first}; use another base, or omit `tower`"
+            f"`model` {base.id.name}: with a `tower`, the base must begin with a Transformer or a "
+            f"StaticEmbedding, got {first.__name__}; use another base"
         )
     tower.id = replace(tower.id, prompt=None)  # it reads texts without a prompt
     return tower
@@ -42,13 +42,9 @@ def load_tower(
 
 def costs(base: SentenceTransformerEncoder, tower: Any) -> str:
     """Describe the cost of encoding a text with a base and a tower, for the model card."""
-    n_base, n_tower = (
-        sum(weights.numel() for weights in model.parameters()) for model in (base.model, tower)
-    )
-    return (
-        f"each text passes through the base ({n_base:,} parameters) and the tower ({n_tower:,} "
-        "parameters)"
-    )
+    models = (base.model, tower)
+    n_base, n_tower = (sum(part.numel() for part in model.parameters()) for model in models)
+    return f"two forward passes per text: base {n_base:,} parameters, tower {n_tower:,} parameters"
 
 
 def facts_of(tower: SentenceTransformerEncoder) -> dict[str, str]:

@@ -70,9 +70,9 @@ class Axis(Module):
         scale: Scale s of the coordinates in a source.
         truncate_dim: Number of dimensions of e to keep, before e is normalised again. None keeps
             all dimensions.
-        reads_text: Whether the tower tokenizes the text itself, without a prompt. The encoder's
-            first module must then pass the text on (see `pass_texts`). False gives the tower the
-            tokens of the encoder's first module.
+        max_tokens: Maximum number of tokens of a tower that tokenizes the text itself, without a
+            prompt. The encoder's first module must then pass the text on (see `pass_texts`). None
+            gives the tower the tokens of the encoder's first module.
 
     Raises:
         InputError: If the scale is not a number above 0.
@@ -80,7 +80,7 @@ class Axis(Module):
 
     # The base class declares both as mutable class attributes.
     config_keys: list[str] = [  # noqa: RUF012
-        *("classes", "dimension", "strength", "has_tower", "scale", "truncate_dim", "reads_text")
+        *("classes", "dimension", "strength", "has_tower", "scale", "truncate_dim", "max_tokens")
     ]
     forward_kwargs: set[str] = {"task", "strength"}  # noqa: RUF012
 
@@ -92,7 +92,7 @@ class Axis(Module):
         tower: tuple[Transformer, Pooling] | None = None,
         scale: float = SCALE,
         truncate_dim: int | None = None,
-        reads_text: bool = False,
+        max_tokens: int | None = None,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         if not 0 < scale < math.inf:
@@ -102,7 +102,7 @@ class Axis(Module):
         self.strength = strength
         self.scale = scale
         self.truncate_dim = truncate_dim
-        self.reads_text = reads_text
+        self.max_tokens = max_tokens
         self.head = nn.Linear(dimension, len(self.classes))
         self.tower = None if tower is None else nn.ModuleDict(dict(zip(_PARTS, tower, strict=True)))
 
@@ -156,9 +156,9 @@ class Axis(Module):
             vectors: Tensor = features["sentence_embedding"]
             return vectors
         names = ("input_ids", "attention_mask", "token_type_ids")
-        if self.reads_text:
+        if self.max_tokens is not None:
             tower: Any = self.tower["tower"]
-            features = tower.preprocess(features[TEXTS])
+            features = tower.preprocess(features[TEXTS], max_length=self.max_tokens)
         device = self.head.weight.device
         read = {name: features[name].to(device) for name in names if name in features}
         for part in _PARTS:
@@ -171,7 +171,7 @@ class Axis(Module):
 
         Options added later are left out at their default, so that digests stay the same.
         """
-        later = ("truncate_dim", "reads_text")
+        later = ("truncate_dim", "max_tokens")
         config = super().get_config_dict()
         return {key: value for key, value in config.items() if value or key not in later}
 

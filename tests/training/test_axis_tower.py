@@ -128,6 +128,17 @@ def test_a_tower_reads_every_batch_and_no_prompt(towered: Path) -> None:
     assert_allclose(ours, theirs, atol=1e-6)
 
 
+def test_a_tower_reads_as_many_tokens_as_the_digest_says(towered: Path) -> None:
+    long = "The x was warm. " * 5
+    axis: Any = (model := plain(towered))[-1]
+    whole = model.encode_document([long])[0]
+    assert_allclose(model.encode_document([long + "Bad."])[0, 0], whole[0], atol=1e-6)
+    axis.tower["tower"].max_seq_length = 30
+    assert_allclose(model.encode_document([long])[0], whole, atol=1e-6)
+    axis.max_tokens = 30
+    assert abs(model.encode_document([long])[0, 0] - whole[0]) > 1e-6
+
+
 def test_digests_cover_the_tower_and_the_folder_keeps_them(
     tiny_model: Path, tower: Path, towered: Path, tasks: Path, tmp_path: Path
 ) -> None:
@@ -136,9 +147,10 @@ def test_digests_cover_the_tower_and_the_folder_keeps_them(
     again = SentenceTransformerEncoder(plain(towered), name="again")
     assert again.id.weights == encoder.id.weights
     axis: Any = again.model[-1]
-    axis.reads_text = False
+    assert axis.max_tokens == 9  # of the tower, not of the base
+    axis.max_tokens = 8
     assert digest_of_model(again.model) != encoder.id.weights
-    axis.reads_text = True
+    axis.max_tokens = 9
     with torch.no_grad():
         axis.tower["tower"].auto_model.embeddings.word_embeddings.weight[0] += 1
     assert digest_of_model(again.model) != encoder.id.weights

@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 Heads = Literal["linear", "tuned", "shared"]
 Probes = Literal["logistic", "mean-difference", "fisher"]
+_NO_LIMIT = 10**9
+"""Number of tokens for towers that have no limit."""
+
 _OTHERS = ("tower", "distil_from")
 """Parameters that name an encoder."""
 
@@ -276,8 +279,9 @@ class Axis(Recipe[Lesson]):
         if not isinstance(model[-1], Normalize):
             model.append(Normalize())
         module, loss, fitted = self._learn(bench, lesson, vectors)
-        if self.tower is not None:
+        if tower := examples.others.get("tower"):
             pass_texts(model)
+            module.max_tokens = tower.id.max_tokens or _NO_LIMIT
         model.append(module.to(model.device))
         model.similarity_fn_name = "dot" if self._adds_axis else "cosine"
         epochs.add(1 if self.head == "linear" else self.epochs, fitted.kept, loss)
@@ -361,7 +365,6 @@ class Axis(Recipe[Lesson]):
             encoder, lesson.labelled, objective, self.seed, begin=probe, soft=lesson.soft, also=also
         )
         axis = self._axis(lesson.labelled.classes, fitted.head, None if probe else encoder)
-        axis.reads_text = self.tower is not None
         return axis, fitted.loss, FitResult(len(fitted.losses), facts, speed=speed)
 
     def _axis(

@@ -39,9 +39,6 @@ if TYPE_CHECKING:
 
 Heads = Literal["linear", "tuned", "shared"]
 Probes = Literal["logistic", "mean-difference", "fisher"]
-_NO_LIMIT = 10**9
-"""Number of tokens for towers that have no limit."""
-
 _OTHERS = ("tower", "distil_from")
 """Parameters that name an encoder."""
 
@@ -281,7 +278,7 @@ class Axis(Recipe[Lesson]):
         module, loss, fitted = self._learn(bench, lesson, vectors)
         if tower := examples.others.get("tower"):
             pass_texts(model)
-            module.max_tokens = tower.id.max_tokens or _NO_LIMIT
+            module.max_tokens = tower.id.max_tokens or 10**9  # without a limit
         model.append(module.to(model.device))
         model.similarity_fn_name = "dot" if self._adds_axis else "cosine"
         epochs.add(1 if self.head == "linear" else self.epochs, fitted.kept, loss)

@@ -21,7 +21,7 @@ from sentence_transformers.sentence_transformer.modules import (
     StaticEmbedding,
 )
 from standins import QUERIES, SOURCES, Bench, tiny_encoder, word_tokenizer, write_task
-from standins.training import equal, run, weights
+from standins.training import HERE, OFFLINE, equal, run, weights
 
 from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.encoders.axis import SCALE, coordinates
@@ -273,7 +273,7 @@ def test_a_teacher_at_strength_0_teaches_too(
         )
         for teacher in (towered, tmp_path / "still")
     ]
-    assert np.array_equal(*found)
+    assert np.array_equal(found[0], found[1])
 
 
 def vectors_of(done: TrainingRun) -> np.ndarray:
@@ -377,6 +377,23 @@ def test_held_out_rows_are_scored_and_not_learnt_and_the_same_for_all_seeds(
         assert "held_out_joint" in done.rows[-1]
         trained.append(TrainingTexts.read(done.folder))
     assert trained[0] == trained[1]
+
+
+def test_a_sweep_watches_every_other_input_and_counts_the_texts(
+    tower: Path, towered: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "more.txt"
+    file.write_text("\n".join(MORE), encoding="utf-8")
+    recipe = with_tower(tower, distil_from=str(towered), unlabelled=file)
+    names = [f"`tower` {tower}", f"`distil_from` {towered}", f"`unlabelled` {file}"]
+    inputs = recipe.additional_inputs(HERE, None, OFFLINE)
+    assert sorted(inputs) == sorted(names)
+    before = [inputs[name]() for name in names]
+    assert before[:2] == [load_encoder(str(each)).id.digest for each in (tower, towered)]
+    assert recipe.n_trained_on(24, HERE) == 20 * (24 + 4)
+    file.write_text("\n".join(MORE[1:]), encoding="utf-8")
+    assert inputs[names[2]]() != before[2]
+    assert Axis().additional_inputs(HERE, None, OFFLINE) == {}
 
 
 def test_later_parameters_leave_earlier_identities_as_they_were() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from sentence_transformers import SentenceTransformer
@@ -76,6 +77,29 @@ def test_every_store_of_the_page_is_tested() -> None:
 def test_documents_have_the_length_of_the_page(names: dict[str, Any]) -> None:
     lengths = np.linalg.norm(names["documents"].astype(np.float64), axis=1)
     np.testing.assert_allclose(lengths, np.sqrt(1 + 0.25**2), atol=1e-6)
+
+
+def test_two_dials_of_one_base_turn_on_their_own(
+    tiny_model: Path, names: dict[str, Any], tmp_path: Path
+) -> None:
+    model = SentenceTransformer(str(tiny_model), device="cpu")
+    torch.manual_seed(5)
+    for module in (Normalize(), Axis(["plain", "ironic"], 32).eval()):
+        model.append(module)
+    model.similarity_fn_name = "dot"
+    model.save_pretrained(str(tmp_path / "sarcasm"), create_model_card=False)
+    (code,) = [block for block in BLOCKS if "runs/sarcasm" in block]
+    exec(code.replace("runs/sarcasm", (tmp_path / "sarcasm").as_posix()), names)
+    documents, query = (names[name].astype(np.float64) for name in ("documents", "query"))
+    np.testing.assert_allclose(np.linalg.norm(documents, axis=1), np.sqrt(1 + 2 / 16), atol=1e-6)
+    # Each dial alone: the product at its strength, without that at strength 0.
+    expected, question = np.zeros(4), names["question"]
+    for encoder, strength in ((names["encoder"], 1.0), (names["second"], -0.5)):
+        sources = encoder.encode_document(names["texts"])
+        still, turned = (encoder.encode_query(question, strength=a)[0] for a in (0.0, strength))
+        expected += sources @ (turned - still)
+    expected += sources @ still
+    np.testing.assert_allclose(documents @ query, expected, atol=1e-5)
 
 
 def test_a_shortened_encoder_keeps_the_dial_when_it_is_saved_again(

@@ -24,17 +24,24 @@ References:
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from numbers import Real
 from pathlib import Path
 from typing import Any
 
 import torch
-from sentence_transformers.base.modules import Module
-from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+from sentence_transformers.base.modules import InputModule, Module
+from sentence_transformers.sentence_transformer.modules import (
+    Pooling,
+    StaticEmbedding,
+    Transformer,
+)
 from torch import Tensor, nn
 
 from polarity_bench.errors import InputError
+
+TEXTS = "texts"
+"""Feature with the texts of a batch, for a tower with its own tokenizer."""
 
 _PARTS = ("tower", "pooling")
 _HUB = ("token", "cache_folder", "revision", "local_files_only")
@@ -63,6 +70,9 @@ class Axis(Module):
         scale: Scale s of the coordinates in a source.
         truncate_dim: Number of dimensions of e to keep, before e is normalised again. None keeps
             all dimensions.
+        max_tokens: Maximum number of tokens of a tower that tokenizes the text itself, without a
+            prompt. The encoder's first module must then pass the text on (see `pass_texts`). None
+            gives the tower the tokens of the encoder's first module.
 
     Raises:
         InputError: If the scale is not a number above 0.
@@ -70,7 +80,7 @@ class Axis(Module):
 
     # The base class declares both as mutable class attributes.
     config_keys: list[str] = [  # noqa: RUF012
-        *("classes", "dimension", "strength", "has_tower", "scale", "truncate_dim")
+        *("classes", "dimension", "strength", "has_tower", "scale", "truncate_dim", "max_tokens")
     ]
     forward_kwargs: set[str] = {"task", "strength"}  # noqa: RUF012
 
@@ -82,6 +92,7 @@ class Axis(Module):
         tower: tuple[Transformer, Pooling] | None = None,
         scale: float = SCALE,
         truncate_dim: int | None = None,
+        max_tokens: int | None = None,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         if not 0 < scale < math.inf:
@@ -91,6 +102,7 @@ class Axis(Module):
         self.strength = strength
         self.scale = scale
         self.truncate_dim = truncate_dim
+        self.max_tokens = max_tokens
         self.head = nn.Linear(dimension, len(self.classes))
         self.tower = None if tower is None else nn.ModuleDict(dict(zip(_PARTS, tower, strict=True)))
 
@@ -144,18 +156,24 @@ class Axis(Module):
             vectors: Tensor = features["sentence_embedding"]
             return vectors
         names = ("input_ids", "attention_mask", "token_type_ids")
-        read = {name: features[name] for name in names if name in features}
+        if self.max_tokens is not None:
+            tower: Any = self.tower["tower"]
+            features = tower.preprocess(features[TEXTS], max_length=self.max_tokens)
+        device = self.head.weight.device
+        read = {name: features[name].to(device) for name in names if name in features}
         for part in _PARTS:
             read = self.tower[part](read)
         pooled: Tensor = read["sentence_embedding"]
         return pooled
 
     def get_config_dict(self) -> dict[str, Any]:
-        """Return the configuration, which digests cover, without a `truncate_dim` of None."""
+        """Return the configuration, which digests cover.
+
+        Options added later are left out at their default, so that digests stay the same.
+        """
+        later = ("truncate_dim", "max_tokens")
         config = super().get_config_dict()
-        if self.truncate_dim is None:
-            del config["truncate_dim"]
-        return config
+        return {key: value for key, value in config.items() if value or key not in later}
 
     def get_embedding_dimension(self) -> int | None:
         """Return None: the dimension depends on the modules before this one."""
@@ -199,8 +217,47 @@ The class name at its end is also part of encoder digests and of the name of the
 # class moves.
 Axis.__module__, _, Axis.__name__ = SAVED_AS.rpartition(".")
 
+
+class _WithTexts(InputModule):
+    """First module of an encoder, which passes on the texts of a batch beside its own features."""
+
+    def preprocess(self, inputs: Sequence[Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Return the features of texts, and the texts without the prompt."""
+        features: dict[str, Any] = super().preprocess(inputs, *args, **kwargs)
+        return features | {TEXTS: list(inputs)}
+
+    @classmethod
+    def load(cls, *args: Any, **kwargs: Any) -> Any:
+        """Load a saved module, for which `StaticEmbedding` does not use the class."""
+        module = super().load(*args, **kwargs)
+        module.__class__ = cls
+        return module
+
+
+class TransformerWithTexts(_WithTexts, Transformer):
+    """A `Transformer` that passes on the texts."""
+
+
+class StaticEmbeddingWithTexts(_WithTexts, StaticEmbedding):
+    """A `StaticEmbedding` that passes on the texts."""
+
+
+WITH_TEXTS: dict[type, type[Module]] = {
+    Transformer: TransformerWithTexts,
+    StaticEmbedding: StaticEmbeddingWithTexts,
+}
+"""Classes of first modules, and for each the class that passes on the texts."""
+
 MODULES: dict[str, type[Module]] = {SAVED_AS: Axis}
 """Module classes of this package, which are imported without `trust_remote_code`."""
+for _class in WITH_TEXTS.values():
+    _class.__module__ = Axis.__module__
+    MODULES[f"{_class.__module__}.{_class.__name__}"] = _class
+
+
+def pass_texts(model: Any) -> None:
+    """Make a model's first module pass on the texts; the vectors of the model do not change."""
+    model[0].__class__ = WITH_TEXTS[type(model[0])]
 
 
 def coordinates(probabilities: Tensor) -> Tensor:

@@ -283,6 +283,8 @@ class Tokenization:
         if backend is None or backend.padding is None or not set(tensors) <= set(_FIELDS):
             return None
         others = {name: value for name, value in features.items() if name not in tensors}
+        if any(isinstance(value, list) for value in others.values()):  # as of a tower's texts
+            return None
         return cls(backend, prompt, backend.padding, backend.truncation, tensors, others)
 
     def features(self, texts: Sequence[str]) -> dict[str, Any]:

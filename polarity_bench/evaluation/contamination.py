@@ -240,8 +240,13 @@ def texts_before(model: str, encoder: Encoder) -> TrainingTexts | None:
     return TrainingTexts.read(model) or (None if find_base(encoder) else TrainingTexts())
 
 
-def known_to(model: str, encoder: Encoder) -> Known | None:
+def known_to(model: str, encoder: Encoder, field: str = "model") -> Known | None:
     """Return a function that marks the texts an encoder was trained on; None without such texts.
+
+    Args:
+        model: Name or folder of the encoder.
+        encoder: The encoder.
+        field: Name of the argument that contains the name, for the error message.
 
     Raises:
         InputError: If the file with the hashes of the training texts is damaged or lost.
@@ -249,7 +254,7 @@ def known_to(model: str, encoder: Encoder) -> Known | None:
     trained_on = texts_before(model, encoder)
     if trained_on is None:
         raise InputError(
-            f"`model` {model}: rows that the encoder has not seen cannot be held out, because "
+            f"`{field}` {model}: rows that the encoder has not seen cannot be held out, because "
             f"{TEXTS_FILE} is missing in its folder; copy the file from the folder of its "
             "training, or set `held_out` 0 and `checkpoint` last, which publishes the last epoch"
         )

@@ -113,6 +113,9 @@ def train(
             folder.claim(identity, overwrite=overwrite)
         wait()
         before = texts_before(job.model, context.base)
+        for name, encoder in inputs.learnt_from:
+            texts = texts_before(name, encoder)
+            before = before and texts and before | texts
         # Checkpoints are saved with this model, so they record the base too.
         write_base(context.base.model, Base(folder.base, identity.base))
         try:

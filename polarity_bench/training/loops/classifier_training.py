@@ -60,6 +60,7 @@ def fit_classifier(
     seed: int,
     steps: Steps = FRESH,
     begin: Mapping[str, FloatArray] | None = None,
+    soft: FloatArray | None = None,
     also: Callable[[EncodedTexts, IntArray], Tensor] | None = None,
 ) -> FittedHead:
     """Train an encoder together with a head. The encoder is changed in place.
@@ -74,6 +75,8 @@ def fit_classifier(
         steps: Where to resume from, and how to report progress.
         begin: The initial `weight`, (c, d), and `bias`, (c,), of the linear layer. None initialises
             the layer at random.
+        soft: Class probabilities to learn instead of `labels`, (n, c) float32; only without a
+            metric loss.
         also: Function that returns a further term of a batch's loss, from the encoded texts of the
             batch and their positions in `rows`.
 
@@ -89,7 +92,7 @@ def fit_classifier(
     modules = ClassifierModules(model, classes, objective)
     if begin is not None:
         modules.dense.load_state_dict({name: torch.tensor(each) for name, each in begin.items()})
-    targets = torch.from_numpy(labels).to(model.device)
+    targets = torch.from_numpy(labels if soft is None else soft).to(model.device)
     size, rates = objective.batch_size, {"metric": objective.proxy_rate}
     rates["dense"] = objective.head_rate or objective.rate
     plan = DescentPlan.of(objective, objective.n_steps(len(rows)), rates=rates, seed=seed)
@@ -196,18 +199,18 @@ def shape_encoder(
         first.auto_model.config.num_hidden_layers = objective.layers
 
 
-def check_encoder(model: SentenceTransformer, objective: Objective) -> None:
-    """Check that `shape_encoder` can reduce an encoder.
+def check_encoder(model: SentenceTransformer, objective: Objective, field: str = "`model`") -> None:
+    """Check that `shape_encoder` can reduce an encoder. Messages begin with `field`.
 
     Raises:
         InputError: If the encoder is not a transformer with pooling, truncates its vectors, has too
             few layers, or does not store its layers like BERT.
     """
-    check_whole(model)
+    check_whole(model, field)
     first: Any = model[0]
     if not (hasattr(first, "auto_model") and _pooling_place(model)):
         raise InputError(
-            "`model`: a classifier needs a transformer with pooling over its tokens; use another "
+            f"{field}: a classifier needs a transformer with pooling over its tokens; use another "
             "encoder"
         )
     if objective.layers is None:
@@ -225,15 +228,17 @@ def check_encoder(model: SentenceTransformer, objective: Objective) -> None:
         )
 
 
-def check_whole(model: SentenceTransformer) -> None:
+def check_whole(model: SentenceTransformer, field: str = "`model`") -> None:
     """Check that an encoder does not truncate its vectors, because losses need whole vectors.
+
+    Messages begin with `field`.
 
     Raises:
         InputError: If the encoder truncates its vectors.
     """
     if model.truncate_dim is not None:
         raise InputError(
-            f"`model`: the encoder truncates its vectors to {model.truncate_dim} dimensions "
+            f"{field}: the encoder truncates its vectors to {model.truncate_dim} dimensions "
             "(truncate_dim), but training needs whole vectors; save the encoder without "
             "truncate_dim"
         )

@@ -12,7 +12,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from polarity_bench.data.sources import DataAccess
     from polarity_bench.embedding.embedder import Embedder
-    from polarity_bench.encoders.base import EncoderId
+    from polarity_bench.encoders.base import Encoder, EncoderId
     from polarity_bench.encoders.load import EncoderOptions, SentenceTransformerEncoder
     from polarity_bench.tasks.labelled import LabelledTexts
     from polarity_bench.training.data import TrainingData
@@ -121,12 +121,15 @@ class Inputs(Generic[Examples]):
         examples: The examples; `Recipe.prepare` may complete them.
         texts: All texts that the encoder is trained on.
         encoders: Other encoders that affect the result, by role.
+        learnt_from: Names of the other encoders whose knowledge the result has, and the encoders.
+            Their training texts count as training texts of the result.
     """
 
     digest: str
     examples: Examples
     texts: Sequence[str]
     encoders: Mapping[str, EncoderId] = field(default_factory=dict)
+    learnt_from: Sequence[tuple[str, Encoder]] = ()
 
 
 @dataclass(frozen=True)
@@ -256,6 +259,11 @@ class Recipe(Parameters, Generic[Examples]):
         A recipe may also add rows after other epochs.
         """
         raise NotImplementedError
+
+
+def options_of_other_encoder(options: EncoderOptions) -> EncoderOptions:
+    """Return the options for an encoder other than the base, without the base's own options."""
+    return replace(options, revision=None, prompt=None, prompt_name=None, max_tokens=None)
 
 
 def check_packages(who: str, needs: Mapping[str, str], extra: str) -> None:

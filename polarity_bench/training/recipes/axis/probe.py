@@ -50,13 +50,17 @@ class Probe:
         return directions
 
 
-def logistic(vectors: FloatArray, labels: IntArray, seed: int) -> Probe:
+def logistic(
+    vectors: FloatArray, labels: IntArray, seed: int, soft: FloatArray | None = None
+) -> Probe:
     """Fit a multinomial logistic regression; cross-validation chooses the regularisation.
 
     Args:
         vectors: Vectors of unit length, (n, d).
         labels: Class of each vector, (n,); each class occurs at least twice.
         seed: Seed of the folds.
+        soft: Class probabilities to learn instead of `labels`, (n, c). The labels then only
+            stratify the folds.
     """
     from sklearn.model_selection import StratifiedKFold
 
@@ -64,13 +68,13 @@ def logistic(vectors: FloatArray, labels: IntArray, seed: int) -> Probe:
     some = sample(labels, min(len(labels), MOST_ROWS), seed)
     splitter = StratifiedKFold(n_folds, shuffle=True, random_state=seed)
     held_out = [
-        _held_out_losses(vectors, labels, some[train], some[test])
+        _held_out_losses(vectors, labels, soft, some[train], some[test])
         for train, test in splitter.split(some, labels[some])
     ]
     means = np.average(held_out, axis=0)
     best = int(means.argmin())
     chosen = STRENGTHS_OF_PENALTY[best]
-    fitted = _regression(chosen).fit(vectors, labels)
+    fitted = _regression(chosen).fit(*_weighted(vectors, labels, soft))
     weight, bias = np.asarray(fitted.coef_), np.asarray(fitted.intercept_)
     if len(weight) == 1:  # for two classes, scikit-learn has only the row of the second class
         weight, bias = (np.concatenate([-half, half]) / 2 for half in (weight, bias))
@@ -141,8 +145,18 @@ def _regression(inverse_penalty: float) -> Any:
     return LogisticRegression(C=inverse_penalty, tol=1e-5, max_iter=500, warm_start=True)
 
 
+def _weighted(
+    rows: FloatArray, labels: IntArray, soft: FloatArray | None
+) -> tuple[FloatArray, IntArray, FloatArray | None]:
+    """Return rows with their labels and weights; soft labels repeat each row for each class."""
+    if soft is None:
+        return rows, labels, None
+    n_rows, n_classes = soft.shape
+    return np.tile(rows, (n_classes, 1)), np.arange(n_classes).repeat(n_rows), soft.T.ravel()
+
+
 def _held_out_losses(
-    vectors: FloatArray, labels: IntArray, train: IntArray, test: IntArray
+    vectors: FloatArray, labels: IntArray, soft: FloatArray | None, train: IntArray, test: IntArray
 ) -> list[float]:
     """Return the log loss of a fold for each regularisation strength.
 
@@ -151,8 +165,12 @@ def _held_out_losses(
     from sklearn.metrics import log_loss
 
     regression, losses = _regression(1.0), []
+    of_train, of_test = (None if soft is None else soft[rows] for rows in (train, test))
     for inverse_penalty in STRENGTHS_OF_PENALTY:
-        regression.set_params(C=inverse_penalty).fit(vectors[train], labels[train])
+        regression.set_params(C=inverse_penalty)
+        regression.fit(*_weighted(vectors[train], labels[train], of_train))
         shares = regression.predict_proba(vectors[test])
-        losses.append(float(log_loss(labels[test], shares, labels=regression.classes_)))
+        shares, truth, weights = _weighted(shares, labels[test], of_test)
+        loss = log_loss(truth, shares, sample_weight=weights, labels=regression.classes_)
+        losses.append(float(loss))
     return losses

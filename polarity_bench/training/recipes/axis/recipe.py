@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -19,42 +19,70 @@ from polarity_bench.training.recipes.base import (
     Inputs,
     Recipe,
     TrainingContext,
+    options_of_other_encoder,
 )
-from polarity_bench.values import FloatArray
+from polarity_bench.values import FloatArray, digest_of
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from polarity_bench.classifiers.head import Head
     from polarity_bench.data.sources import DataAccess
+    from polarity_bench.embedding.embedder import Embedder
     from polarity_bench.encoders.load import EncoderOptions, SentenceTransformerEncoder
     from polarity_bench.tasks.labelled import LabelledTexts
     from polarity_bench.training.data import TrainingData
     from polarity_bench.training.epoch_scores import EpochScorer
     from polarity_bench.training.objective import Objective
+    from polarity_bench.training.parameters import Role
     from polarity_bench.training.recipes.axis.probe import Probe
 
 Heads = Literal["linear", "tuned", "shared"]
 Probes = Literal["logistic", "mean-difference", "fisher"]
+_OTHERS = ("tower", "distil_from")
+"""Parameters that name an encoder."""
+
 Learnt = tuple[Any, float, FitResult]
 """A module to append to the base, its loss in the last epoch, and the result of its training."""
 
 
+@dataclass(frozen=True)
+class Lesson:
+    """What the class coordinates are learnt from.
+
+    Attributes:
+        labelled: The labelled texts.
+        texts: All texts: those of `labelled`, and unlabelled texts that only the teacher labels.
+        n_left_out: Number of unlabelled texts left out, because they are related to queries or to
+            held-out rows.
+        others: The encoders other than the base, by their parameter: the `tower` to fine-tune, and
+            the teacher to `distil_from`.
+        soft: The soft labels of all texts, (n, c).
+    """
+
+    labelled: LabelledTexts
+    texts: Sequence[str]
+    n_left_out: int = 0
+    others: Mapping[str, SentenceTransformerEncoder] = field(default_factory=dict)
+    soft: FloatArray | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
-class Axis(Recipe["LabelledTexts"]):
+class Axis(Recipe[Lesson]):
     """Class coordinates h, placed before an encoder's vector e.
 
     - `linear` predicts the class from e with a linear probe.
-    - `tuned` predicts the class with a copy of the base, fine-tuned as a classifier. Encoding takes
-      twice as long.
+    - `tuned` predicts the class with a copy of the base, fine-tuned as a classifier, or with
+      another encoder, the `tower`. Each text then passes through both.
     - `shared` fine-tunes the base itself as a classifier, and preserves e by distillation.
 
-    `stretch` lengthens e along the probe's directions instead of adding coordinates. No rows are
-    held out and queries do not influence training. The weights after the last step are
-    published.
+    `stretch` lengthens e along the probe's directions instead of adding coordinates. Neither the
+    queries nor the held-out rows influence training, and the weights after the last step are
+    published. With `held_out`, the run scores held-out rows, to compare settings by.
 
     References:
-        Kim et al. (2023), EmbedDistill, for `shared`. docs/training.md reports our findings.
+        Kim et al. (2023), EmbedDistill, for `shared`. Hinton et al. (2015), Distilling the
+        Knowledge in a Neural Network, for `distil_from`. docs/training.md reports our findings.
     """
 
     name: ClassVar[str] = "axis"
@@ -64,6 +92,7 @@ class Axis(Recipe["LabelledTexts"]):
         "linear",
         "class prediction: linear probe, fine-tuned copy (tuned), or fine-tuned base (shared)",
     )
+    tower: str | None = parameter(None, "tuned: encoder to tune [default: the base]", role="place")
     probe: Probes = parameter(
         "logistic", "linear: type of probe; fisher weights the dimensions instead of adding an axis"
     )
@@ -73,6 +102,8 @@ class Axis(Recipe["LabelledTexts"]):
     labels_from: str | None = parameter(
         None, "task that provides the labels, with the same classes [default: the task itself]"
     )
+    distil_from: str | None = parameter(None, "encoder whose axis gives soft labels", role="place")
+    unlabelled: Path | None = parameter(None, "texts for the teacher, one per line", role="place")
     stretch: float | None = parameter(
         None,
         "linear: stretch the vector along the probe's directions by this factor; adds no axis",
@@ -85,6 +116,7 @@ class Axis(Recipe["LabelledTexts"]):
     rate: float = parameter(5e-5, "tuned, shared: maximum learning rate", above=0)
     dtype: Literal["float32", "bfloat16"] = parameter("float32", "precision of the forward pass")
     seed: int = seed_parameter("seed of the texts, folds, order, head and dropout")
+    held_out: int = parameter(0, "training rows held out to choose settings by", least=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -100,10 +132,10 @@ class Axis(Recipe["LabelledTexts"]):
 
     @classmethod
     def unused(cls, values: Mapping[str, Any]) -> Mapping[str, str]:
-        """Return the parameters of other heads, and `strength` if no axis is added."""
+        """Return the parameters of other heads, and those that need an axis or a teacher."""
         head, instead = values.get("head", "linear"), "or use the `head`"
         heads = dict.fromkeys(("epochs", "batch_size", "rate", "dtype"), "tuned or shared")
-        heads |= {"keep": "shared", "probe": "linear", "stretch": "linear"}
+        heads |= {"keep": "shared", "probe": "linear", "stretch": "linear", "tower": "tuned"}
         unused = {
             name: f"with the head {head!r}; omit `{name}`, {instead} {others}"
             for name, others in heads.items()
@@ -112,7 +144,21 @@ class Axis(Recipe["LabelledTexts"]):
         no_axis = values.get("stretch") is not None or values.get("probe") == "fisher"
         if head == "linear" and no_axis:
             unused["strength"] = "without an axis; omit `strength`, or omit `stretch` and `probe`"
+        if values.get("distil_from") is None:
+            unused["unlabelled"] = "without a teacher; omit `unlabelled`, or use `distil_from`"
+        elif (probe := values.get("probe", "logistic")) != "logistic":
+            unused["distil_from"] = f"with the `probe` {probe}; omit one of them"
         return unused
+
+    def to_dict(self, *roles: Role) -> dict[str, Any]:
+        """Return the parameters; later ones only if they are set, so that digests stay the same."""
+        later = (*_OTHERS, "unlabelled", "held_out")
+        return {k: v for k, v in super().to_dict(*roles).items() if v or k not in later}
+
+    @property
+    def hold_out(self) -> tuple[int | None, int]:
+        """Number of held-out rows, and the seed that draws them, which all runs share."""
+        return self.held_out, 0
 
     @property
     def title(self) -> str:
@@ -124,40 +170,74 @@ class Axis(Recipe["LabelledTexts"]):
     def additional_inputs(
         self, access: DataAccess, task_dir: Path | None, options: EncoderOptions
     ) -> Mapping[str, Callable[[], str]]:
-        """Return the digest of the labels of another task, if `labels_from` is set."""
+        """Return the digests of another task's labels, the tower, the teacher and its texts."""
+        from polarity_bench.encoders.load import load_encoder
         from polarity_bench.tasks.labelled import LabelledTexts
+        from polarity_bench.training.recipes.axis.teacher import read_unlabelled
 
-        if (name := self.labels_from) is None:
-            return {}
-        labelled = partial(LabelledTexts.of, name, access, task_dir)
-        return {f"`labels_from` {name}": lambda: labelled().digest}
+        others = options_of_other_encoder(options)
+        readers: dict[str, Callable[[Any], str]] = {
+            "labels_from": lambda name: LabelledTexts.of(name, access, task_dir).digest,
+            "unlabelled": lambda file: digest_of(read_unlabelled(file)),
+            **dict.fromkeys(_OTHERS, lambda name: load_encoder(name, others).id.digest),
+        }
+        given = {name: value for name in readers if (value := getattr(self, name)) is not None}
+        return {f"`{name}` {value}": partial(readers[name], value) for name, value in given.items()}
 
-    def load(self, bench: TrainingContext) -> Inputs[LabelledTexts]:
-        """Check the base, and draw the labelled texts."""
+    def load(self, bench: TrainingContext) -> Inputs[Lesson]:
+        """Check the base, load the tower and the teacher, and draw the texts."""
+        from polarity_bench.training.recipes.axis.teacher import check_unseen, load_teacher
+        from polarity_bench.training.recipes.axis.tower import load_tower
+
         _check_base(bench.base)
+        options, given = options_of_other_encoder(bench.options), {}
+        encoder, field = bench.base, f"`model` {bench.base.id.name}"
+        if self.tower is not None:
+            encoder, field = load_tower(self.tower, encoder, options), f"`tower` {self.tower}"
+            given["tower"] = encoder
         if self.head != "linear":
             from polarity_bench.training.loops.classifier_training import check_encoder
 
-            check_encoder(bench.base.model, self._objective())
+            check_encoder(encoder.model, self._objective(), field)
         if self.head == "tuned":
             from sentence_transformers.sentence_transformer.modules import Pooling
 
-            if not isinstance(bench.base.model[1], Pooling):
+            if not isinstance(encoder.model[1], Pooling):
                 raise InputError(
-                    f"`model` {bench.base.id.name}: `head` tuned needs an encoder whose second "
-                    "module is the pooling, so it cannot have token weights; use `head` shared"
+                    f"{field}: `head` tuned needs an encoder whose second module is the pooling, "
+                    "so it cannot have token weights; use `head` shared"
                 )
-        return super().load(bench)
+        inputs = super().load(bench)
+        if self.distil_from is not None:
+            classes = inputs.examples.labelled.classes
+            given["distil_from"] = load_teacher(self.distil_from, options, classes)
+        for role, other in given.items():
+            check_unseen(role, getattr(self, role), other, bench.data)
+        return replace(
+            inputs,
+            examples=replace(inputs.examples, others=given),
+            encoders={role: other.id for role, other in given.items()},
+            learnt_from=[(getattr(self, role), other) for role, other in given.items()],
+        )
 
     def n_trained_on(self, n_rows: int, access: DataAccess) -> int:
         """Return the number of labelled texts times epochs; 0 for the head `linear`."""
-        n_labels = n_rows if self.labels == "all" else min(self.labels, n_rows)
-        return 0 if self.head == "linear" else self.epochs * n_labels
+        from polarity_bench.training.recipes.axis.teacher import read_unlabelled
 
-    def read(
-        self, data: TrainingData, access: DataAccess, task_dir: Path | None
-    ) -> Inputs[LabelledTexts]:
-        """Draw the labelled texts from the pool or from another task, stratified by class."""
+        n_texts = n_rows if self.labels == "all" else min(self.labels, n_rows)
+        n_texts += 0 if self.unlabelled is None else len(read_unlabelled(self.unlabelled))
+        return 0 if self.head == "linear" else self.epochs * n_texts
+
+    def read(self, data: TrainingData, access: DataAccess, task_dir: Path | None) -> Inputs[Lesson]:
+        """Draw the labelled texts from the pool or from another task, stratified by class.
+
+        Unlabelled texts are left out if they are related to queries or to held-out rows.
+        """
+        from polarity_bench.training.recipes.axis.teacher import (
+            read_unlabelled,
+            without_evaluation_texts,
+        )
+
         given = data.pool.labelled(data.task.spec.name)
         if self.labels_from is not None:
             given = _of_another(self.labels_from, data, access, task_dir)
@@ -168,46 +248,71 @@ class Axis(Recipe["LabelledTexts"]):
                 f"`labels` {self.labels}: expected at least 2 texts of each class, got "
                 f"{counts.min()} of {given.classes[int(counts.argmin())]!r}; use more labels"
             )
-        return Inputs(given.digest, given, _single(given))
+        if self.unlabelled is None:
+            return Inputs(given.digest, Lesson(given, _single(given)), _single(given))
+        known = set(given.texts)
+        further = [text for text in read_unlabelled(self.unlabelled) if text not in known]
+        kept = without_evaluation_texts(further, data)
+        lesson = Lesson(given, [*_single(given), *kept], len(further) - len(kept))
+        return Inputs(digest_of([given.digest, kept]), lesson, lesson.texts)
 
-    def fit(
-        self, bench: TrainingContext, examples: LabelledTexts, epochs: EpochScorer
-    ) -> FitResult:
+    def fit(self, bench: TrainingContext, examples: Lesson, epochs: EpochScorer) -> FitResult:
         """Train the module and append it to the base."""
         from sentence_transformers.base.modules import Normalize
 
-        model, texts = bench.base.model, _single(examples)
+        from polarity_bench.encoders.axis import pass_texts
+
+        model, texts = bench.base.model, examples.texts
         embedder = bench.embedder
         if self.labels != "all":
             # With the usual groups, batches with texts that were not drawn would be encoded too.
             embedder = replace(embedder, groups=Groups([texts]))
-        with bench.bar("encoding the labelled texts", len(texts)) as advance:
-            embedded = embedder.embed(bench.base, texts, advance)
-        vectors = _units(embedded.vectors(texts).vectors)
+        vectors = None
+        if self.head != "tuned":
+            with bench.bar("encoding the training texts", len(set(texts))) as advance:
+                embedded = embedder.embed(bench.base, texts, advance)
+            vectors = _units(embedded.vectors(texts).vectors)
+        lesson = _taught(bench, examples, embedder)
         if not isinstance(model[-1], Normalize):
             model.append(Normalize())
-        module, loss, fitted = self._learn(bench, examples, vectors)
+        module, loss, fitted = self._learn(bench, lesson, vectors)
+        if tower := examples.others.get("tower"):
+            pass_texts(model)
+            module.max_tokens = tower.id.max_tokens or 10**9  # without a limit
         model.append(module.to(model.device))
         model.similarity_fn_name = "dot" if self._adds_axis else "cosine"
         epochs.add(1 if self.head == "linear" else self.epochs, fitted.kept, loss)
         of = "" if self.labels_from is None else f" of {self.labels_from}"
-        facts = {"Training": f"{len(texts):,} labelled texts{of}", **fitted.facts}
-        figures = {"texts": len(texts)}
-        return replace(fitted, facts=facts, figures=figures, trained_on=self.labels_from)
+        n_labelled = len(examples.labelled.texts)
+        facts = {"Training": f"{n_labelled:,} labelled texts{of}"}
+        figures, trained_on = {"texts": len(texts)}, self.labels_from
+        if teacher := examples.others.get("distil_from"):
+            facts["Labels"] = f"class probabilities of {teacher.id.label} ({teacher.id.digest})"
+        if self.unlabelled is not None:
+            figures |= {"unlabelled": len(texts) - n_labelled, "left_out": examples.n_left_out}
+            left_out = "{left_out:,} more are related to queries or held-out rows, and left out"
+            facts["Unlabelled texts"] = ("{unlabelled:,}; " + left_out).format(**figures)
+            trained_on = f"{trained_on or bench.data.task.spec.title}, and unlabelled texts"
+        facts |= fitted.facts
+        return replace(fitted, facts=facts, figures=figures, trained_on=trained_on)
 
-    def _learn(self, bench: TrainingContext, given: LabelledTexts, vectors: FloatArray) -> Learnt:
+    def _learn(self, bench: TrainingContext, lesson: Lesson, vectors: FloatArray | None) -> Learnt:
         """Return the module to append to the base, its loss, and facts about its training."""
-        from polarity_bench.training.recipes.axis.probe import PROBES, fisher_weights
+        from polarity_bench.training.recipes.axis.probe import PROBES, fisher_weights, logistic
 
+        given = lesson.labelled
+        if vectors is None:
+            return self._fine_tune(bench, lesson)
         if self.probe == "fisher":
             weights = np.sqrt(fisher_weights(vectors, given.labels))
             facts = {"Space": "each dimension weighted by the square root of its Fisher ratio"}
             return _dense(np.diag(weights)), 0.0, FitResult(1, facts)
-        if self.head == "tuned":
-            return self._fine_tune(bench, given)
-        probe = PROBES[self.probe](vectors, given.labels, self.seed)
+        fit_probe = PROBES[self.probe]
+        if lesson.soft is not None:
+            fit_probe = partial(logistic, soft=lesson.soft)
+        probe = fit_probe(vectors, given.labels, self.seed)
         if self.head == "shared":
-            return self._fine_tune(bench, given, probe, vectors)
+            return self._fine_tune(bench, lesson, probe, vectors)
         facts = {"Probe": f"{self.probe}, log loss {probe.log_loss:.4f}"}
         if self.stretch is None:
             return self._axis(given.classes, probe), probe.log_loss, FitResult(1, facts)
@@ -219,18 +324,18 @@ class Axis(Recipe["LabelledTexts"]):
     def _fine_tune(
         self,
         bench: TrainingContext,
-        given: LabelledTexts,
+        lesson: Lesson,
         probe: Probe | None = None,
         vectors: FloatArray | None = None,
     ) -> Learnt:
         """Fine-tune a classifier and return its axis.
 
-        The head `tuned` fine-tunes a copy of the base. The head `shared` fine-tunes the base itself
-        and preserves its vectors.
+        The head `tuned` fine-tunes the tower, which is a copy of the base by default. The head
+        `shared` fine-tunes the base itself and preserves its vectors.
 
         Args:
             bench: The context.
-            given: The labelled texts.
+            lesson: The texts with their labels.
             probe: Initial head, only for `shared`.
             vectors: Vectors of the base to preserve, (n, d), only for `shared`.
         """
@@ -238,20 +343,27 @@ class Axis(Recipe["LabelledTexts"]):
 
         from polarity_bench.training.loops.classifier_training import shape_encoder
         from polarity_bench.training.recipes.axis.shared_encoder import distillation
+        from polarity_bench.training.recipes.axis.tower import costs, facts_of
 
-        encoder, objective, also = bench.base.model, self._objective(), None
+        objective, also = self._objective(), None
+        facts: dict[str, str] = {}
+        context, encoder = bench, bench.base.model
+        if tower := lesson.others.get("tower"):
+            context, encoder = replace(bench, base=tower), tower.model
+            facts |= facts_of(tower)
         if vectors is not None:
             also = distillation(encoder, vectors, self.keep)
         else:
             parts = [deepcopy(module) for module in (encoder[0], encoder[1])]
             encoder = SentenceTransformer(modules=parts).to(encoder.device)
             shape_encoder(encoder, objective)
+            facts["Encoding"] = costs(context.base, encoder)
         begin = {"weight": probe.weight, "bias": probe.bias} if probe else None
-        fitted, speed = bench.fit_classifier(
-            encoder, given, objective, self.seed, begin=begin, also=also
+        fitted, speed = context.fit_classifier(
+            encoder, lesson.labelled, objective, self.seed, begin=begin, soft=lesson.soft, also=also
         )
-        axis = self._axis(given.classes, fitted.head, None if probe else encoder)
-        return axis, fitted.loss, FitResult(len(fitted.losses), {}, speed=speed)
+        axis = self._axis(lesson.labelled.classes, fitted.head, None if probe else encoder)
+        return axis, fitted.loss, FitResult(len(fitted.losses), facts, speed=speed)
 
     def _axis(
         self, classes: Sequence[str], head: Probe | Head, tower: SentenceTransformer | None = None
@@ -272,6 +384,25 @@ class Axis(Recipe["LabelledTexts"]):
         return Objective(
             epochs=self.epochs, batch_size=self.batch_size, rate=self.rate, dtype=self.dtype
         )
+
+
+def _taught(bench: TrainingContext, lesson: Lesson, embedder: Embedder) -> Lesson:
+    """Return a lesson whose texts all have the teacher's labels, if there is a teacher."""
+    from polarity_bench.training.recipes.axis.teacher import probabilities
+
+    if (teacher := lesson.others.get("distil_from")) is None:
+        return lesson
+    axis: Any = teacher.model[-1]
+    given, texts = lesson.labelled, lesson.texts
+    with bench.bar("labelling by the teacher", len(set(texts))) as advance:
+        embedded = embedder.embed(teacher, texts, advance)
+    # At strength 0, the vectors have no coordinates.
+    embedded = replace(embedded, encoder=replace(embedded.encoder, strength=1.0))
+    placed = embedded.sources(texts).vectors[:, : teacher.id.axis]
+    soft = probabilities(placed, axis.classes, given.classes)
+    labels = np.concatenate([given.labels, soft[len(given.labels) :].argmax(axis=1)])
+    labelled = replace(given, texts=texts, labels=labels)
+    return replace(lesson, labelled=labelled, soft=soft)
 
 
 def _check_base(base: SentenceTransformerEncoder) -> None:

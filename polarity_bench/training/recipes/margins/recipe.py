@@ -11,6 +11,7 @@ from polarity_bench.training.recipes.base import (
     FitResult,
     Inputs,
     TrainingContext,
+    options_of_other_encoder,
     warn_of_schedule,
 )
 from polarity_bench.training.recipes.margins.settings import Draws, MarginSettings
@@ -55,7 +56,7 @@ class Margins(MarginSettings):
                 f"`examples_from` {file}, {kind},": lambda: digest_of(read_examples(file, kind))
             }
         if (guide := self.example_encoder) is not None:
-            options = _options_of_other_encoder(options)
+            options = options_of_other_encoder(options)
             return {f"`example_encoder` {guide}": lambda: load_encoder(guide, options).id.digest}
         return {}
 
@@ -73,7 +74,7 @@ class Margins(MarginSettings):
             return inputs
         guide: Encoder = context.base
         if self.example_encoder is not None:
-            guide = load_encoder(self.example_encoder, _options_of_other_encoder(context.options))
+            guide = load_encoder(self.example_encoder, options_of_other_encoder(context.options))
         return replace(inputs, examples=Draws(guide=guide), encoders={"example_encoder": guide.id})
 
     def read(self, data: TrainingData, access: DataAccess, task_dir: Path | None) -> Inputs[Draws]:
@@ -138,8 +139,3 @@ class Margins(MarginSettings):
         if self.examples_from is not None:
             return "provided by the user"
         return f"{self.mined_words}, by {self.example_encoder or context.base.id.label}"
-
-
-def _options_of_other_encoder(options: EncoderOptions) -> EncoderOptions:
-    """Return the options for an encoder other than the base, without the base's own options."""
-    return replace(options, revision=None, prompt=None, prompt_name=None, max_tokens=None)

@@ -1,0 +1,115 @@
+"""Distillation of an axis: the class probabilities of a trained axis, the teacher, are the labels.
+
+Shapes: n texts, c classes.
+
+References:
+    Hinton et al. (2015), Distilling the Knowledge in a Neural Network,
+    https://arxiv.org/abs/1503.02531. Their temperature is 1 here, and there is no term of the true
+    labels.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from polarity_bench.encoders.base import Encoder
+from polarity_bench.encoders.load import (
+    EncoderOptions,
+    SentenceTransformerEncoder,
+    load_encoder,
+)
+from polarity_bench.errors import InputError
+from polarity_bench.training.contamination import known_to
+from polarity_bench.training.data import TrainingData, normalised, relatives
+from polarity_bench.values import FloatArray
+
+
+def load_teacher(
+    name: str, options: EncoderOptions, classes: Sequence[str]
+) -> SentenceTransformerEncoder:
+    """Load an encoder whose axis was trained on these classes.
+
+    Raises:
+        InputError: If the encoder cannot be loaded, has no axis, or has other classes.
+    """
+    teacher = load_encoder(name, options)
+    if not isinstance(teacher, SentenceTransformerEncoder) or not teacher.id.axis:
+        raise InputError(
+            f"`distil_from` {name}: expected an encoder with an axis, but {teacher.id.name} has "
+            "none; give the folder of a run of the recipe 'axis'"
+        )
+    axis: Any = teacher.model[-1]
+    if sorted(axis.classes) != sorted(classes):
+        raise InputError(
+            f"`distil_from` {name}: expected an axis of the classes {', '.join(classes)}, got "
+            f"{', '.join(axis.classes)}; use a teacher that was trained on the same classes"
+        )
+    return teacher
+
+
+def probabilities(placed: FloatArray, known: Sequence[str], classes: Sequence[str]) -> FloatArray:
+    """Return the class probabilities of texts, the inverse of `encoders.axis.coordinates`.
+
+    Args:
+        placed: Coordinates of the texts, (n, c); (n, 1) for two classes.
+        known: Classes of the coordinates, in order.
+        classes: The same classes, in the order of the result.
+
+    Returns:
+        Probabilities, (n, c) float32.
+    """
+    found: FloatArray = placed * math.sqrt(1 - 1 / len(known)) + 1 / len(known)
+    if len(known) == 2:
+        found = np.hstack([1 - placed, 1 + placed]) / 2
+    order = [list(known).index(name) for name in classes]
+    return np.asarray(found[:, order].clip(0, 1), dtype=np.float32)
+
+
+def read_unlabelled(file: Path) -> list[str]:
+    """Return the distinct texts of a file with one text per line.
+
+    Raises:
+        InputError: If the file cannot be read, or has no texts.
+    """
+    try:
+        lines = file.expanduser().read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"`unlabelled` {file}: expected a text file in UTF-8 with one text per line, got "
+            f"{error}; give another file"
+        ) from error
+    texts = list(dict.fromkeys(filter(None, map(str.strip, lines))))
+    if not texts:
+        raise InputError(f"`unlabelled` {file}: the file has no texts; write one text per line")
+    return texts
+
+
+def without_evaluation_texts(texts: Sequence[str], data: TrainingData) -> list[str]:
+    """Return the texts that are unrelated to the task's queries and to the held-out rows.
+
+    A text is related if it equals such a row, contains it, or is part of it, ignoring letter case,
+    punctuation and spaces.
+    """
+    evaluated = [*data.task.query.texts, *(data.held_out.query.texts if data.held_out else ())]
+    related = relatives(list(map(normalised, texts)), list(map(normalised, evaluated)))
+    return [text for text, is_related in zip(texts, related, strict=True) if not is_related]
+
+
+def check_unseen(role: str, name: str, encoder: Encoder, data: TrainingData) -> None:
+    """Check that an encoder, the value of a parameter, was not trained on held-out rows.
+
+    Raises:
+        InputError: If it was, or if its training texts are unknown.
+    """
+    held_out = data.held_out.query.texts if data.held_out else ()
+    known = known_to(name, encoder, role) if held_out else None
+    if known is not None and (n_seen := int(known(list(map(normalised, held_out))).sum())):
+        raise InputError(
+            f"`{role}` {name}: the encoder was trained on {n_seen} of the {len(held_out)} held-out "
+            "rows; train it with the same `held_out`, or use `held_out` 0"
+        )

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import hashlib
 import json
+import lzma
 import os
 import re
 import tempfile
+import textwrap
 import tomllib
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +22,8 @@ import platformdirs
 
 from polarity_bench.errors import InputError
 
+_DAMAGE = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError)
+"""Errors raised when a damaged compressed file is read."""
 _LONGEST = 120
 _NO_ORGANISATION = "local"
 """Organisation for encoders without an organisation, because mteb requires one in a name."""
@@ -100,6 +106,34 @@ def input_errors(what: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise InputError(f"{what}: {error.strerror}") from error
+
+
+@contextmanager
+def read_errors(where: object, layout: str = "", remedy: str = "") -> Iterator[None]:
+    """Convert any error of reading data to an InputError that names the data and the problem.
+
+    Args:
+        where: Path or name of the data.
+        layout: Expected layout of the data, such as " as archive".
+        remedy: What the user can do, if the error itself does not tell it.
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except _DAMAGE as error:
+        problem = f"the compressed file is damaged ({error}); is the file truncated?"
+        raise InputError(f"{where}: {problem}") from error
+    except Exception as error:  # Codecs, parsers and libraries raise all kinds of errors.
+        if isinstance(error, OSError) and error.strerror:
+            remedy = "check the path"
+        elif not remedy:
+            remedy = "is the file damaged?"
+            if isinstance(error, UnicodeError) or type(error) is LookupError:
+                remedy = "is the file damaged, or in another encoding ('encoding' in [format])?"
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        reason = textwrap.shorten(reason, 240, placeholder="…")
+        raise InputError(f"{where}: cannot be read{layout}: {reason}; {remedy}") from error
 
 
 def remove(path: Path) -> None:

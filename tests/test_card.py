@@ -416,6 +416,27 @@ def test_bad_input_is_named_and_nothing_written(
     assert files() == before
 
 
+def test_a_card_of_shortened_vectors_says_so(
+    carded: Callable[..., Done], bench: Bench, task_dir: Path
+) -> None:
+    options = ("--truncate-dim", "16", "--quantize", "int8", "--sides", "query")
+    ran = bench(
+        "run", "-m", "run", "-t", "mini", "--task-dir", task_dir, *options, "-o", "shortened"
+    )
+    assert ran.code == 0, ran.err
+    assert carded("--results", "shortened").code == 2
+    assert carded("--results", "shortened", *options).code == 0
+    (entry,) = results_of(Path("run/README.md").read_text())
+    said = entry["dataset"]["args"]
+    named = {name: said[name] for name in ("truncate_dim", "quantize", "sides", "reference")}
+    assert named == {
+        "truncate_dim": "16",
+        "quantize": "int8",
+        "sides": "query",
+        "reference": "run (sides query)",
+    }
+
+
 def test_a_folder_that_is_none(bench: Bench) -> None:
     done = bench("card", "nowhere")
     assert (done.code, "nowhere: no such folder; name the folder of an encoder" in done.err) == (

@@ -15,7 +15,9 @@ from standins import Bench, write_task
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders.baselines import RandomEncoder
 from polarity_bench.evaluation import conformance
-from polarity_bench.evaluation.conformance import check_task
+from polarity_bench.evaluation.conformance import check_tasks
+from polarity_bench.tasks import catalogue
+from polarity_bench.tasks.types.base import TaskSpec
 from polarity_bench.values import FloatArray
 
 MOODS = Path(__file__).parents[1] / "docs/plugin/polarity_bench_moods"
@@ -47,12 +49,12 @@ def moods(tmp_path: Path) -> Path:
 
 
 def problems(file: Path) -> dict[str, str]:
-    checks = [*check_task(file, DataAccess())]
+    checks = [*check_tasks([file], DataAccess())]
     return {check.check: check.problem for check in checks if check.problem}
 
 
 def test_the_example_plug_in_passes(moods: Path) -> None:
-    checks = [*check_task(moods / "moods.toml", DataAccess())]
+    checks = [*check_tasks([moods / "moods.toml"], DataAccess())]
     assert [check.check for check in checks] == CHECKS
     assert not any(check.problem for check in checks)
 
@@ -61,6 +63,29 @@ def test_a_name_that_is_taken_is_refused(moods: Path) -> None:
     file = moods / "moods.toml"
     file.write_text(file.read_text().replace('name = "moods"', 'name = "contrast"'))
     assert "already has the name 'contrast'" in problems(file)["reads"]
+
+
+def test_a_name_that_is_taken_in_the_same_plug_in_is_refused(moods: Path) -> None:
+    (moods / "other.toml").write_text((moods / "moods.toml").read_text())
+    files = sorted(moods.glob("*.toml"))
+    problem = [*check_tasks(files, DataAccess())][-1].problem
+    assert "other.toml: the task 'moods' " in problem
+    assert "already has the name 'moods'" in problem
+
+
+def test_the_tasks_of_this_project_are_read_once(
+    moods: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    whole = catalogue.read_task
+
+    def read_task(path: Path) -> TaskSpec:
+        read.append(Path(path).name)
+        return whole(path)
+
+    monkeypatch.setattr(catalogue, "read_task", read_task)
+    [*check_tasks([moods / "moods.toml", moods / "moods.toml"], DataAccess())]
+    assert len(read) == len(set(read)) > 10
 
 
 def test_a_file_that_is_no_task_is_named(moods: Path) -> None:

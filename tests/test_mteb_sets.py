@@ -203,6 +203,32 @@ def explained(hub: Hub, home: Path, online: dict[str, Done]) -> dict[str, Done]:
     )
 
 
+@pytest.fixture(scope="module")
+def trained(hub: Hub, home: Path, tiny_model: Path) -> dict[str, Done]:
+    german, hebrew = f"{TASKS[AMAZON]}[de]", TASKS[HEBREW]
+    small = "--threshold -1 --neighbours 4 --held-out 0"
+    epochs = "--examples 32 --batch-size 8 --epochs 1 --rate 1e-3"
+    tiny = f"--model {tiny_model}"
+    two = f"--model {tiny_model} --against runs/axis"
+    commands = {
+        "margins": f"train {tiny} --task {hebrew} {small} {epochs} --output runs/margins",
+        "axis": f"train axis {tiny} --task {german} --output runs/axis",
+        "several": f"train axis {tiny} --task {TASKS[AMAZON]} --output runs/several",
+        "run": f"run --model runs/axis --tasks {german} --k 4 --output scored --json",
+        "card": "card runs/axis --results scored",
+        "neighbours": f"neighbours taste {tiny} --task {german} --json",
+        "explain": f"explain {two} --task {german} -k 4 --results scored --json",
+        "examples": f"examples {tiny} --task {TASKS[CZECH]} {small} -n 8 --output made",
+        "texts": f"texts --tasks {german} --output texts.jsonl",
+        "sweep": "sweep grid.toml --dry-run",
+    }
+    (home / "grid.toml").write_text(
+        f'tasks = ["{hebrew}"]\n[[train]]\nrecipe = "axis"\ntask = "{german}"\n'
+        f'model = "{tiny_model}"\n'
+    )
+    return bench(hub, home, commands, ())
+
+
 def scores(done: Done) -> dict[str, dict[str, float]]:
     assert done.code == 0, done.err
     return {each["task"]: each["scores"] for each in json.loads(done.out)["results"]}
@@ -327,6 +353,26 @@ def test_texts_that_must_not_be_published_are_in_no_page(
     assert not (home / "restricted.html").exists()
     assert explained["printed"].code == 0
     assert "has 4 subsets; choose one: mteb:Amazon" in explained["several"].err
+
+
+def test_an_encoder_is_trained_on_a_data_set_of_mteb(home: Path, trained: dict[str, Done]) -> None:
+    german = f"{TASKS[AMAZON]}[de]"
+    codes = {name: done.code for name, done in trained.items()}
+    assert codes == dict.fromkeys(trained, 0) | {"several": 2}, trained
+    assert f"has 4 subsets; choose one: {TASKS[AMAZON]}[en-ext]" in trained["several"].err
+    assert f"next: polarity-bench run --model runs/axis --tasks '{german}'" in trained["axis"].err
+    (result,) = json.loads(trained["run"].out)["results"]
+    assert (result["reference"], result["seen"]["sources"]["exactly"]) == ("tiny", 24)
+    card = (home / "runs" / "axis" / "README.md").read_text()
+    assert f"type: {AMAZON}" in card
+    assert COMMITS[AMAZON] in card
+    (found,) = json.loads(trained["neighbours"].out)["found"]
+    assert {row["text"] for row in found["retrieved"]} <= {text for text, _ in other(SOURCES)}
+    assert json.loads(trained["explain"].out)["task"] == german
+    assert "- **Licence of the texts**: cc-by-nc-sa-4.0, no commercial use\n" in (
+        trained["examples"].out
+    )
+    assert f"polarity-bench run --tasks '{german}' --model vectors:." in trained["texts"].err
 
 
 # Names, without data

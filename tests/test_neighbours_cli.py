@@ -111,6 +111,19 @@ def test_strengths_stand_side_by_side_in_the_order_asked(
         assert cells[1::3] == [found[strength][i] for strength in found]
 
 
+def test_shortened_vectors_are_searched(bench: Bench, task_dir: Path, tiny_model: Path) -> None:
+    options = ("--truncate-dim", "8", "--quantize", "binary", "--sides", "document")
+    text, sources = QUERIES[0][0], [source for source, _ in SOURCES]
+    words = ("neighbours", text, "-t", "mini", "--task-dir", task_dir, "-m", tiny_model, *options)
+    (found,) = json.loads(bench(*words, "--json").out)["found"]
+    vectors = SentenceTransformer(str(tiny_model), device="cpu").encode([text, *sources])
+    signs = np.where(vectors[:, :8] > 0, 1, -1)
+    cosines = signs[1:] @ signs[0] / 8
+    order = np.argsort(-cosines, kind="stable")[:5]
+    assert [row["text"] for row in found["retrieved"]] == [sources[i] for i in order]
+    assert [row["similarity"] for row in found["retrieved"]] == pytest.approx([*cosines[order]])
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -7,7 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from polarity_bench.cli.options import TEXT_OPTIONS, TRUST_OPTIONS, EncoderFlags, TaskDir, Weight
+from polarity_bench.cli.options import (
+    TEXT_OPTIONS,
+    TRUST_OPTIONS,
+    VECTOR_OPTIONS,
+    EncoderFlags,
+    TaskDir,
+    Weight,
+)
 from polarity_bench.cli.output import AsJson, print_json, remark
 from polarity_bench.errors import InputError, reworded
 
@@ -28,7 +35,9 @@ def card(
         str | None, "URL to name as the source of the results [default: the project]."
     ] = None,
     weighting: Weight = "linear",
-    encoder_flags: Annotated[EncoderFlags, (*TEXT_OPTIONS, "dtype", "backend", *TRUST_OPTIONS)],
+    encoder_flags: Annotated[
+        EncoderFlags, (*TEXT_OPTIONS, *VECTOR_OPTIONS, "dtype", "backend", *TRUST_OPTIONS)
+    ],
     strength: Annotated[
         float | None, "Weight of the polarity axis in the results [default: the encoder's own]."
     ] = None,
@@ -40,7 +49,7 @@ def card(
 
     Scores are written in percent to the `model-index` of README.md and to the file
     .eval_results/polarity-bench.yaml. The rest of the card does not change. Give the same prompt,
-    token limit and dtype as to `run`.
+    token limit, dtype and options of the vectors as to `run`.
     """
     from polarity_bench.encoders.load import load_encoder
     from polarity_bench.encoders.steered import at_strength

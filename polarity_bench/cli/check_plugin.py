@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -28,13 +27,12 @@ def check_plugin(
     check does not pass.
     """
     from polarity_bench.data.sources import DataAccess
-    from polarity_bench.evaluation.conformance import Check, check_task
+    from polarity_bench.evaluation.conformance import Check, check_tasks
     from polarity_bench.render.markdown import table
     from polarity_bench.tasks.catalogue import task_files
 
     access = DataAccess.from_environment(data_dir)
-    files: list[Path] = task_files(plugin)
-    checks = [check for file in files for check in check_task(file, access, bar=progress_bar)]
+    checks = [*check_tasks(task_files(plugin), access, bar=progress_bar)]
     failed = [check for check in checks if check.problem]
 
     def text() -> str:

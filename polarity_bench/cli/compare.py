@@ -160,6 +160,32 @@ def _changed_columns(
     ]
 
 
+def comparison_columns(
+    compared: Sequence[Comparison], names: tuple[str, str]
+) -> list[tuple[str, list[str]]]:
+    """Return table columns with a row for each comparison, all of the same level.
+
+    Args:
+        compared: The comparisons.
+        names: Titles of the scores of the first and the second encoder.
+    """
+    from polarity_bench.render.markdown import percent, probability
+
+    scores = [each.aligned.scores for each in compared]
+    return [
+        ("task", [each.task for each in compared]),
+        ("measure", [str(each.aligned.key) for each in compared]),
+        *((name, [percent(float(pair[i])) for pair in scores]) for i, name in enumerate(names)),
+        ("difference", [percent(each.test.difference, sign="+") for each in compared]),
+        (
+            f"{100 * compared[0].interval_level:g} %",
+            [interval_text(each.test.interval, sign="+") for each in compared],
+        ),
+        ("p", [probability(each.test.p) for each in compared]),
+        ("detectable", [percent(each.detectable, 1) for each in compared]),
+    ]
+
+
 def interval_text(ends: tuple[float, float], sign: Literal["", "+"] = "") -> str:
     """Return an interval of fractions as text in percent, such as `3.1 to 5.2`."""
     from polarity_bench.render.markdown import MISSING, percent

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from polarity_bench.boards.unseen_columns import seen_parts, seen_words
-from polarity_bench.cli.compare import comparison_json, interval_text
+from polarity_bench.cli.compare import comparison_columns, comparison_json
 from polarity_bench.cli.output import remark
 from polarity_bench.compare.gate import Gate, judge
 from polarity_bench.compare.gate_baseline import NoCommonReferenceError, baselines
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation.one_task import other_reference
 from polarity_bench.metrics.pairwise import LEVEL
-from polarity_bench.render.markdown import MISSING, escape, percent, probability, table
+from polarity_bench.render.markdown import MISSING, escape, percent, table
 from polarity_bench.scores import Weighting
 
 if TYPE_CHECKING:
@@ -87,18 +87,9 @@ def gate_text(judged: Gate, width: int | None) -> str:
     if not compared:
         return f"\n{escape(judged.verdict)}\n"
     pairs = [each.aligned for each in compared]
-    scores = [pair.scores for pair in pairs]
     ids = [result.key.encoder for result in pairs[0].results]
-    level = 100 * compared[0].interval_level
     columns = [
-        ("task", [each.task for each in compared]),
-        ("measure", [str(pair.key) for pair in pairs]),
-        ("baseline", [percent(float(old)) for old, _ in scores]),
-        ("new", [percent(float(new)) for _, new in scores]),
-        ("difference", [percent(each.test.difference, sign="+") for each in compared]),
-        (f"{level:g} %", [interval_text(each.test.interval, sign="+") for each in compared]),
-        ("p", [probability(each.test.p) for each in compared]),
-        ("detectable", [percent(each.detectable, 1) for each in compared]),
+        *comparison_columns(compared, ("baseline", "new")),
         ("verdict", ["falls" if each.falls else "holds" for each in compared]),
     ]
     n = len(compared)

@@ -8,6 +8,7 @@ from polarity_bench.cli.inputs import parse_strengths
 from polarity_bench.cli.options import (
     TEXT_OPTIONS,
     TRUST_OPTIONS,
+    VECTOR_OPTIONS,
     DataFlags,
     EncoderFlags,
     Model,
@@ -37,7 +38,9 @@ def neighbours(
     model: Model = "minilm",
     k: Annotated[int, "Number of sources to show.", "-k"] = 5,
     strength: Strength = None,
-    encoder_flags: Annotated[EncoderFlags, (*TEXT_OPTIONS, "revision", "device", *TRUST_OPTIONS)],
+    encoder_flags: Annotated[
+        EncoderFlags, (*TEXT_OPTIONS, *VECTOR_OPTIONS, "revision", "device", *TRUST_OPTIONS)
+    ],
     data: DataFlags,
     embedding: StoreFlags,
     out: OutputFlags,

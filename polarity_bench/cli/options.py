@@ -137,6 +137,7 @@ class EncoderFlags:
 
 
 TEXT_OPTIONS = ("prompt", "prompt_name", "max_tokens")
+VECTOR_OPTIONS = ("truncate_dim", "quantize", "sides")
 TRUST_OPTIONS = ("trust_remote_code", "allow_pickle")
 InputFlags = Annotated[EncoderFlags, ("prompt", "max_tokens", "revision", "device", *TRUST_OPTIONS)]
 LoadingFlags = Annotated[EncoderFlags, ("device", *TRUST_OPTIONS)]

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -243,6 +244,9 @@ def run(
     protocol: ProtocolFlags,
     strength: Strength = None,
     encoder: EncoderFlags,
+    compare_prompts: Annotated[
+        bool, "Also evaluate each encoder without its prompt, and test whether the scores differ."
+    ] = False,
     embedding: EmbeddingFlags,
     data: DataFlags,
     output: Output = Path("results"),
@@ -263,6 +267,7 @@ def run(
     texts that have the query's label. S is their similarity to the query under a reference encoder.
     `polarity-bench explain-score` explains all scores.
     """
+    from polarity_bench.cli import compare_prompts as prompts
     from polarity_bench.cli.fail_under import gate_json, gate_text
     from polarity_bench.evaluation.many_encoders import EvaluationRequest, evaluate_models
 
@@ -272,6 +277,10 @@ def run(
         raise InputError(
             f"`quantize` {encoder.quantize}: needs a task with queries and sources, got "
             f"{unranked[0]}; give only polarity tasks"
+        )
+    if compare_prompts and (baseline.fail_under or len(strengths) > 1):
+        raise InputError(
+            "`compare_prompts` takes no `fail_under` and at most one `strength`; remove the others"
         )
     settings = protocol.settings(encoder.device)
     files.check()
@@ -297,7 +306,9 @@ def run(
     )
     reports: list[EncoderReport] = []
     curves: list[Path] = []
-    for report in map(partial(_with_hint, alone=len(models) == 1), evaluate_models(request)):
+    requests = prompts.with_and_without(request) if compare_prompts else [request]
+    evaluated = chain.from_iterable(map(evaluate_models, requests))
+    for report in map(partial(_with_hint, alone=len(models) == 1), evaluated):
         reports.append(report)
         _warn_of_uncounted(report)
         print_report(report, out, weighting, titles)
@@ -306,12 +317,17 @@ def run(
             at = {at: suite for at, suite in report.by_strength.items() if at is not None}
             curves += write_and_print_curves(report.name, "strength", at, output, out, weighting)
     judged = gate.judge(reports) if gate else None
+    compared = prompts.compare_prompts(reports, weighting) if compare_prompts else []
     if out.as_json:
         gated = {"gate": gate_json(judged)} if judged else {}
         shown = {"curves": curves_as_json(curves)} if strengths else {}
+        shown |= {"prompts": list(map(prompts.prompts_json, compared))} if compare_prompts else {}
         print_json(reports_as_json(reports, skipped) | gated | shown)
     elif judged:
         print_tables(gate_text(judged, out.width))
+    else:
+        for comparisons in compared:
+            print_tables(prompts.prompts_text(comparisons, out.width))
     files.write(reports, curves, output, weighting)
     if not out.as_json and any(report.results for report in reports):
         _remark_next(output, is_cut=settings.limit is not None)

@@ -47,6 +47,6 @@ def write_texts(
     folder = shlex.quote(str(output.parent))
     remark(
         f"{len(texts):,} texts; save the vectors of all texts, in this order, to "
-        f"{output.with_name('vectors.npy')}; next: polarity-bench run --tasks {names}{options} "
-        f"--model vectors:{folder}"
+        f"{output.with_name('vectors.npy')}; next: polarity-bench run --tasks {shlex.quote(names)}"
+        f"{options} --model vectors:{folder}"
     )

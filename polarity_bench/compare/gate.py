@@ -8,17 +8,14 @@ to 5 % for the whole run, for any number of tasks.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-
-import numpy as np
+from dataclasses import dataclass
 
 from polarity_bench.compare.alignment import (
     Alignment,
     align,
     needs_reference,
 )
-from polarity_bench.compare.paired_comparison import Comparison, compare
-from polarity_bench.metrics.significance import holm
+from polarity_bench.compare.paired_comparison import Comparison, compare, corrected
 from polarity_bench.results.result_files import Result
 
 
@@ -92,16 +89,10 @@ def judge(
             both = (*old.results, *new.results)
             pairs.append(Alignment(both, old.key, (*old.arrays, *new.arrays)))
     compared = [compare(pair, 0, alternative="less", n_tests=len(pairs)) for pair in pairs]
-    p = np.array([each.test.p for each in compared])
-    corrected = p.copy()
-    corrected[~np.isnan(p)] = holm(p[~np.isnan(p)])
     return Gate(
         named,
-        tuple(
-            replace(each, test=replace(each.test, p=float(p)))
-            for each, p in zip(compared, corrected, strict=True)
-        ),
-        tuple(p.tolist()),
+        tuple(corrected(compared)),
+        tuple(each.test.p for each in compared),
         (*(task for task in found if task not in new_results), *sorted(skipped)),
         tuple(each.task for each in compared if _lacks_s(each.aligned)),
     )

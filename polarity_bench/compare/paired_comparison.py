@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +24,7 @@ from polarity_bench.metrics.significance import (
     Alternative,
     PairedTest,
     bootstrap_test,
+    holm,
     interval_level,
     sign_flip_p,
     unit_sums,
@@ -147,6 +148,14 @@ def compare(
     least = detectable(pairs, n, alpha=alpha) if pairs else math.nan
     changed, n_moved = _changed(aligned, n_changed)
     return Comparison(aligned, test, alternative, method, least, changed, n_moved)
+
+
+def corrected(compared: Sequence[Comparison]) -> list[Comparison]:
+    """Return comparisons with p-values that are corrected for their number by Holm's method."""
+    p = np.array([each.test.p for each in compared])
+    p[~np.isnan(p)] = holm(p[~np.isnan(p)])
+    pairs = zip(compared, p, strict=True)
+    return [replace(each, test=replace(each.test, p=float(value))) for each, value in pairs]
 
 
 def _changed(aligned: Alignment, n: int) -> tuple[tuple[ChangedQuery, ...], int]:

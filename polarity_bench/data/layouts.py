@@ -25,7 +25,6 @@ from polarity_bench.data.readers import (
     TYPES,
     as_text,
     check_unpacked,
-    read_errors,
     read_header,
     read_records,
     read_rows,
@@ -35,6 +34,7 @@ from polarity_bench.data.readers import (
 )
 from polarity_bench.data.specs import FormatSpec
 from polarity_bench.errors import InputError, check_installed
+from polarity_bench.files import read_errors
 
 HUB = "hf:"
 """Prefix of the name of a data set on the hub."""

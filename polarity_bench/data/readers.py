@@ -15,10 +15,7 @@ import json
 import lzma
 import math
 import re
-import textwrap
-import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from itertools import count
 from operator import itemgetter
 from pathlib import Path
@@ -26,6 +23,7 @@ from typing import IO, Any, Literal, NamedTuple
 
 from polarity_bench.data.specs import FormatSpec
 from polarity_bench.errors import InputError, nearest
+from polarity_bench.files import read_errors
 
 csv.field_size_limit(2**31 - 1)  # By default, a value has at most 131,072 characters.
 TYPES = {
@@ -47,8 +45,6 @@ _SAMPLE = 1_000_000
 """Number of bytes from which an encoding is guessed."""
 
 _OPEN: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
-_DAMAGE = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError)
-"""Errors raised when a damaged compressed file is read."""
 _MOST_UNPACKED = 1_000_000_000
 _MOST_RATIO = 100
 """Largest size of unpacked data: so many bytes, or so many times the size of the packed file."""
@@ -228,34 +224,6 @@ def type_of(path: Path, form: FormatSpec) -> str | None:
 def suffix_of(path: Path) -> str:
     """Return the suffix of a file, without the suffix of its compression."""
     return Path(path.stem).suffix if path.suffix in _OPEN else path.suffix
-
-
-@contextmanager
-def read_errors(
-    where: object, layout: str = "", remedy: str = "is the file damaged?"
-) -> Iterator[None]:
-    """Convert any error of reading data to an InputError that names the data and the problem.
-
-    Args:
-        where: Path or name of the data.
-        layout: Expected layout of the data, such as " as archive".
-        remedy: What the user can do, unless the error itself tells it.
-    """
-    try:
-        yield
-    except InputError:
-        raise
-    except _DAMAGE as error:
-        problem = f"the compressed file is damaged ({error}); is the file truncated?"
-        raise InputError(f"{where}: {problem}") from error
-    except Exception as error:  # Codecs, parsers and libraries raise all kinds of errors.
-        if isinstance(error, OSError) and error.strerror:
-            remedy = "check the path"
-        elif isinstance(error, UnicodeError) or type(error) is LookupError:
-            remedy = "is the file damaged, or in another encoding ('encoding' in [format])?"
-        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        reason = textwrap.shorten(reason, 240, placeholder="…")
-        raise InputError(f"{where}: cannot be read{layout}: {reason}; {remedy}") from error
 
 
 def _open_text(path: Path, encoding: str) -> IO[str]:

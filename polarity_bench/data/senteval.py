@@ -16,8 +16,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from polarity_bench.data.readers import read_errors
 from polarity_bench.errors import InputError
+from polarity_bench.files import read_errors
 
 _SICK_LABELS = ("CONTRADICTION", "NEUTRAL", "ENTAILMENT")
 _MAX_STS_SCORE = 5.0

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ import numpy as np
 from polarity_bench.encoders.base import Encoder, EncoderId
 from polarity_bench.encoders.baselines import UnpaddedEncoder, check_rows, read_matrix
 from polarity_bench.errors import InputError
+from polarity_bench.files import read_errors
 from polarity_bench.values import FloatArray
 
 _TEXT_FILES = (".jsonl", ".json", ".txt")
@@ -118,11 +118,11 @@ def _read(file: Path) -> tuple[list[str], FloatArray]:
         InputError: If the file or the file of its texts is missing, damaged or has another layout.
     """
     if file.suffix == ".parquet":
-        with _read_errors(file, "a parquet file"):
+        with read_errors(file, " as a parquet file", "is the file complete?"):
             texts, vectors = _read_parquet(file)
     else:
         vectors, named = read_matrix(file), _texts_beside(file)
-        with _read_errors(named, "a list of texts in UTF-8"):
+        with read_errors(named, " as a list of texts in UTF-8", "is the file complete?"):
             texts = _read_texts(named)
         check_rows(file, vectors, len(texts), f"texts in {named.name}")
     for number, text in enumerate(texts, start=1):
@@ -205,16 +205,3 @@ def _check_usable(file: Path, texts: Sequence[str], vectors: FloatArray, width: 
                 f"{file}: vector {row + 1}, of the text {texts[row][:60]!r}, is zero or not finite "
                 "in float32; embed this text again"
             )
-
-
-@contextmanager
-def _read_errors(file: Path, what: str) -> Iterator[None]:
-    try:
-        yield
-    except InputError:
-        raise
-    except (OSError, ValueError, EOFError, TypeError, RecursionError) as error:
-        reason = getattr(error, "strerror", None) or " ".join(str(error).split())
-        raise InputError(
-            f"{file}: cannot be read as {what}: {reason[:200]}; is the file complete?"
-        ) from error

@@ -72,6 +72,7 @@ class SentenceTransformerEncoder:
             raise InputError(f"the encoder {name!r} has an axis, so it takes no `sides`; remove it")
         if {"query", "document"} <= set(getattr(model[0], "sub_modules", ())):
             sides = sides or "query-document"
+        self.prompt_names = [name for name, text in model.prompts.items() if text]
         self.prompts = _prompts_of_sides(model, prompt, sides)
         # Symmetric comparisons use the side of documents.
         side = "document" if sides == "query-document" else sides

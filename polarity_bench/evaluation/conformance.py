@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,8 +15,8 @@ from polarity_bench.evaluation.many_tasks import EvaluationPlan, run_suite
 from polarity_bench.progress import Bar, no_bar
 from polarity_bench.render.format import percent
 from polarity_bench.results.result_files import Result
-from polarity_bench.tasks.catalogue import load_tasks, read_task
-from polarity_bench.tasks.types.base import Settings, Task
+from polarity_bench.tasks.catalogue import check_names, load_tasks, read_task
+from polarity_bench.tasks.types.base import Settings, Task, TaskSpec
 
 _ERRORS = 4.0
 """Number of standard errors by which chance may be exceeded."""
@@ -39,8 +39,8 @@ class Check:
     problem: str = ""
 
 
-def check_task(file: Path, access: DataAccess, *, bar: Bar = no_bar) -> Iterator[Check]:
-    """Check a task file and its data, with the baseline `random`.
+def check_tasks(files: Sequence[Path], access: DataAccess, *, bar: Bar = no_bar) -> Iterator[Check]:
+    """Check task files and their data, with the baseline `random`.
 
     The checks are `reads` (the file is a valid task with a free name), `loads` (the data is there
     and fits), `size` (the main score is defined, and k is small beside the sources), `chance` (the
@@ -49,17 +49,26 @@ def check_task(file: Path, access: DataAccess, *, bar: Bar = no_bar) -> Iterator
     other checks are left out.
 
     Args:
-        file: The task file.
+        files: The task files.
         access: Permitted sources of data.
         bar: Function that opens a progress bar.
     """
+    known = load_tasks()
+    for file in files:
+        yield from _check_task(file, known, access, bar)
+
+
+def _check_task(
+    file: Path, known: dict[str, TaskSpec], access: DataAccess, bar: Bar
+) -> Iterator[Check]:
+    """Check one task file, and add its task to the known tasks if its name is free."""
     name, check = file.name, "reads"
     try:
         spec = read_task(file)
         name = spec.name
-        known = {other.file.resolve() for other in load_tasks().values()}
-        if file.resolve() not in known:
-            load_tasks(file)
+        if file.resolve() not in {other.file.resolve() for other in known.values()}:
+            check_names(spec, known)
+            known[name] = spec
         yield Check(name, check)
         check = "loads"
         task = spec.load(access, Settings())

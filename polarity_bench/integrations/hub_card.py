@@ -87,8 +87,9 @@ class CardScore:
         facts = {"protocol": key.protocol_label}
         if KINDS[self.result.kind].ranks:
             facts["reference"] = key.reference.label if key.reference else "itself"
-        if key.encoder.prompt:
-            facts["prompt"] = key.encoder.prompt
+        for option in ("prompt", "truncate_dim", "quantize", "sides"):
+            if value := getattr(key.encoder, option):
+                facts[option] = str(value)
         if key.encoder.strength is not None:
             facts["strength"] = shortest(key.encoder.strength)
         if words := seen_words(seen_parts(self.result)):

@@ -267,7 +267,7 @@ def _job(setting: Setting, context: GridContext) -> Job:
     recipe, model = parameters.pop("recipe"), parameters.pop("model")
     if (task := parameters.pop("task", None)) is None:
         raise InputError("`task`: missing; name the task to train on")
-    (task,) = context.task_names("task", names=[validated_field(str, "task", task)])
+    task = context.task_name(validated_field(str, "task", task))
     if model == "":
         raise InputError("`model`: expected the name of an encoder, got ''")
     options = context.pop_options(parameters)

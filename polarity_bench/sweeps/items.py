@@ -17,7 +17,7 @@ from polarity_bench.cross_validation.protocol import Protocol
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders.load import EncoderOptions
 from polarity_bench.errors import reworded
-from polarity_bench.tasks.catalogue import choose_tasks
+from polarity_bench.tasks.catalogue import choose_task, choose_tasks
 from polarity_bench.tasks.labelled import LabelledTexts
 from polarity_bench.tasks.types.base import Settings, TaskSpec
 from polarity_bench.training.job import Job
@@ -107,6 +107,15 @@ class GridContext:
         """
         with reworded(f"`{key}`: "):
             return [spec.name for spec in choose_tasks(self.tasks, **chosen)]
+
+    def task_name(self, name: str) -> str:
+        """Return the canonical name of one task.
+
+        Raises:
+            InputError: If the task is unknown, or names several tasks of mteb.
+        """
+        with reworded("`task`: "):
+            return choose_task(self.tasks, name).name
 
     def pop_options(self, given: dict[str, Any]) -> EncoderOptions:
         """Remove the loading options from the settings, and return the resulting options.

@@ -81,7 +81,7 @@ def expand(settings: Sequence[Setting], context: GridContext) -> list[CrossValid
 def _make_validation(setting: Setting, context: GridContext) -> CrossValidation:
     """Return the cross-validation for a combination of settings."""
     remaining = dict(setting)
-    (task,) = context.task_names("task", names=[remaining.pop("task")])
+    task = context.task_name(remaining.pop("task"))
     labelled_spec(context.tasks, task)
     loss, model = remaining.pop("loss"), resolve_name(remaining.pop("model"), context.folder)
     options = context.pop_options(remaining)

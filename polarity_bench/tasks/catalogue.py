@@ -131,19 +131,24 @@ def _add_tasks(tasks: Mapping[str, TaskSpec], files: Sequence[Path]) -> dict[str
     """
     added = dict(tasks)
     for spec in map(read_task, files):
-        for other in added.values():
-            if spec.name == other.name:
-                key, name = "name", spec.name
-            elif spec.result_name == other.result_name:
-                key, name = "mteb_name", spec.result_name
-            else:
-                continue
-            raise InputError(
-                f"{spec.file}: the task {other.name!r} ({other.result_name}) in {other.file} "
-                f"already has the {key} {name!r}; choose another `{key}`"
-            )
+        check_names(spec, added)
         added[spec.name] = spec
     return added
+
+
+def check_names(spec: TaskSpec, tasks: Mapping[str, TaskSpec]) -> None:
+    """Raise InputError if one of `tasks` already has the name of a task, here or in mteb."""
+    for other in tasks.values():
+        if spec.name == other.name:
+            key, name = "name", spec.name
+        elif spec.result_name == other.result_name:
+            key, name = "mteb_name", spec.result_name
+        else:
+            continue
+        raise InputError(
+            f"{spec.file}: the task {other.name!r} ({other.result_name}) in {other.file} "
+            f"already has the {key} {name!r}; choose another `{key}`"
+        )
 
 
 def load_suites() -> dict[str, tuple[str, ...]]:

@@ -20,6 +20,7 @@ from polarity_bench.integrations.mteb_results import read_mteb
 from polarity_bench.metrics.pairwise import holm_of_pairs, pairwise_t, rank_ranges
 
 pytest.importorskip("mteb")
+from mteb.results import TaskResult
 
 
 def result_of(task: str, rows: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
@@ -114,6 +115,31 @@ def test_other_files_beside_the_results_are_no_results(tmp_path: Path) -> None:
     (folder / "curves").mkdir()
     (folder / "curves" / "one.json").write_text("{}")
     assert read_mteb(folder).shape == (2, 3)
+
+
+def test_only_older_layouts_need_the_reader_of_mteb(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recent = write(tmp_path, "org/a", "STS12", {**row(0.5), "ndcg_at_10": 0.1, "nested": {"x": 1}})
+    content = json.loads(recent.read_text()) | {"evaluation_phases": [], "date": 1.7e9}
+    recent.write_text(json.dumps(content))
+    older = write(tmp_path, "org/b", "STS12")
+    scores = {"cos_sim": {"pearson": 0.1, "spearman": 0.75}, "evaluation_time": 3}
+    older.write_text(
+        json.dumps({"mteb_dataset_name": "STS12", "mteb_version": "1.0.3", "test": scores})
+    )
+    read: list[Path] = []
+    whole = TaskResult.from_disk
+    expected = {file: whole(file).get_score() for file in (recent, older)}
+
+    def from_disk(path: Path) -> TaskResult:
+        read.append(path)
+        return whole(path)
+
+    monkeypatch.setattr(TaskResult, "from_disk", from_disk)
+    found = read_mteb(tmp_path)["STS12"]
+    assert [*found] == [*expected.values()] == [0.5, 0.75]
+    assert read == [older]
 
 
 @pytest.mark.parametrize("content", ["", '{"task_name": "Tas', "[1, 2]", '{"scores": 5}'])

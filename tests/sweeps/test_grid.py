@@ -236,6 +236,10 @@ def test_no_name_becomes_a_path(tmp_path: Path) -> None:
         ),
         (('"stsb", "contrast"', '"stsbb"'), r"line 3: `tasks`: unknown task 'stsbb'"),
         (('task = "contrast"', 'task = "contras"'), r"line 6: `task`: unknown task 'contras'"),
+        (
+            ('task = "contrast"', 'task = "mteb:NusaX-senti"'),
+            r"line 6: `task`: the task 'mteb:NusaX-senti' has 12 subsets; choose one: mteb:NusaX-",
+        ),
         (('prompt = "query: "', "prompt = 3"), r"line 18: 'prompt' must be text, got 3"),
         (("epochs = 1", "epochs = "), r"grid\.toml: not valid TOML"),
         (('recipe = "axis"\nhead = "tuned"\nprompt = "query: "', 'loss = "triplet"\nmargin = 0.5'),

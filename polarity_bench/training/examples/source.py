@@ -168,9 +168,12 @@ def generate_examples(
     neighbours = pool_neighbours(pool, encoder, spec, data.in_groups(embedder or Embedder()), bar)
     source = ExampleSource(pool, neighbours, kind, spec, encoder.id)
     dataset = Dataset.from_dict(source.columns(seed, epoch), features=_features(kind, pool))
+    own = data.task.spec
+    licence = ", ".join(filter(None, [own.licence, own.restriction]))
     facts = {
         "Task": f"{chosen.title} ({chosen.name}, version {chosen.version}), "
         f"{len(pool):,} distinct texts",
+        **({"Licence of the texts": licence} if licence else {}),
         **source.facts,
         "Seed": f"{seed}, epoch {epoch}",
     }

@@ -1,0 +1,81 @@
+"""`run --compare-prompts`: each encoder with and without its prompt, paired query by query."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from standins import Bench, write_task
+
+from polarity_bench.compare.paired_comparison import compare_encoders
+
+RUN = ("run", "--compare-prompts", "--task-dir", "tasks", "--tasks", "mini,other")
+
+
+@pytest.fixture
+def tasks(task_dir: Path) -> Path:
+    write_task(task_dir, "other", k=8)
+    return task_dir
+
+
+def test_both_are_measured_and_paired(bench: Bench, tasks: Path, sentence_bert: Path) -> None:
+    arguments = (*RUN, "-m", sentence_bert, "--prompt-name", "query", "--reference", "random")
+    done = bench(*arguments)
+    assert done.code == 0, done.err
+    assert "\ntiny (prompt 'query: '), reference: random" in f"\n{done.out}"
+    assert "\ntiny, reference: random" in done.out
+    *_, after = done.out.partition("## tiny, with and without the prompt 'query: '")
+    assert [line.split()[1:4:2] for line in after.splitlines() if line.startswith("| ")][1:] == [
+        ["mini", "joint_at_4"],
+        ["other", "joint_at_8"],
+    ]
+    assert "corrected for 2 tasks by Holm's method" in after
+    as_json = json.loads(bench(*arguments, "--json").out)
+    assert len(as_json["results"]) == 4
+    (pairs,) = as_json["prompts"]
+    alone = []
+    for pair in pairs:
+        assert pair["prompt"] == "query: "
+        assert pair["without"]["encoder_digest"] != pair["with"]["encoder_digest"]
+        assert pair["difference"] == pair["with"]["score"] - pair["without"]["score"]
+        digests = (pair[side]["encoder_digest"] for side in ("without", "with"))
+        alone.append(compare_encoders(*digests, pair["task"]).test)
+    assert [pair["interval"] for pair in pairs] == [list(test.interval) for test in alone]
+    p = [test.p for test in alone]
+    assert min(pair["p"] for pair in pairs) == min(1.0, 2 * min(p))
+    assert max(pair["p"] for pair in pairs) >= max(p)
+
+
+def test_p_is_compared_if_each_is_its_own_reference(
+    bench: Bench, tasks: Path, tiny_model: Path
+) -> None:
+    done = bench(*RUN, "-m", tiny_model, "--prompt", "good ")
+    assert done.code == 0, done.err
+    assert "| polarity_at_4 |" in done.out
+    assert done.err.count("to compare the main score, name a --reference") == 1
+
+
+def test_an_encoder_without_a_prompt_is_an_error(
+    bench: Bench, tasks: Path, tiny_model: Path, sentence_bert: Path
+) -> None:
+    for arguments, expected in (
+        (("-m", tiny_model), "has no prompt in its configuration; give one with --prompt"),
+        (("-m", tiny_model, "--prompt", ""), "has no prompt in its configuration"),
+        (("-m", sentence_bert), "choose one with --prompt-name (query, document)"),
+        (("-m", "random"), "takes no prompt; name an encoder of sentence-transformers"),
+        (("-m", tiny_model, "--prompt", "a ", "--fail-under", "random"), "takes no --fail-under"),
+        (("-m", tiny_model, "--prompt", "a ", "--strength", "0,1"), "at most one --strength"),
+    ):
+        done = bench(*RUN, *arguments)
+        assert (done.code, expected in done.err) == (2, True), done.err
+    assert not list(Path("results").glob("**/*.json"))
+
+
+def test_an_encoder_that_cannot_be_loaded_leaves_the_others(
+    bench: Bench, tasks: Path, tiny_model: Path
+) -> None:
+    done = bench(*RUN, "-m", "./missing", "-m", tiny_model, "--prompt", "good ", "--json")
+    assert done.code == 1
+    (pairs,) = json.loads(done.out)["prompts"]
+    assert [pair["task"] for pair in pairs] == ["mini", "other"]

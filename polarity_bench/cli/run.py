@@ -320,7 +320,7 @@ def run(
     compared = prompts.compare_prompts(reports, weighting) if compare_prompts else []
     if out.as_json:
         gated = {"gate": gate_json(judged)} if judged else {}
-        shown = {"curves": curves_as_json(curves)} if strengths else {}
+        shown: dict[str, Any] = {"curves": curves_as_json(curves)} if strengths else {}
         shown |= {"prompts": list(map(prompts.prompts_json, compared))} if compare_prompts else {}
         print_json(reports_as_json(reports, skipped) | gated | shown)
     elif judged:

@@ -32,7 +32,7 @@ from polarity_bench.encoders.load import (
 )
 from polarity_bench.encoders.steered import at_strength
 from polarity_bench.errors import InputError
-from polarity_bench.training.contamination import TrainingTexts
+from polarity_bench.evaluation.contamination import TrainingTexts
 from polarity_bench.training.loops import descent
 from polarity_bench.training.recipes.axis.probe import logistic
 from polarity_bench.training.recipes.axis.recipe import Axis

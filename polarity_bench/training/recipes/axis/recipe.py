@@ -184,14 +184,14 @@ class Axis(Recipe[Lesson]):
         given = {name: value for name in readers if (value := getattr(self, name)) is not None}
         return {f"`{name}` {value}": partial(readers[name], value) for name, value in given.items()}
 
-    def load(self, bench: TrainingContext) -> Inputs[Lesson]:
+    def load(self, context: TrainingContext) -> Inputs[Lesson]:
         """Check the base, load the tower and the teacher, and draw the texts."""
         from polarity_bench.training.recipes.axis.teacher import check_unseen, load_teacher
         from polarity_bench.training.recipes.axis.tower import load_tower
 
-        _check_base(bench.base)
-        options, given = options_of_other_encoder(bench.options), {}
-        encoder, field = bench.base, f"`model` {bench.base.id.name}"
+        _check_base(context.base)
+        options, given = options_of_other_encoder(context.options), {}
+        encoder, field = context.base, f"`model` {context.base.id.name}"
         if self.tower is not None:
             encoder, field = load_tower(self.tower, encoder, options), f"`tower` {self.tower}"
             given["tower"] = encoder
@@ -207,12 +207,12 @@ class Axis(Recipe[Lesson]):
                     f"{field}: `head` tuned needs an encoder whose second module is the pooling, "
                     "so it cannot have token weights; use `head` shared"
                 )
-        inputs = super().load(bench)
+        inputs = super().load(context)
         if self.distil_from is not None:
             classes = inputs.examples.labelled.classes
             given["distil_from"] = load_teacher(self.distil_from, options, classes)
         for role, other in given.items():
-            check_unseen(role, getattr(self, role), other, bench.data)
+            check_unseen(role, getattr(self, role), other, context.data)
         return replace(
             inputs,
             examples=replace(inputs.examples, others=given),
@@ -256,26 +256,26 @@ class Axis(Recipe[Lesson]):
         lesson = Lesson(given, [*_single(given), *kept], len(further) - len(kept))
         return Inputs(digest_of([given.digest, kept]), lesson, lesson.texts)
 
-    def fit(self, bench: TrainingContext, examples: Lesson, epochs: EpochScorer) -> FitResult:
+    def fit(self, context: TrainingContext, examples: Lesson, epochs: EpochScorer) -> FitResult:
         """Train the module and append it to the base."""
         from sentence_transformers.base.modules import Normalize
 
         from polarity_bench.encoders.axis import pass_texts
 
-        model, texts = bench.base.model, examples.texts
-        embedder = bench.embedder
+        model, texts = context.base.model, examples.texts
+        embedder = context.embedder
         if self.labels != "all":
             # With the usual groups, batches with texts that were not drawn would be encoded too.
             embedder = replace(embedder, groups=Groups([texts]))
         vectors = None
         if self.head != "tuned":
-            with bench.bar("encoding the training texts", len(set(texts))) as advance:
-                embedded = embedder.embed(bench.base, texts, advance)
+            with context.bar("encoding the training texts", len(set(texts))) as advance:
+                embedded = embedder.embed(context.base, texts, advance)
             vectors = _units(embedded.vectors(texts).vectors)
-        lesson = _taught(bench, examples, embedder)
+        lesson = _taught(context, examples, embedder)
         if not isinstance(model[-1], Normalize):
             model.append(Normalize())
-        module, loss, fitted = self._learn(bench, lesson, vectors)
+        module, loss, fitted = self._learn(context, lesson, vectors)
         if tower := examples.others.get("tower"):
             pass_texts(model)
             module.max_tokens = tower.id.max_tokens or 10**9  # without a limit
@@ -292,17 +292,19 @@ class Axis(Recipe[Lesson]):
             figures |= {"unlabelled": len(texts) - n_labelled, "left_out": examples.n_left_out}
             left_out = "{left_out:,} more are related to queries or held-out rows, and left out"
             facts["Unlabelled texts"] = ("{unlabelled:,}; " + left_out).format(**figures)
-            trained_on = f"{trained_on or bench.data.task.spec.title}, and unlabelled texts"
+            trained_on = f"{trained_on or context.data.task.spec.title}, and unlabelled texts"
         facts |= fitted.facts
         return replace(fitted, facts=facts, figures=figures, trained_on=trained_on)
 
-    def _learn(self, bench: TrainingContext, lesson: Lesson, vectors: FloatArray | None) -> Learnt:
+    def _learn(
+        self, context: TrainingContext, lesson: Lesson, vectors: FloatArray | None
+    ) -> Learnt:
         """Return the module to append to the base, its loss, and facts about its training."""
         from polarity_bench.training.recipes.axis.probe import PROBES, fisher_weights, logistic
 
         given = lesson.labelled
         if vectors is None:
-            return self._fine_tune(bench, lesson)
+            return self._fine_tune(context, lesson)
         if self.probe == "fisher":
             weights = np.sqrt(fisher_weights(vectors, given.labels))
             facts = {"Space": "each dimension weighted by the square root of its Fisher ratio"}
@@ -312,7 +314,7 @@ class Axis(Recipe[Lesson]):
             fit_probe = partial(logistic, soft=lesson.soft)
         probe = fit_probe(vectors, given.labels, self.seed)
         if self.head == "shared":
-            return self._fine_tune(bench, lesson, probe, vectors)
+            return self._fine_tune(context, lesson, probe, vectors)
         facts = {"Probe": f"{self.probe}, log loss {probe.log_loss:.4f}"}
         if self.stretch is None:
             return self._axis(given.classes, probe), probe.log_loss, FitResult(1, facts)
@@ -323,7 +325,7 @@ class Axis(Recipe[Lesson]):
 
     def _fine_tune(
         self,
-        bench: TrainingContext,
+        context: TrainingContext,
         lesson: Lesson,
         probe: Probe | None = None,
         vectors: FloatArray | None = None,
@@ -334,7 +336,7 @@ class Axis(Recipe[Lesson]):
         `shared` fine-tunes the base itself and preserves its vectors.
 
         Args:
-            bench: The context.
+            context: The context.
             lesson: The texts with their labels.
             probe: Initial head, only for `shared`.
             vectors: Vectors of the base to preserve, (n, d), only for `shared`.
@@ -347,9 +349,9 @@ class Axis(Recipe[Lesson]):
 
         objective, also = self._objective(), None
         facts: dict[str, str] = {}
-        context, encoder = bench, bench.base.model
+        base, encoder = context.base, context.base.model
         if tower := lesson.others.get("tower"):
-            context, encoder = replace(bench, base=tower), tower.model
+            context, encoder = replace(context, base=tower), tower.model
             facts |= facts_of(tower)
         if vectors is not None:
             also = distillation(encoder, vectors, self.keep)
@@ -357,7 +359,7 @@ class Axis(Recipe[Lesson]):
             parts = [deepcopy(module) for module in (encoder[0], encoder[1])]
             encoder = SentenceTransformer(modules=parts).to(encoder.device)
             shape_encoder(encoder, objective)
-            facts["Encoding"] = costs(context.base, encoder)
+            facts["Encoding"] = costs(base, encoder)
         begin = {"weight": probe.weight, "bias": probe.bias} if probe else None
         fitted, speed = context.fit_classifier(
             encoder, lesson.labelled, objective, self.seed, begin=begin, soft=lesson.soft, also=also
@@ -386,7 +388,7 @@ class Axis(Recipe[Lesson]):
         )
 
 
-def _taught(bench: TrainingContext, lesson: Lesson, embedder: Embedder) -> Lesson:
+def _taught(context: TrainingContext, lesson: Lesson, embedder: Embedder) -> Lesson:
     """Return a lesson whose texts all have the teacher's labels, if there is a teacher."""
     from polarity_bench.training.recipes.axis.teacher import probabilities
 
@@ -394,7 +396,7 @@ def _taught(bench: TrainingContext, lesson: Lesson, embedder: Embedder) -> Lesso
         return lesson
     axis: Any = teacher.model[-1]
     given, texts = lesson.labelled, lesson.texts
-    with bench.bar("labelling by the teacher", len(set(texts))) as advance:
+    with context.bar("labelling by the teacher", len(set(texts))) as advance:
         embedded = embedder.embed(teacher, texts, advance)
     # At strength 0, the vectors have no coordinates.
     embedded = replace(embedded, encoder=replace(embedded.encoder, strength=1.0))

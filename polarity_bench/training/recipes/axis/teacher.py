@@ -24,9 +24,9 @@ from polarity_bench.encoders.load import (
     load_encoder,
 )
 from polarity_bench.errors import InputError
-from polarity_bench.training.contamination import known_to
-from polarity_bench.training.data import TrainingData, normalised, relatives
-from polarity_bench.values import FloatArray
+from polarity_bench.evaluation.contamination import known_to
+from polarity_bench.training.data import TrainingData, relatives
+from polarity_bench.values import FloatArray, normalised
 
 
 def load_teacher(

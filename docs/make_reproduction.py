@@ -69,21 +69,20 @@ Found = tuple[Mapping[str, str], Number]
 
 
 @cache
-def read(boards: Path, source: str) -> list[Found]:
-    """Return all numbers of a source, each with the texts that identify it.
+def read(folder: Path, source: str) -> list[Found]:
+    """Return all numbers of a board, each with the texts that identify it.
 
     Args:
-        boards: Folder of the boards.
-        source: `BOARD/table.csv`, `BOARD/published.csv`, `BOARD/results` or `BOARD/folds`.
+        folder: Folder of the board.
+        source: `table.csv`, `published.csv`, `results` or `folds`.
     """
-    board, _, name = source.partition("/")
     readers = {
         "table.csv": _shown,
         "published.csv": _published,
         "results": _stored,
         "folds": _gains_by_proxies,
     }
-    return list(readers[name](boards / board))
+    return list(readers[source](folder))
 
 
 def _rows(file: Path) -> Iterator[dict[str, str]]:
@@ -147,7 +146,7 @@ def _gains_by_proxies(folder: Path) -> Iterator[Found]:
 def number_at(boards: Path, text: str) -> Number:
     """Return the number at a place, or the difference of two: `PLACE minus PLACE`.
 
-    A place is `SOURCE; key=pattern; ...`, or `PAGE.md; pattern=REGEX` with one group. If several
+    A place is `BOARD/SOURCE; key=pattern; ...`, or `PAGE.md; pattern=REGEX` with one group. If several
     numbers match, the place says how many (`n=4`), and the result is their mean. The interval of a
     mean adds the intervals in quadrature, as on boards.
 
@@ -163,16 +162,17 @@ def number_at(boards: Path, text: str) -> Number:
 
 
 def _mean_at(boards: Path, place: str) -> Number:
-    source, *parts = (part.strip() for part in place.split(";"))
+    file, *parts = (part.strip() for part in place.split(";"))
     patterns = dict(part.split("=", 1) for part in parts)
-    if source.endswith(".md"):
-        page = " ".join((HERE / source).read_text(encoding="utf-8").split())
+    if file.endswith(".md"):
+        page = " ".join((HERE / file).read_text(encoding="utf-8").split())
         (text,) = re.findall(patterns["pattern"], page)
         return Number(float(text), digits=len(text.partition(".")[2]))
     n = int(patterns.pop("n", "1"))
+    board, _, source = file.partition("/")
     found = [
         number
-        for facts, number in read(boards, source)
+        for facts, number in read((boards / board).resolve(), source)
         if all(_fits(facts[key], pattern) for key, pattern in patterns.items())
     ]
     if len(found) != n:
@@ -192,10 +192,12 @@ def _fits(text: str, patterns: str) -> bool:
 
 def shown(number: Number, digits: int) -> str:
     """Return the text of a number, with its interval if it has one."""
-    digits = digits if number.digits is None else number.digits
+    digits = digits if number.digits is None or number.is_signed else number.digits
     sign = "+" if number.is_signed else ""
-    parts = [f"{each:{sign}.{digits}f}" for each in (number.value, number.low, number.high)]
-    return parts[0] if math.isnan(number.low) else f"{parts[0]} [{parts[1]}, {parts[2]}]"
+    ends = () if math.isnan(number.low) else (number.low, number.high)
+    rounded = [round(each, digits) or 0.0 for each in (number.value, *ends)]  # never -0.0
+    value, *interval = (f"{each:{sign if each else ''}.{digits}f}" for each in rounded)
+    return f"{value} [{', '.join(interval)}]" if interval else value
 
 
 def difference(measured: Number, published: Number) -> Number:
@@ -206,12 +208,10 @@ def difference(measured: Number, published: Number) -> Number:
 
 
 def places(claim: Mapping[str, Any]) -> list[list[str]]:
-    """Return the rows of a claim's table, each once for every item of `over`."""
-    rows: list[list[str]] = claim.get("rows", [])
-    items: list[list[str]] = claim.get("over", [])
-    if not items:
-        return rows
-    return [[cell.format(*item) for cell in row] for item in items for row in rows]
+    """Return the rows of a claim's table: `rows` for every item of `over`, then `more`."""
+    items: list[list[str]] = claim.get("over", [[]])
+    rows = [[cell.format(*item) for cell in row] for item in items for row in claim.get("rows", [])]
+    return [*rows, *claim.get("more", [])]
 
 
 def comparisons(
@@ -244,9 +244,12 @@ def _finding_table(boards: Path, finding: Mapping[str, Any]) -> str:
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    is_number = [bool(rows) and all(re.match(rf"[+-]?\d|{NONE}", r[i]) for r in rows) for i in range(len(heads))]
+    """Return a table in Markdown, with columns of numbers aligned to the right."""
     lines = [f"| {' | '.join(cells)} |" for cells in (heads, *rows)]
-    lines.insert(1, "|" + "".join("--:|" if one else ":--|" for one in is_number))
+    number = re.compile(rf"[+-]?\d|{NONE}$")
+    columns = list(zip(*rows, strict=True))[1:]
+    marks = ["--:" if all(map(number.match, column)) else ":--" for column in columns]
+    lines.insert(1, f"|{'|'.join([':--', *marks])}|")
     return "".join(f"{line}\n" for line in lines)
 
 

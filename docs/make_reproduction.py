@@ -162,20 +162,26 @@ def number_at(boards: Path, text: str) -> Number:
 
 
 def _mean_at(boards: Path, place: str) -> Number:
-    file, *parts = (part.strip() for part in place.split(";"))
-    patterns = dict(part.split("=", 1) for part in parts)
+    file, _, patterns = place.partition(";")
     if file.endswith(".md"):
         page = " ".join((HERE / file).read_text(encoding="utf-8").split())
-        (text,) = re.findall(patterns["pattern"], page)
+        (text,) = re.findall(patterns.partition("=")[2], page)
         return Number(float(text), digits=len(text.partition(".")[2]))
-    n = int(patterns.pop("n", "1"))
     board, _, source = file.partition("/")
+    return _mean_of((boards / board).resolve(), source, patterns)
+
+
+@cache
+def _mean_of(folder: Path, source: str, patterns: str) -> Number:
+    wanted = dict(part.strip().split("=", 1) for part in patterns.split(";"))
+    n = int(wanted.pop("n", "1"))
     found = [
         number
-        for facts, number in read((boards / board).resolve(), source)
-        if all(_fits(facts[key], pattern) for key, pattern in patterns.items())
+        for facts, number in read(folder, source)
+        if all(_fits(facts[key], pattern) for key, pattern in wanted.items())
     ]
     if len(found) != n:
+        place = f"{folder.name}/{source};{patterns}"
         raise LookupError(f"{TEXT.name}: {place!r}: expected {n} numbers, found {len(found)}")
     value = math.fsum(each.value for each in found) / n
     down = math.sqrt(math.fsum((each.value - each.low) ** 2 for each in found)) / n

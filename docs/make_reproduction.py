@@ -43,7 +43,7 @@ NOTE = (
     "those, not this page. -->"
 )
 VERDICTS = ("reproduced", "reproduced with less", "not reproduced", "not tried")
-NONE = "–"
+NONE = "-"
 
 
 @dataclass(frozen=True)
@@ -120,8 +120,8 @@ def _stored(folder: Path) -> Iterator[Found]:
         }
         for name, value in scores.items():
             if isinstance(value, float):
-                ends = (scores.get(f"{name}_ci95_{end}") or math.nan for end in ("low", "high"))
-                yield said | {"score": name}, Number(100 * value, *(100 * end for end in ends))
+                low, high = (scores.get(f"{name}_ci95_{end}", math.nan) for end in ("low", "high"))
+                yield said | {"score": name}, Number(100 * value, 100 * low, 100 * high)
 
 
 def _gains_by_proxies(folder: Path) -> Iterator[Found]:
@@ -131,24 +131,25 @@ def _gains_by_proxies(folder: Path) -> Iterator[Found]:
             continue
         measure = default_measure(outcome.spec)
         with_proxies, without = (
-            np.array(list(score_by_fold(outcome, way, measure).values())) for way in (PROXIES, DENSE)
+            np.array(list(score_by_fold(outcome, way, measure).values()))
+            for way in (PROXIES, DENSE)
         )
-        test = paired_t(with_proxies, without)
+        test = paired_t(100 * with_proxies, 100 * without)
         facts = {
             "table": heading(outcome.spec),
             "task": outcome.spec["task"],
             "method": outcome.spec["title"],
         }
-        ends = (100 * end for end in test.interval)
-        yield facts, Number(100 * test.difference, *ends, is_signed=True)
+        low, high = test.interval
+        yield facts, Number(test.difference, low, high, is_signed=True)
 
 
 def number_at(boards: Path, text: str) -> Number:
     """Return the number at a place, or the difference of two: `PLACE minus PLACE`.
 
-    A place is `BOARD/SOURCE; key=pattern; ...`, or `PAGE.md; pattern=REGEX` with one group. If several
-    numbers match, the place says how many (`n=4`), and the result is their mean. The interval of a
-    mean adds the intervals in quadrature, as on boards.
+    A place is `BOARD/SOURCE; key=pattern; ...`, or `PAGE.md; pattern=REGEX` with one group. If
+    several numbers match, the place says how many (`n=4`), and the result is their mean. The
+    interval of a mean adds the intervals in quadrature, as on boards.
 
     Raises:
         LookupError: If another number of numbers matches.
@@ -324,7 +325,8 @@ def page(boards: Path = BOARDS) -> str:
         parts += [f"## {paper['title']}\n", paper["text"].strip() + "\n"]
         for claim in paper["claims"]:
             parts += _of_claim(boards, claim)
-    parts += ["## Every published table\n", text["about_tables"].strip() + "\n", _table_list(papers)]
+    parts += ["## Every published table\n", text["about_tables"].strip() + "\n"]
+    parts += [_table_list(papers)]
     parts += ["## Protocol findings\n", text["about_findings"].strip() + "\n"]
     for finding in text["findings"]:
         parts += [f"### {finding['title']}\n", finding["text"].strip() + "\n"]

@@ -108,15 +108,13 @@ def _published(folder: Path) -> Iterator[Found]:
 
 
 def _stored(folder: Path) -> Iterator[Found]:
-    results = folder / "results"
-    for path in result_paths(results):
+    for path in result_paths(folder / "results"):
         made = read_stored(path.with_suffix(".provenance.json"))
         (scores,) = read_stored(path)["scores"]["test"]
         said = {
             "encoder": made["encoder"]["name"],
             "prompt": made["encoder"].get("prompt") or "",
             "task": made["task"]["name"],
-            "file": path.relative_to(results).as_posix(),
         }
         for name, value in scores.items():
             if isinstance(value, float):
@@ -183,7 +181,10 @@ def _mean_of(folder: Path, source: str, patterns: str) -> Number:
     ]
     if len(found) != n:
         place = f"{folder.name}/{source};{patterns}"
-        raise LookupError(f"{TEXT.name}: {place!r}: expected {n} numbers, found {len(found)}")
+        raise LookupError(
+            f"{TEXT.name}: {place!r}: expected {n} numbers, found {len(found)}; name the place "
+            "more closely, or set `n` for a mean"
+        )
     value = math.fsum(each.value for each in found) / n
     down = math.sqrt(math.fsum((each.value - each.low) ** 2 for each in found)) / n
     up = math.sqrt(math.fsum((each.high - each.value) ** 2 for each in found)) / n
@@ -235,7 +236,9 @@ def _comparison_table(boards: Path, claim: Mapping[str, Any]) -> str:
     usual = claim.get("digits", 2)
     rows = []
     for label, measured, published, gap in comparisons(boards, claim):
-        digits = published.digits if published and published.digits is not None else usual
+        digits = usual
+        if published and not published.is_signed and published.digits is not None:
+            digits = published.digits
         texts = [NONE if n is None else shown(n, digits) for n in (measured, published, gap)]
         rows.append([label, *texts])
     return _table(["", "measured", "published", "difference"], rows)

@@ -133,6 +133,13 @@ def test_the_first_line_counts_the_verdicts(make_reproduction: Any) -> None:
     assert counts == ", ".join(f"{of_verdicts.count(v)} {v}" for v in make_reproduction.VERDICTS)
 
 
+def test_the_protocol_findings_are_there() -> None:
+    titles = " | ".join(finding["title"] for finding in TEXT["findings"])
+    for words in ("uniformly", "warm-up", "2 or more", "hidden", "truncated", "converged", "MR"):
+        assert words in titles
+    assert all(f"### {finding['title']}\n" in PAGE for finding in TEXT["findings"])
+
+
 # Tables
 
 

@@ -59,10 +59,8 @@ def _names(result: Result, weighting: Weighting) -> dict[str, ScoreKey]:
         return next((key for key in tried if key in result.scores), None)
 
     titles = {title: at_its_k(metric) for title, metric in RANKED.items()}
-    if k is None:
-        titles = dict(KINDS[result.kind].columns) if result.kind in KINDS else {}
-    else:
-        titles["accuracy"] = titles["kNN accuracy"]
+    titles["accuracy"] = titles["kNN accuracy"]
+    titles |= dict(KINDS[result.kind].columns) if result.kind in KINDS else {}
     metrics = {metric: at_its_k(metric) for metric in {key.metric for key in result.scores}}
     keys = titles | metrics | {str(key): key for key in result.scores}
     return {name: key for name, key in keys.items() if key is not None and key in result.scores}
@@ -70,7 +68,7 @@ def _names(result: Result, weighting: Weighting) -> dict[str, ScoreKey]:
 
 def is_comparable(key: ScoreKey, result: Result) -> bool:
     """Return whether results store the values per query that make up a score."""
-    if result.kind == "polarity":
+    if result.kind in {"polarity", "opposite"}:
         return key.metric not in _OF_PAIRS
     if result.kind in CLASSIFIED:
         return key.metric in RIGHT

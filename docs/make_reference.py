@@ -34,7 +34,7 @@ from polarity_bench.tasks.json_schema import task_schema
 from polarity_bench.tasks.senteval import transfer_protocols
 from polarity_bench.tasks.senteval.presets import PRESETS, Preset
 from polarity_bench.tasks.senteval.protocol_names import SENTEVAL_PROTOCOLS
-from polarity_bench.tasks.types import relatedness, sts
+from polarity_bench.tasks.types import opposite, relatedness, sts
 from polarity_bench.tasks.types.base import TaskSpec
 from polarity_bench.tasks.types.polarity.scoring import METRICS
 from polarity_bench.tasks.types.polarity.task import PolaritySpec
@@ -54,6 +54,7 @@ PRETRAINED = "polarity"
 """Name of the board whose encoders are in the tables of scores."""
 OF_KINDS: dict[str, list[str]] = {
     "polarity": ["polarity-retrieval"],
+    "opposite": ["answer-retrieval"],
     "transfer": [*SENTEVAL_PROTOCOLS],
     "relatedness": ["senteval-relatedness"],
     "sts": ["sts-cosine"],
@@ -452,7 +453,8 @@ def _protocol(name: str, kind: str, boards: list[StoredBoard]) -> str:
         schemes, sources = _docstring(transfer_protocols.__doc__)
         settings = ["## Settings", _presets(presets), "## Folds", schemes]
     else:
-        text, sources = _docstring({"relatedness": relatedness, "sts": sts}[kind].__doc__)
+        modules = {"relatedness": relatedness, "sts": sts, "opposite": opposite}
+        text, sources = _docstring(modules[kind].__doc__)
     results = {
         board.folder: {each.key.protocol["name"] for each in board.results} for board in boards
     }

@@ -23,6 +23,7 @@ from polarity_bench.errors import InputError, check_at_least, check_installed
 
 if TYPE_CHECKING:
     from polarity_bench.encoders.load import EncoderOptions
+    from polarity_bench.evaluation.many_tasks import EvaluationPlan, SuiteReport
     from polarity_bench.explain.dial_page import Dial
     from polarity_bench.explain.explanation import Answer, Explanation
     from polarity_bench.results.result_files import Result
@@ -170,7 +171,7 @@ def _turned(
     from polarity_bench.encoders.base import AbsentEncoder
     from polarity_bench.encoders.steered import at_strength
     from polarity_bench.evaluation.many_encoders import load_with_reference, with_memory
-    from polarity_bench.evaluation.many_tasks import EvaluationPlan, run_suite
+    from polarity_bench.evaluation.many_tasks import EvaluationPlan
     from polarity_bench.explain.dial_page import STRENGTHS, Dial
     from polarity_bench.tasks.types.polarity.scoring import rank
     from polarity_bench.training.contamination import count_seen
@@ -188,10 +189,7 @@ def _turned(
         embedder = with_memory(opened, [task])
         plan = EvaluationPlan(encoder, reference, embedder, bar=progress_bar, model=side.name)
         for each in steered.values():
-            report = run_suite(replace(plan, encoder=each), [task], folder)
-            for message in report.failures.values():
-                raise InputError(f"{each.id.label}: {message}")
-            results += report.results
+            results += _evaluated(replace(plan, encoder=each), task, folder).results
         by_reference = rank(task, plan.embed(reference, [task]))
     count_seen(side.name, [results], [task], folder)
     return Dial(task, dict(zip(steered, results, strict=True)), by_reference, weighting)
@@ -213,7 +211,7 @@ def _results(
 
     from polarity_bench.encoders.steered import at_strength
     from polarity_bench.evaluation.many_encoders import load_with_reference
-    from polarity_bench.evaluation.many_tasks import EvaluationPlan, run_suite
+    from polarity_bench.evaluation.many_tasks import EvaluationPlan
     from polarity_bench.explain.explanation import find_stored, same_encoder
 
     stored = [
@@ -240,14 +238,26 @@ def _results(
         reused = each is not None
         if each is None:
             with embedding.embedder(plans[i].encoder) as embedder:
-                report = run_suite(replace(plans[i], embedder=embedder), [task], folder)
-            for message in report.failures.values():
-                raise InputError(f"{names[i].label}: {message}")
+                report = _evaluated(replace(plans[i], embedder=embedder), task, folder)
             (each,), reused = report.results, bool(report.reused)
         if reused:
             remark(f"{names[i].label}: from {each.path}")
         found.append(each)
     return found
+
+
+def _evaluated(plan: EvaluationPlan, task: PolarityTask, folder: Path) -> SuiteReport:
+    """Return the report of an encoder on the task.
+
+    Raises:
+        InputError: If the task failed; the message names the encoder.
+    """
+    from polarity_bench.evaluation.many_tasks import run_suite
+
+    report = run_suite(plan, [task], folder)
+    for message in report.failures.values():
+        raise InputError(f"{plan.encoder.id.label}: {message}")
+    return report
 
 
 def _text(found: Explanation, n_changed: int, width: int | None) -> str:

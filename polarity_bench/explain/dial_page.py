@@ -25,7 +25,6 @@ from polarity_bench.tasks.types.polarity.task import PolarityTask
 STRENGTHS = tuple(step / 20 for step in range(-20, 21))
 """Strengths on the page: -1 to 1 in steps of 0.05."""
 
-_DIGITS = 4  # of cosines
 _FIRST = ord("0")  # character of a query's first retrieved source
 
 
@@ -54,22 +53,16 @@ def dial_page(dial: Dial, start: float = 0.0) -> bytes:
     """
     task, strengths = dial.task, sorted(dial.by_strength)
     result = dial.by_strength[strengths[0]]
-    encoder, reference = result.key.encoder, result.key.reference_encoder
-    seen = {part: counts["normalised"] for part, counts in (result.seen or {}).items()}
     return one_file(
         "dial",
         _data(dial, strengths, start),
-        task=task.spec,
-        limit=task.limit,
+        task=task,
         k=task.ks[-1],
         weighting=dial.weighting,
-        n_sources=len(task.source),
-        n_queries=len(task.query),
         n_strengths=len(strengths),
-        encoder=encoder,
-        reference=reference,
+        key=result.key,
         command=result.environment.get(TRAINED_BY, ""),
-        seen=seen,
+        seen={part: counts["normalised"] for part, counts in (result.seen or {}).items()},
     )
 
 
@@ -78,7 +71,7 @@ def _data(dial: Dial, strengths: list[float], start: float) -> dict[str, Any]:
 
     Each source is stored once. The retrieved sources of a query are a string with one character for
     each strength and rank: its distance from `_FIRST` is a position in the query's own list of
-    sources, so they take one byte each.
+    sources, so they take one byte each. Cosines are integers, in units of 1e-4.
     """
     task, k = dial.task, dial.task.ks[-1]
     keys = [ScoreKey(metric, k, dial.weighting) for metric in ("polarity", "similarity")]
@@ -88,7 +81,7 @@ def _data(dial: Dial, strengths: list[float], start: float) -> dict[str, Any]:
     found = [np.unique(rows) for rows in index]
     # All queries need the same number of sources here, so some sources are repeated.
     even = np.stack([np.resize(sources, max(map(len, found))) for sources in found])
-    cosines = cosine_at(dial.reference.query, dial.reference.source, even) * 10**_DIGITS
+    cosines = cosine_at(dial.reference.query, dial.reference.source, even) * 1e4
     used = np.unique(np.concatenate(found))
     # Open at the query whose P and S are nearest to the means over all queries.
     values = np.array([[each[str(key)] for key in keys] for each in arrays])  # (a, 2, q)

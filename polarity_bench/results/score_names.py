@@ -37,7 +37,7 @@ MEANINGS = {
     "dev_accuracy": "accuracy on the rows used to choose the regularisation",
     "macro_f1": "mean of the classes' F1",
     "f1": "F1 of the class 1",
-    "recall": "share of the rows of a class for which the class is predicted; with a k, share of a "
+    "recall": "share of the rows of a class for which the class is predicted; recall@k: share of a "
     "query's answers among the k nearest sources",
     "mrr": "mean of 1 / rank of a query's first answer; 0 if it is not among the k nearest sources",
     "ndcg": "how early the answers of a query come among the k nearest sources, discounted by "

@@ -41,7 +41,7 @@ from polarity_bench.tasks.types.base import RetrievalTask, Settings, TaskScores,
 from polarity_bench.values import digest_of, grouped
 
 _K = 10
-_NDCG, _RECALL, _MRR = ScoreKey("ndcg", _K), ScoreKey("recall", 1), ScoreKey("mrr", _K)
+_NDCG, _RECALL, _RR = ScoreKey("ndcg", _K), ScoreKey("recall", 1), ScoreKey("mrr", _K)
 _PAIRWISE = ScoreKey("pairwise_accuracy")
 
 
@@ -65,7 +65,7 @@ class OppositeSpec(TaskSpec):
     columns: ClassVar[tuple[tuple[str, ScoreKey], ...]] = (
         ("nDCG@10", _NDCG),
         ("recall@1", _RECALL),
-        ("MRR@10", _MRR),
+        ("MRR@10", _RR),
         ("pairs", _PAIRWISE),
     )
     retrieves: ClassVar[bool] = True
@@ -91,8 +91,9 @@ class OppositeSpec(TaskSpec):
         """Read all splits, and find the answers of each query; leave out queries without any.
 
         Raises:
-            InputError: If data is missing or does not match the task file, an answer is unknown, no
-                query has an answer, or the queries are not in pairs.
+            InputError: If data is missing or does not match the task file, there are fewer than ten
+                sources for a query, an answer is unknown, no query has an answer, or the queries
+                are not in pairs.
         """
         read = {
             name: load_split(name, split, split.format or self.format, {}, self, access)
@@ -115,6 +116,8 @@ class OppositeSpec(TaskSpec):
             {*by_text.get(text, ()), *same.get(label, ())}
             for text, label in zip(query.texts, query.labels, strict=True)
         ]
+        if (n_left := len(source) - max(map(len, excluded))) < _K:
+            raise InputError(f"{self.name}: expected {_K} or more sources per query, got {n_left}")
         answers = [right[label] - own for label, own in zip(query.labels, excluded, strict=True)]
         units = self._units(query, [i for i, found in enumerate(answers) if found])
         if settings.limit is not None:
@@ -122,8 +125,8 @@ class OppositeSpec(TaskSpec):
         rows = list(chain(*units))
         found, left_out = ([sorted(each[i]) for i in rows] for each in (answers, excluded))
         numbers = [number for number, unit in enumerate(units) for _ in unit]
-        taken = query.take(rows)
-        return OppositeTask(self, taken, source, found, left_out, numbers, settings.limit)
+        query = query.take(rows)
+        return OppositeTask(self, query, source, found, left_out, numbers, settings.limit)
 
     def _units(self, query: Split, rows: Sequence[int]) -> list[list[int]]:
         """Return the queries that belong together: pairs, or queries with the same id."""
@@ -168,8 +171,7 @@ class OppositeTask(RetrievalTask):
     @property
     def protocol(self) -> Mapping[str, Any]:
         """Name and version of the protocol, and what intervals resample."""
-        unit = "pairs" if self.spec.paired else "queries with the same id"
-        return {"name": "answer-retrieval", "version": self.version, "intervals": unit}
+        return {"name": "answer-retrieval", "version": self.version, "intervals": "queries by id"}
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -179,16 +181,11 @@ class OppositeTask(RetrievalTask):
     def score(self, embedded: EmbeddedTexts, reference: EmbeddedTexts | None) -> TaskScores:  # noqa: ARG002
         """Retrieve sources for each query, and score the ranks of its answers."""
         query, source = embedded.for_retrieval(self.query.texts, self.source.texts)
-        k = min(_K, len(source) - max(map(len, self.excluded)))
         excluded = [np.array(positions, dtype=np.int64) for positions in self.excluded]
-        found = top_k(query, source, k, excluded=excluded)
+        found = top_k(query, source, _K, excluded=excluded)
         hits = np.stack([np.isin(*pair) for pair in zip(found.index, self.answers, strict=True)])
-        n_answers = np.array(list(map(len, self.answers)))
-        values = {
-            _NDCG: ndcg(hits, n_answers),
-            _RECALL: recall(hits[:, :1], n_answers),
-            _MRR: reciprocal_rank(hits),
-        }
+        n = np.array(list(map(len, self.answers)))
+        values = {_NDCG: ndcg(hits, n), _RECALL: recall(hits[:, :1], n), _RR: reciprocal_rank(hits)}
         units = np.array(self.units)
         resampling = Resampling(units, np.zeros_like(units))
         bootstrap = Bootstrap(values, resampling=resampling)

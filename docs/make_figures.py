@@ -3,14 +3,17 @@
     python docs/make_figures.py
 
 Trains an axis encoder on `contrast`, which takes half a minute, and draws what all-MiniLM-L6-v2 and
-that encoder retrieve for one query: `figures/p-and-s.svg` and `figures/dial.svg`. Copies the front
-of the board `axis`, and takes screenshots of that board with the installed Chromium.
+that encoder retrieve for one query: `figures/p-and-s.svg` and `figures/dial.svg`. Writes the page
+`turn-the-dial.html` of an encoder that is trained by the command in `dial.md`. Copies the front of
+the board `axis`, and takes screenshots of that board with the installed Chromium.
 """
 
 from __future__ import annotations
 
 import math
 import shutil
+import subprocess
+import sys
 import tempfile
 from html import escape
 from pathlib import Path
@@ -127,6 +130,16 @@ def _model(name: str) -> Any:
     return encoder.model
 
 
+def write_dial_page(file: Path) -> None:
+    """Train an axis with the command line, as the page names the command, and write its page."""
+    train_it = ["train", "axis", "--model", "minilm", "--task", "contrast", "--output", "runs/axis"]
+    show_it = ["explain", "--model", "runs/axis", "--offline", "--html", str(file)]
+    with tempfile.TemporaryDirectory() as folder:
+        for words in (train_it, show_it):
+            command = [sys.executable, "-m", "polarity_bench", *words]
+            subprocess.run(command, cwd=folder, check=True)  # noqa: S603
+
+
 def photograph_board(page: Path, folder: Path) -> None:
     """Take a screenshot of a board's first table in the light and in the dark theme."""
     with sync_playwright() as playwright:
@@ -165,6 +178,7 @@ def main() -> None:
     (figures / "p-and-s.svg").write_text(draw_p_and_s(before, found[1.0]), encoding="utf-8")
     dial_text = draw_dial({titles[a]: ranking for a, ranking in found.items()})
     (figures / "dial.svg").write_text(dial_text, encoding="utf-8")
+    write_dial_page(HERE / "turn-the-dial.html")
 
     board = HERE.parent / "leaderboards" / "axis"
     shutil.copy(board / "figures" / "sst2-p-against-s.svg", figures / "front.svg")

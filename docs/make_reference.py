@@ -34,8 +34,9 @@ from polarity_bench.tasks.json_schema import task_schema
 from polarity_bench.tasks.senteval import transfer_protocols
 from polarity_bench.tasks.senteval.presets import PRESETS, Preset
 from polarity_bench.tasks.senteval.protocol_names import SENTEVAL_PROTOCOLS
-from polarity_bench.tasks.types import relatedness, sts
+from polarity_bench.tasks.types import opposite, relatedness, sts
 from polarity_bench.tasks.types.base import TaskSpec
+from polarity_bench.tasks.types.opposite import OppositeSpec
 from polarity_bench.tasks.types.polarity.splits import METRICS
 from polarity_bench.tasks.types.polarity.task import PolaritySpec
 from polarity_bench.tasks.types.rows_task import FilesSpec
@@ -54,6 +55,7 @@ PRETRAINED = "polarity"
 """Name of the board whose encoders are in the tables of scores."""
 OF_KINDS: dict[str, list[str]] = {
     "polarity": ["polarity-retrieval"],
+    "opposite": ["answer-retrieval"],
     "transfer": [*SENTEVAL_PROTOCOLS],
     "relatedness": ["senteval-relatedness"],
     "sts": ["sts-cosine"],
@@ -199,7 +201,7 @@ def _task(spec: TaskSpec, boards: list[StoredBoard]) -> str:
             }
         ),
         "## Data",
-        *(_splits(spec) if isinstance(spec, PolaritySpec) else _files(spec)),
+        *(_splits(spec) if isinstance(spec, PolaritySpec | OppositeSpec) else _files(spec)),
         "## Settings",
         _settings(spec),
         "## Scores",
@@ -220,7 +222,7 @@ def _task(spec: TaskSpec, boards: list[StoredBoard]) -> str:
     )
 
 
-def _splits(spec: PolaritySpec) -> Iterator[str]:
+def _splits(spec: PolaritySpec | OppositeSpec) -> Iterator[str]:
     rows = []
     for name, split in spec.splits.items():
         labels = ", ".join(f"{n:,} {label}" for label, n in (split.label_rows or {}).items())
@@ -228,10 +230,12 @@ def _splits(spec: PolaritySpec) -> Iterator[str]:
         if split.cut:
             drawn = "the texts not in" if split.cut.rest else ""
             part += [f"{drawn} a random {100 * split.cut.share:g} %, seed {split.cut.seed}"]
-        address = f"[download]({split.url})" if split.url else ""
-        rows.append([name, f"{split.rows:,}", labels, f"`{split.path}`", ", ".join(part), address])
+        hub = f"`{split.hub.id}` on the hub" if split.hub else ""
+        address = f"[download]({split.url})" if split.url else hub
+        n_rows = f"{split.rows:,}" if split.rows else ""
+        rows.append([name, n_rows, labels, f"`{split.path}`", ", ".join(part), address])
     yield markdown_table(["split", "rows", "by label", "file", "part of the file", "address"], rows)
-    if spec.unseen_of:
+    if isinstance(spec, PolaritySpec) and spec.unseen_of:
         yield f"The original task is [{spec.unseen_of}]({spec.unseen_of}.md)."
     for other in load_tasks().values():
         if isinstance(other, PolaritySpec) and other.unseen_of == spec.name:
@@ -259,7 +263,8 @@ def _settings(spec: TaskSpec) -> str:
     if isinstance(spec, PolaritySpec):
         values, table = spec.protocol.model_dump(), "PolarityProtocol"
     else:
-        values = {key: getattr(spec, key) for key in spec.moving if key != "files"}
+        data = {"files", "format", "splits"}
+        values = {key: getattr(spec, key) for key in spec.moving if key not in data}
         table = type(spec).__name__
     known = task_schema()["$defs"][table]["properties"]
     rows = [
@@ -452,7 +457,8 @@ def _protocol(name: str, kind: str, boards: list[StoredBoard]) -> str:
         schemes, sources = _docstring(transfer_protocols.__doc__)
         settings = ["## Settings", _presets(presets), "## Folds", schemes]
     else:
-        text, sources = _docstring({"relatedness": relatedness, "sts": sts}[kind].__doc__)
+        modules = {"relatedness": relatedness, "sts": sts, "opposite": opposite}
+        text, sources = _docstring(modules[kind].__doc__)
     results = {
         board.folder: {each.key.protocol["name"] for each in board.results} for board in boards
     }

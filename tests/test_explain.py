@@ -428,7 +428,7 @@ def luminance(colour: str) -> float:
 
 @pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
 def test_colours_stand_out_as_wcag_aa_asks(scheme: int) -> None:
-    style = (templates.ASSETS / "explorer.css").read_text(encoding="utf-8")
+    style = (templates.ASSETS / "shared.css").read_text(encoding="utf-8")
     pairs = re.findall(r"--([\w]+): light-dark\((#\w{6}), (#\w{6})\)", style)
     colours = {name: luminance(both[scheme]) for name, *both in pairs}
     labels = [name for name in colours if re.fullmatch(r"l\d", name)]

@@ -60,7 +60,7 @@ def _share_tested(result: Result) -> float | None:
 
     Without a test split, all rows are test rows.
     """
-    if KINDS[result.kind].ranks:
+    if KINDS[result.kind].retrieves:
         return _share(result, "queries", "normalised")
     tested = "test" if "test" in (result.seen or ()) else "all"
     return _share(result, tested, "normalised")
@@ -96,7 +96,7 @@ def tested_part(kind: str) -> str:
 
 def parts_of(kind: str) -> tuple[str, ...]:
     """Return the parts of a task type's data whose share seen in training is shown."""
-    return ("queries", "sources") if KINDS[kind].ranks else ("rows",)
+    return ("queries", "sources") if KINDS[kind].retrieves else ("rows",)
 
 
 def seen_parts(result: Result) -> dict[str, float | None]:
@@ -122,7 +122,7 @@ def seen_words(shares: Mapping[str, float | None]) -> str:
 def _size_text(result: Result, part: str) -> str:
     """Return the size of a part of the data as text, such as `1,821 sources`."""
     n = f"{_n_rows(result, part):,}"
-    if KINDS[result.kind].ranks:
+    if KINDS[result.kind].retrieves:
         return f"{n} {part}"
     return f"{n} rows" if part == "all" else f"{n} rows of {part}"
 

@@ -23,8 +23,11 @@ from polarity_bench.errors import InputError, check_at_least, check_installed
 
 if TYPE_CHECKING:
     from polarity_bench.encoders.load import EncoderOptions
+    from polarity_bench.evaluation.many_tasks import EvaluationPlan, SuiteReport
+    from polarity_bench.explain.dial_page import Dial
     from polarity_bench.explain.explanation import Answer, Explanation
     from polarity_bench.results.result_files import Result
+    from polarity_bench.scores import Weighting
     from polarity_bench.tasks.types.polarity.task import PolarityTask
 
 
@@ -35,7 +38,11 @@ def explain(
         "Encoder A: any name that `run` accepts, or the digest of an encoder with results.",
         "-m",
     ],
-    against: Annotated[str, "Encoder B, which is compared with A."],
+    against: Annotated[
+        str | None,
+        "Encoder B, which is compared with A. Without it, --html writes a page on which readers "
+        "turn the strength of A's axis.",
+    ] = None,
     task: Annotated[str, "Polarity task whose queries are compared.", "-t"] = "contrast",
     html: Annotated[
         Path | None, "Write an interactive page to this .html file instead of printing tables."
@@ -49,7 +56,9 @@ def explain(
         int, "Number of queries to print, those with the largest changes first.", "--changed"
     ] = 10,
     strength: Annotated[
-        float | None, "Weight of the polarity axis in queries, if A has an axis."
+        float | None,
+        "Weight of the polarity axis in queries, if A has an axis; without B, the strength at "
+        "which the page opens.",
     ] = None,
     against_strength: Annotated[
         float | None, "Weight of the polarity axis in queries, if B has an axis."
@@ -70,7 +79,11 @@ def explain(
     encoder A, B fixes the queries that are right only for B, and breaks the queries that are right
     only for A. The command prints the queries that changed most, with their nearest sources, or
     writes a page. It reuses stored results that are current, and computes the others.
+
+    Without encoder B, the page shows what A retrieves at strengths from -1 to 1. A needs a polarity
+    axis, see `polarity-bench train axis`.
     """
+    from polarity_bench.explain.dial_page import dial_page
     from polarity_bench.explain.explanation import as_json as laid_out
     from polarity_bench.explain.explanation import explain as explain_two
     from polarity_bench.explain.explorer_page import page
@@ -81,11 +94,12 @@ def explain(
     check_file("html", html, [".html"])
     if html is not None:
         check_installed("`html`", "jinja2")
-    sides = [
-        Side(model, prompt, _finite("strength", strength)),
-        Side(against, against_prompt, _finite("against_strength", against_strength)),
-    ]
-    if sides[0] == sides[1]:
+    sides = [Side(model, prompt, _finite("strength", strength))]
+    if against is None:
+        _check_alone(html, out, against_prompt, against_strength)
+    else:
+        sides.append(Side(against, against_prompt, _finite("against_strength", against_strength)))
+    if sides[0] in sides[1:]:
         raise InputError(f"`model` and `against` are both {model!r}; name two different encoders")
     spec = data.polarity_task(task)
     access = data.access()
@@ -98,6 +112,10 @@ def explain(
             "`html` to print the queries"
         )
     remark_draws([loaded])
+    if against is None and html is not None:
+        dial = _turned(sides[0], loaded, options, results, embedding, weighting)
+        write_file(html, dial_page(dial, sides[0].strength or 0.0))
+        return
     one, other = _results(sides, loaded, options, results, embedding)
     found = explain_two(loaded, one, other, loaded.ks[-1], weighting)
     if html is not None:
@@ -125,6 +143,58 @@ def _finite(field: str, strength: float | None) -> float | None:
     return None if strength is None else strength + 0.0  # turns -0.0 into 0.0
 
 
+def _check_alone(html: Path | None, out: OutputFlags, *of_other: object) -> None:
+    """Raise InputError if options need an encoder B, and the user named none."""
+    if html is None or out.as_json or any(each is not None for each in of_other):
+        raise InputError(
+            "`against` is missing: name encoder B; without it, only a page of A's strengths can be "
+            "written, with `html` and without `as_json`, `against_prompt` and `against_strength`"
+        )
+
+
+def _turned(
+    side: Side,
+    task: PolarityTask,
+    options: EncoderOptions,
+    folder: Path,
+    embedding: EmbeddingFlags,
+    weighting: Weighting,
+) -> Dial:
+    """Return the results of an encoder at all strengths of the page, stored or newly computed.
+
+    Raises:
+        InputError: If the encoder or its base cannot be loaded, if it has no axis, or if it cannot
+            be evaluated.
+    """
+    from dataclasses import replace
+
+    from polarity_bench.encoders.base import AbsentEncoder
+    from polarity_bench.encoders.steered import at_strength
+    from polarity_bench.evaluation.many_encoders import load_with_reference, with_memory
+    from polarity_bench.evaluation.many_tasks import EvaluationPlan
+    from polarity_bench.explain.dial_page import STRENGTHS, Dial
+    from polarity_bench.tasks.types.polarity.scoring import rank
+    from polarity_bench.training.contamination import count_seen
+
+    own = replace(options, prompt=side.prompt)
+    encoder, reference = load_with_reference(side.name, own, None, remark)
+    steered = {strength: at_strength(encoder, strength) for strength in STRENGTHS}
+    if reference is None or isinstance(reference, AbsentEncoder):
+        raise InputError(
+            f"`model` {side.name}: the base, which measures S, is not available; train the axis "
+            "with `polarity-bench train axis`, and keep its base where it was"
+        )
+    results = []
+    with embedding.embedder(encoder) as opened:
+        embedder = with_memory(opened, [task])
+        plan = EvaluationPlan(encoder, reference, embedder, bar=progress_bar, model=side.name)
+        for each in steered.values():
+            results += _evaluated(replace(plan, encoder=each), task, folder).results
+        by_reference = rank(task, plan.embed(reference, [task]))
+    count_seen(side.name, [results], [task], folder)
+    return Dial(task, dict(zip(steered, results, strict=True)), by_reference, weighting)
+
+
 def _results(
     sides: Sequence[Side],
     task: PolarityTask,
@@ -141,7 +211,7 @@ def _results(
 
     from polarity_bench.encoders.steered import at_strength
     from polarity_bench.evaluation.many_encoders import load_with_reference
-    from polarity_bench.evaluation.many_tasks import EvaluationPlan, run_suite
+    from polarity_bench.evaluation.many_tasks import EvaluationPlan
     from polarity_bench.explain.explanation import find_stored, same_encoder
 
     stored = [
@@ -168,14 +238,26 @@ def _results(
         reused = each is not None
         if each is None:
             with embedding.embedder(plans[i].encoder) as embedder:
-                report = run_suite(replace(plans[i], embedder=embedder), [task], folder)
-            for message in report.failures.values():
-                raise InputError(f"{names[i].label}: {message}")
+                report = _evaluated(replace(plans[i], embedder=embedder), task, folder)
             (each,), reused = report.results, bool(report.reused)
         if reused:
             remark(f"{names[i].label}: from {each.path}")
         found.append(each)
     return found
+
+
+def _evaluated(plan: EvaluationPlan, task: PolarityTask, folder: Path) -> SuiteReport:
+    """Return the report of an encoder on the task.
+
+    Raises:
+        InputError: If the task failed; the message names the encoder.
+    """
+    from polarity_bench.evaluation.many_tasks import run_suite
+
+    report = run_suite(plan, [task], folder)
+    for message in report.failures.values():
+        raise InputError(f"{plan.encoder.id.label}: {message}")
+    return report
 
 
 def _text(found: Explanation, n_changed: int, width: int | None) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -273,7 +273,7 @@ def run(
 
     specs, strengths = task.choose(data.task_dir, "demo"), parse_strengths(strength)
     _check_strengths(strength, strengths, specs)
-    if encoder.quantize and (unranked := [spec.name for spec in specs if not spec.ranks]):
+    if encoder.quantize and (unranked := [spec.name for spec in specs if not spec.retrieves]):
         raise InputError(
             f"`quantize` {encoder.quantize}: needs a task with queries and sources, got "
             f"{unranked[0]}; give only polarity tasks"
@@ -338,7 +338,7 @@ def _check_strengths(
     text: str | None, strengths: Sequence[float], specs: Sequence[TaskSpec]
 ) -> None:
     """Raise InputError if a strength is negative and a task has no queries and sources."""
-    unranked = [spec.name for spec in specs if not spec.ranks]
+    unranked = [spec.name for spec in specs if not spec.retrieves]
     if unranked and min(strengths, default=0) < 0:
         raise InputError(
             f"`strength` {text}: a negative strength needs a task with queries and sources, got "

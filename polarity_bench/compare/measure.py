@@ -50,10 +50,8 @@ def _names(result: Result, weighting: Weighting) -> dict[str, ScoreKey]:
         return next((key for key in tried if key in result.scores), None)
 
     titles = {title: at_its_k(metric) for title, metric in RANKED.items()}
-    if k is None:
-        titles = dict(task_type(result.kind).columns)
-    else:
-        titles["accuracy"] = titles["kNN accuracy"]
+    titles["accuracy"] = titles["kNN accuracy"]
+    titles |= dict(task_type(result.kind).columns)
     metrics = {metric: at_its_k(metric) for metric in {key.metric for key in result.scores}}
     keys = titles | metrics | {str(key): key for key in result.scores}
     return {name: key for name, key in keys.items() if key is not None and key in result.scores}

@@ -57,7 +57,7 @@ def load_split(
         name: Name of the split, for messages.
         split: Declaration of the split.
         form: Format of the split's file.
-        label_of: Label of each label in the file.
+        label_of: Label of each label in the file; empty if labels stay as they are.
         owner: Task file that declares the split.
         access: Permitted sources of data.
 
@@ -92,7 +92,7 @@ def split_of(
         name: Name of the split, for messages.
         rows: Text, label and additional columns of each row.
         where: Name of the file or data set, for messages.
-        label_of: Label of each label in the data.
+        label_of: Label of each label in the data; empty if labels stay as they are.
         extra: Names of the additional columns.
 
     Raises:
@@ -110,6 +110,7 @@ def split_of(
     if any(NOT_TEXT.search("\n".join(values)) for values in columns):
         line = next(row.line for row in rows if NOT_TEXT.search("\t".join(row.values)))
         raise InputError(f"{where}, line {line}: the row contains a NUL byte, or is not text")
+    label_of = label_of or {label: label for label in columns[1]}
     if not label_of.keys() >= {*columns[1]}:
         row = next(row for row in rows if row.values[1] not in label_of)
         raise InputError(

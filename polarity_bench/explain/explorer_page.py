@@ -1,22 +1,17 @@
 """Explorer: an HTML page in one file that shows the retrieved sources of two encoders per query.
 
-The page needs no network, and its content security policy forbids network access. The policy allows
-only the page's own style and script, by their hashes. Sentences are stored as JSON and inserted as
-text nodes. Equal results give equal bytes.
+Sentences are stored as JSON and inserted as text nodes. Equal results give equal bytes.
 """
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Sequence
-from hashlib import sha256
 from typing import Any
 
 from polarity_bench.compare.paired_comparison import Comparison
-from polarity_bench.errors import check_installed
 from polarity_bench.explain.explanation import OUTCOMES, Answer, Explanation
 from polarity_bench.metrics.polarity import rank_weights
-from polarity_bench.render.html.templates import ASSETS, script_json, templates
+from polarity_bench.render.html.templates import one_file
 from polarity_bench.render.markdown import percent, probability
 
 _P_DIGITS, _COSINE_DIGITS = 4, 3
@@ -28,30 +23,7 @@ def page(explained: Explanation) -> bytes:
     Raises:
         InputError: If jinja2 is not installed.
     """
-    check_installed("`html`", "jinja2")
-    from markupsafe import Markup
-
-    style, script = (
-        (ASSETS / f"explorer.{kind}").read_text(encoding="utf-8") for kind in ("css", "js")
-    )
-    text = (
-        templates()
-        .get_template("explorer.html.j2")
-        .render(
-            **_head(explained),
-            policy=f"default-src 'none'; style-src {_hash_source(style)}; "
-            f"script-src {_hash_source(script)}; img-src data:; base-uri 'none'; "
-            "form-action 'none'",
-            style=Markup(style),  # noqa: S704  file of this package
-            script=Markup(script),  # noqa: S704
-            data=Markup(script_json(_data(explained))),  # noqa: S704  script_json escapes
-        )
-    )
-    return text.encode()
-
-
-def _hash_source(text: str) -> str:
-    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
+    return one_file("explorer", _data(explained), **_head(explained))
 
 
 def _head(explained: Explanation) -> dict[str, Any]:

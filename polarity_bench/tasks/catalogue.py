@@ -19,6 +19,7 @@ from polarity_bench.errors import InputError, InputWarning, check_known, nearest
 from polarity_bench.files import read_toml
 from polarity_bench.tasks.mteb_names import MTEB_PREFIXES, named_tasks
 from polarity_bench.tasks.types.base import Settings, Task, TaskSpec
+from polarity_bench.tasks.types.opposite import OppositeSpec
 from polarity_bench.tasks.types.polarity.task import PolaritySpec
 from polarity_bench.tasks.types.probing import ProbingSpec
 from polarity_bench.tasks.types.relatedness import RelatednessSpec
@@ -30,6 +31,7 @@ ENTRY_POINT_GROUP = "polarity_bench.tasks"
 
 KINDS: dict[str, type[TaskSpec]] = {
     "polarity": PolaritySpec,
+    "opposite": OppositeSpec,
     "transfer": TransferSpec,
     "relatedness": RelatednessSpec,
     "sts": StsSpec,

@@ -14,11 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar
 
+import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, StrictInt, StringConstraints
 
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.data.specs import Domain, FileRef, Language, MtebName, Name, Url
+from polarity_bench.data.split import Split
 from polarity_bench.embedding.embedder import EmbeddedTexts
 from polarity_bench.errors import check_at_least
 from polarity_bench.scores import Score, ScoreKey
@@ -121,6 +123,8 @@ class TaskSpec(Strict):
     """Metrics that depend on the reference encoder."""
     has_subsets: ClassVar[bool] = False
     """Whether the counts of a result are the sizes of subsets with scores of their own."""
+    retrieves: ClassVar[bool] = False
+    """Whether queries retrieve sources, so strengths may be negative and vectors quantized."""
     mteb_type: ClassVar[str] = ""
     """Name of the corresponding task type in mteb."""
     mteb_prompt: ClassVar[str] = ""
@@ -309,6 +313,68 @@ class Task(ABC):
             arrays: Values per query of a stored result.
         """
         return iter(())
+
+
+class RetrievalTask(Task):
+    """A task whose queries retrieve sources.
+
+    Attributes:
+        source: The sources. If similarities tie, the earlier source ranks first.
+        query: The queries.
+    """
+
+    source: Split
+    query: Split
+
+    @property
+    def texts(self) -> Sequence[str]:
+        """Texts of the sources, followed by texts of the queries."""
+        return self.source.texts + self.query.texts
+
+    @property
+    def texts_by_side(self) -> tuple[Sequence[str], Sequence[str]]:
+        """Texts of the queries and of the sources."""
+        return self.query.texts, self.source.texts
+
+    @property
+    def rows_by_part(self) -> Mapping[str, Sequence[str]]:
+        """Texts of the sources and of the queries."""
+        return {"sources": self.source.texts, "queries": self.query.texts}
+
+    @property
+    def items(self) -> Sequence[Mapping[str, str]]:
+        """Text, label and additional columns of each query."""
+        return _as_rows(self.query)
+
+    def retrieved(self, arrays: Mapping[str, NDArray[Any]]) -> Iterator[dict[str, Any]]:
+        """Yield each query with its scores and its retrieved sources.
+
+        Args:
+            arrays: Values per query of a stored result.
+
+        Yields:
+            Text, label and columns of the query, its `scores` by name (None if undefined), and
+            `retrieved`: the sources in order of rank, with their similarity.
+        """
+        of_source = _as_rows(self.source)
+        retrievals = zip(arrays["retrieved_index"], arrays["retrieved_similarity"], strict=True)
+        beside = ("retrieved_", "resampled_")
+        named = {n: values for n, values in arrays.items() if not n.startswith(beside)}
+        queries = zip(_as_rows(self.query), retrievals, strict=True)
+        for i, (query, (index, cosine)) in enumerate(queries):
+            values = {name: float(array[i]) for name, array in named.items()}
+            yield query | {
+                "scores": {n: None if np.isnan(value) else value for n, value in values.items()},
+                "retrieved": [
+                    of_source[j] | {"similarity": float(c)}
+                    for j, c in zip(index, cosine, strict=True)
+                ],
+            }
+
+
+def _as_rows(split: Split) -> list[dict[str, str]]:
+    columns = {"text": split.texts, "label": split.labels, **split.columns}
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 _PLACES = {"url", "path"}

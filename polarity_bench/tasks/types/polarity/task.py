@@ -8,7 +8,7 @@ both splits, checks all counts and draws the sources. `scoring` computes the sco
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -24,7 +24,7 @@ from polarity_bench.data.split import Split, load_split, split_of
 from polarity_bench.embedding.embedder import EmbeddedTexts
 from polarity_bench.errors import InputError, listed, reworded, warn
 from polarity_bench.scores import Score, ScoreKey
-from polarity_bench.tasks.types.base import Settings, Task, TaskScores, TaskSpec
+from polarity_bench.tasks.types.base import RetrievalTask, Settings, TaskScores, TaskSpec
 from polarity_bench.tasks.types.polarity.mteb_sets import (
     MtebSet,
     find_set,
@@ -81,6 +81,7 @@ class PolaritySpec(TaskSpec):
     moving: ClassVar[tuple[str, ...]] = ("mteb", "labels", "format", "splits", "protocol")
     ranks: ClassVar[bool] = True
     referring: ClassVar[frozenset[str]] = REFERRING
+    retrieves: ClassVar[bool] = True
     mteb_type: ClassVar[str] = "Retrieval"
     mteb_prompt: ClassVar[str] = "Retrieve sentences of the same polarity."
 
@@ -166,8 +167,7 @@ class PolaritySpec(TaskSpec):
         """Read all rows of a split, see `data.split.load_split`."""
         if self.mteb is not None:
             rows, where = load_rows(self.mteb_set, name, access.offline)
-            labels = self.labels or {row.values[1]: row.values[1] for row in rows}
-            return split_of(name, rows, where, labels)
+            return split_of(name, rows, where, self.labels)
         split = self.splits[name]
         return load_split(name, split, self.form(split), self.labels, self, access)
 
@@ -284,7 +284,7 @@ class PolaritySpec(TaskSpec):
 
 
 @dataclass(frozen=True)
-class PolarityTask(PolarityData, Task):
+class PolarityTask(PolarityData, RetrievalTask):
     """A polarity task with its data.
 
     Attributes:
@@ -336,16 +336,6 @@ class PolarityTask(PolarityData, Task):
         return sha.hexdigest()[:16]
 
     @property
-    def texts(self) -> Sequence[str]:
-        """Texts of the sources, followed by texts of the queries."""
-        return self.source.texts + self.query.texts
-
-    @property
-    def texts_by_side(self) -> tuple[Sequence[str], Sequence[str]]:
-        """Texts of the queries and of the sources."""
-        return self.query.texts, self.source.texts
-
-    @property
     def protocol(self) -> Mapping[str, Any]:
         """Name, version and values of k of the protocol.
 
@@ -385,11 +375,6 @@ class PolarityTask(PolarityData, Task):
         counts = {"sources": len(self.source), "queries": len(self.query)}
         return counts | {"overlap": self.n_overlap} | drawn
 
-    @property
-    def rows_by_part(self) -> Mapping[str, Sequence[str]]:
-        """Texts of the sources and of the queries."""
-        return {"sources": self.source.texts, "queries": self.query.texts}
-
     def score(self, embedded: EmbeddedTexts, reference: EmbeddedTexts | None) -> TaskScores:
         """Retrieve sources for each query, and compute all metrics.
 
@@ -414,11 +399,6 @@ class PolarityTask(PolarityData, Task):
         rows = ~seen["queries"]
         return None if rows.all() else score_of_queries(self.main_score, arrays, rows)
 
-    @property
-    def items(self) -> Sequence[Mapping[str, str]]:
-        """Text, label and additional columns of each query."""
-        return _as_rows(self.query)
-
     def with_query(self, text: str, k: int) -> PolarityTask:
         """Return a copy of the task with a single query, which has no label.
 
@@ -430,36 +410,6 @@ class PolarityTask(PolarityData, Task):
             InputError: If there are fewer than k sources.
         """
         return replace(self, query=Split((text,), ("",)), ks=(k,))
-
-    def retrieved(self, arrays: Mapping[str, NDArray[Any]]) -> Iterator[dict[str, Any]]:
-        """Yield each query with its scores and its retrieved sources.
-
-        Args:
-            arrays: Values per query of a stored result.
-
-        Yields:
-            Text, label and columns of the query, its `scores` by name (None if undefined), and
-            `retrieved`: the sources in order of rank, with their similarity.
-        """
-        of_source = _as_rows(self.source)
-        retrievals = zip(arrays["retrieved_index"], arrays["retrieved_similarity"], strict=True)
-        beside = ("retrieved_", "resampled_")
-        named = {n: values for n, values in arrays.items() if not n.startswith(beside)}
-        queries = zip(_as_rows(self.query), retrievals, strict=True)
-        for i, (query, (index, cosine)) in enumerate(queries):
-            values = {name: float(array[i]) for name, array in named.items()}
-            yield query | {
-                "scores": {n: None if np.isnan(value) else value for n, value in values.items()},
-                "retrieved": [
-                    of_source[j] | {"similarity": float(c)}
-                    for j, c in zip(index, cosine, strict=True)
-                ],
-            }
-
-
-def _as_rows(split: Split) -> list[dict[str, str]]:
-    columns = {"text": split.texts, "label": split.labels, **split.columns}
-    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def count_overlap(sources: Iterable[str], queries: Iterable[str]) -> int:

@@ -170,11 +170,12 @@ def _turned(
 
     from polarity_bench.encoders.base import AbsentEncoder
     from polarity_bench.encoders.steered import at_strength
+    from polarity_bench.encoders.train_file import training_of
+    from polarity_bench.evaluation.contamination import Contamination
     from polarity_bench.evaluation.many_encoders import load_with_reference, with_memory
     from polarity_bench.evaluation.many_tasks import EvaluationPlan
     from polarity_bench.explain.dial_page import STRENGTHS, Dial
     from polarity_bench.tasks.types.polarity.scoring import rank
-    from polarity_bench.training.contamination import count_seen
 
     own = replace(options, prompt=side.prompt)
     encoder, reference = load_with_reference(side.name, own, None, remark)
@@ -187,11 +188,11 @@ def _turned(
     results = []
     with embedding.embedder(encoder) as opened:
         embedder = with_memory(opened, [task])
-        plan = EvaluationPlan(encoder, reference, embedder, bar=progress_bar, model=side.name)
+        seen = Contamination(training_of(encoder), [task], folder)
+        plan = EvaluationPlan(encoder, reference, embedder, bar=progress_bar, contamination=seen)
         for each in steered.values():
             results += _evaluated(replace(plan, encoder=each), task, folder).results
         by_reference = rank(task, plan.embed(reference, [task]))
-    count_seen(side.name, [results], [task], folder)
     return Dial(task, dict(zip(steered, results, strict=True)), by_reference, weighting)
 
 

@@ -15,7 +15,7 @@ CLASSIFIED = ("transfer", "probing")
 """Task types with the scores `RIGHT`."""
 PREDICTED = {"sts": "cosine", "relatedness": "prediction"}
 """Stored array that is correlated with the human ratings, by task type."""
-_OF_PAIRS = {"sgts", "pairwise_accuracy"}
+_OF_PAIRS = {"sgts", "pairwise_accuracy", "paired_accuracy"}
 
 
 def measure_of(result: Result, named: str | None, weighting: Weighting = "linear") -> ScoreKey:

@@ -114,5 +114,7 @@ def test_a_toy_kind_runs_from_the_command_line_to_a_board(tasks: Path, tmp_path:
 
 
 def test_an_unregistered_kind_is_refused_with_the_known_ones(tasks: Path) -> None:
-    with pytest.raises(InputError, match=r"toy\.toml: unknown kind 'toy'; known: polarity, pro"):
+    with pytest.raises(
+        InputError, match=r"toy\.toml: unknown kind 'toy'; known: opposite, polarity, pro"
+    ):
         load_tasks(tasks)

@@ -28,8 +28,8 @@ MEANINGS = {
     "knn_accuracy": "share of queries whose label wins the weighted vote of the k nearest sources",
     "overlap": "share of the k nearest sources that the reference also finds",
     "sgts": "Spearman's correlation of cosine with equality of labels (SentiCSE)",
-    "pairwise_accuracy": "share of pairs in which both queries are nearer to the source of their "
-    "own polarity, or to their own answer, than to its twin; chance is 0.25",
+    "pairwise_accuracy": "share of minimal pairs in which both queries are nearer to the source of "
+    "their own polarity than to its twin; chance is 0.25",
     "polarity_chance": "P of random retrieval",
     "similarity_chance": "S of random retrieval",
     "accuracy": "test accuracy of a classifier on frozen vectors, rounded as SentEval rounds",
@@ -40,8 +40,8 @@ MEANINGS = {
     "recall": "share of the rows of a class for which the class is predicted; recall@k: share of a "
     "query's answers among the k nearest sources",
     "mrr": "mean of 1 / rank of a query's first answer; 0 if it is not among the k nearest sources",
-    "ndcg": "how early the answers of a query come among the k nearest sources, discounted by "
-    "log2(1 + rank); 1 if they come first",
+    "paired_accuracy": "share of query pairs with both nearer to their own answer; chance is 0.25",
+    "ndcg": "gain of a query's answers, discounted by log2(1 + rank), over that of the best ranking",
     "pearson": "Pearson's correlation with human scores",
     "spearman": "Spearman's correlation with human scores",
     "mse": "mean squared error of the predicted scores",

@@ -22,7 +22,7 @@ from polarity_bench.tasks.types.base import Settings
 from polarity_bench.tasks.types.opposite import OppositeTask
 
 NDCG, RECALL, MRR = ScoreKey("ndcg", 10), ScoreKey("recall", 1), ScoreKey("mrr", 10)
-PAIRWISE = ScoreKey("pairwise_accuracy")
+PAIRED = ScoreKey("paired_accuracy")
 CORPUS = {
     "d1": "The bridge was closed in winter.",
     "d2": "The bridge was never closed in winter.",
@@ -157,8 +157,8 @@ def test_pairs_are_right_if_both_queries_are(tmp_path: Path, name: str) -> None:
         sources = [encoder.encode([CORPUS[each]])[0] for each in own]
         cosine = [[_cosine(v, s) for s in sources] for v in vectors]
         rights.append(cosine[0][0] > cosine[0][1] and cosine[1][1] > cosine[1][0])
-    assert result.scores[PAIRWISE].mean == np.mean(rights)
-    assert result.scores[PAIRWISE].n == 2
+    assert result.scores[PAIRED].mean == np.mean(rights)
+    assert result.scores[PAIRED].n == 2
 
 
 def _cosine(one: Any, other: Any) -> float:
@@ -178,10 +178,10 @@ def test_random_vectors_get_a_quarter_of_the_pairs_and_constant_ones_none(tmp_pa
     )
     task = load(file)
     found = evaluate(HashEncoder("oak"), task).scores
-    assert found[PAIRWISE].mean == pytest.approx(0.25, abs=0.07)
+    assert found[PAIRED].mean == pytest.approx(0.25, abs=0.07)
     assert found[RECALL].mean < 0.02
     constant = evaluate(load_encoder("constant"), task).scores
-    assert constant[PAIRWISE].mean == 0
+    assert constant[PAIRED].mean == 0
     assert constant[NDCG].mean < 0.02
     assert load(file, limit=5).query.labels == ("0_q1", "0_q2", "1_q1", "1_q2", "2_q1", "2_q2")
 
@@ -271,7 +271,7 @@ def test_the_files_of_others_are_read_in_their_layout(tmp_path: Path, name: str)
     task = load_task(name, access=DataAccess(tmp_path, offline=True))
     assert task.counts == {"sources": 12, "queries": 4}
     scores = evaluate(BagEncoder("ash"), task).scores
-    assert (PAIRWISE in scores) is (name == "nevir")
+    assert (PAIRED in scores) is (name == "nevir")
 
 
 def test_reviews_are_read_in_pairs(tmp_path: Path) -> None:

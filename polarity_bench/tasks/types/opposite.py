@@ -1,7 +1,7 @@
 """Retrieval of right answers, such as the opposite of a sentence.
 
 Each query has one right answer among the sources, or a few. Encoders are scored as in retrieval:
-recall@1, MRR@10 and nDCG@10. If the queries come in pairs, `pairwise_accuracy` is the share of
+recall@1, MRR@10 and nDCG@10. If the queries come in pairs, `paired_accuracy` is the share of
 pairs in which each query is nearer to its own answer than to the other query's.
 
 Sources with the text or the id of the query are left out, because a query must not retrieve itself.
@@ -42,7 +42,7 @@ from polarity_bench.values import digest_of, grouped
 
 _K = 10
 _NDCG, _RECALL, _RR = ScoreKey("ndcg", _K), ScoreKey("recall", 1), ScoreKey("mrr", _K)
-_PAIRWISE = ScoreKey("pairwise_accuracy")
+_PAIRED = ScoreKey("paired_accuracy")
 
 
 class OppositeSpec(TaskSpec):
@@ -66,7 +66,7 @@ class OppositeSpec(TaskSpec):
         ("nDCG@10", _NDCG),
         ("recall@1", _RECALL),
         ("MRR@10", _RR),
-        ("pairs", _PAIRWISE),
+        ("pairs", _PAIRED),
     )
     retrieves: ClassVar[bool] = True
     mteb_type: ClassVar[str] = "Retrieval"
@@ -200,7 +200,7 @@ class OppositeTask(RetrievalTask):
             both = np.stack([own, own[:, ::-1]], axis=2).reshape(-1, 2)  # own answer, the other's
             same, other = similarity_at(query, source, both).T
             right = pairwise_accuracy(same[::2], other[::2], same[1::2], other[1::2])
-            scores[_PAIRWISE] = Bootstrap({_PAIRWISE: right}).score(_PAIRWISE)
+            scores[_PAIRED] = Bootstrap({_PAIRED: right}).score(_PAIRED)
         arrays: dict[str, Any] = {str(key): each.astype(np.float32) for key, each in values.items()}
         arrays |= {"retrieved_index": found.index, "retrieved_similarity": found.similarity}
         arrays |= {"resampled_units": units, "resampled_strata": resampling.strata}

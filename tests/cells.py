@@ -13,6 +13,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import itertools
 import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,7 +23,6 @@ from statistics import stdev
 
 from polarity_bench.boards.board import find_board, sections_of
 from polarity_bench.boards.board_folder import open_board
-from polarity_bench.boards.method_rows import curve_rows, dialled_runs
 from polarity_bench.boards.records import main_key
 from polarity_bench.boards.sweep_tables import read_sweep
 from polarity_bench.cross_validation.experiment import read_outcomes
@@ -105,16 +105,14 @@ def of_results(folder: Path) -> Iterator[tuple[Key, Numbers]]:
             yield cell, numbers_of(result.scores[key])
     sections = sections_of(found)
     for task in sections.ranked:
-        runs = dialled_runs(sections.rows, sections.cells, sections.curves, [task])
-        for row in curve_rows(runs, sections.cells, weighting):
-            for metric in metrics:
-                cell = sections.cells[row["members"][0], task]
-                fronts = [*row["fronts"].values()]
-                if record := fronts[0] if metric == "front" else cell.get(metric):
-                    said = score_key(ScoreKey(metric, row["k"], weighting))
-                    digest = row["point"]["encoder"]
-                    key = Key(board, "curve", task, row["name"], digest, row["reference"], *said)
-                    yield key, numbers_in(record)
+        curves = (row for row in sections.singles([task]) if row["role"] == "curve")
+        for row, metric in itertools.product(curves, metrics):
+            (front,), at_point = row["fronts"].values(), sections.cells[row["members"][0], task]
+            if record := front if metric == "front" else at_point.get(metric):
+                said = score_key(ScoreKey(metric, row["k"], weighting))
+                digest = row["point"]["encoder"]
+                curve = Key(board, "curve", task, row["name"], digest, row["reference"], *said)
+                yield curve, numbers_in(record)
     for record in sections.further:
         if record["role"] != "published" and record["metric"] in metrics:
             said = score_key(ScoreKey(record["metric"], record["k"], weighting))
@@ -130,8 +128,9 @@ def of_results(folder: Path) -> Iterator[tuple[Key, Numbers]]:
 
 def numbers_in(record: Record) -> Numbers:
     """Return the numbers of a record as boards show them: joint and front are at least 0."""
-    ends = (clipped(record, record["metric"])[end] for end in ("value", "ci_low", "ci_high"))
-    return Numbers(*ends, record["std"], math.nan if record["n"] is None else record["n"])
+    shown, n = clipped(record, record["metric"]), record["n"]
+    ends = shown["value"], shown["ci_low"], shown["ci_high"]
+    return Numbers(*ends, record["std"], math.nan if n is None else n)
 
 
 def score_key(key: ScoreKey) -> tuple[str, str, str, str]:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from operator import sub
 from statistics import fmean
 
 from polarity_bench.boards.config import BoardFile
@@ -35,7 +36,13 @@ from polarity_bench.boards.unseen_columns import (
 )
 from polarity_bench.compare.encoder_ranks import Standings
 from polarity_bench.render.table import Column, Table
-from polarity_bench.results.aggregate import MEASURES, clipped, mean_over_seeds, mean_over_tasks
+from polarity_bench.results.aggregate import (
+    MEASURES,
+    clipped,
+    mean_over_seeds,
+    mean_over_tasks,
+    score_of,
+)
 from polarity_bench.results.comparability import pairs_of
 from polarity_bench.results.curve import Curve
 from polarity_bench.results.frame import Record
@@ -182,19 +189,16 @@ class Sections:
 
         Curves have scores of retrieval tasks only, and published numbers have no means.
         """
-        if (row["role"], metric) == ("curve", MAIN) or (
-            len(places) > 1 and row["role"] == "published"
-        ):
-            return None
+        lacks_scores = (row["role"], metric) == ("curve", MAIN)
+        lacks_means = row["role"] == "published" and len(places) > 1
         fronts = row["fronts"] if metric == "front" else {}
         runs = [
-            [fronts.get((key, p)) or self.cells.get((key, p), {}).get(metric) for p in places]
+            [fronts.get((key, p)) or self.cells.get((key, p), {}).get(metric, {}) for p in places]
             for key in row["members"]
         ]
-        known = [[record for record in of_run if record] for of_run in runs]
-        if not places or [*map(len, known)] != [*map(len, runs)]:
+        if lacks_scores or lacks_means or not places or not all(map(all, runs)):
             return None
-        mean = mean_over_seeds([mean_over_tasks(of_run) for of_run in known])
+        mean = mean_over_seeds([mean_over_tasks(of_run) for of_run in runs])
         if mean["n_seeds"] < mean["n_planned"] > 1:
             return mean | dict.fromkeys(MEASURES, math.nan)
         return clipped(mean, metric)
@@ -240,11 +244,12 @@ class Sections:
             return rows
         return sorted(rows, key=lambda row: not self.value(row, tasks, "retention") >= keep)
 
+    def _runs(self, tasks: Sequence[str]) -> list[Row]:
+        return dialled_runs(self.rows, self.cells, self.curves, tasks, self.config.weighting)
+
     def singles(self, tasks: Sequence[str]) -> list[Row]:
         """Return the rows of single encoders and curves, sorted for a table of these tasks."""
-        runs = dialled_runs(self.rows, self.cells, self.curves, tasks)
-        curves = curve_rows(runs, self.cells, self.config.weighting)
-        return self.in_order([*self.rows, *curves], tasks)
+        return self.in_order([*self.rows, *curve_rows(self._runs(tasks), self.cells)], tasks)
 
     @cached_property
     def first_singles(self) -> list[Row]:
@@ -253,9 +258,8 @@ class Sections:
 
     def together(self, tasks: Sequence[str]) -> list[Row]:
         """Return the rows of a table of these tasks: methods, published numbers and bounds."""
-        rows = sorted(self.rows, key=entry_of)
-        runs = dialled_runs(rows, self.cells, self.curves, tasks)
-        methods = method_rows(rows, runs, self.cells, self.config, self.methods)
+        keep, runs = self.config.keep, self._runs(tasks)
+        methods = method_rows(self.rows, runs, self.cells, keep, self.methods)
         further = (
             record
             for record in self.further
@@ -395,13 +399,15 @@ class Sections:
             for title, name in (("seen", task), ("seen, unseen", unseen))
         ]
         for title in "PS":
+            first, second = (
+                [
+                    [self.cells[key, place][RANKED[title]]["value"] for key in row["members"]]
+                    for row in rows
+                ]
+                for place in pair
+            )
             changes = [
-                fmean(
-                    self.cells[key, unseen][RANKED[title]]["value"]
-                    - self.cells[key, task][RANKED[title]]["value"]
-                    for key in row["members"]
-                )
-                for row in rows
+                fmean(map(sub, after, before)) for before, after in zip(first, second, strict=True)
             ]
             columns.append(Column(f"{title}, change", changes, unit="points"))
         heading = f"{task}: from the sources of the training file to unseen ones ({unseen})"
@@ -518,25 +524,20 @@ class Sections:
             column = places[0] if len(places) == 1 else ""
             printed = [self.cells.get((row["row"], column), {}).get(metric, {}) for row in rows]
             numbers = [record.get("number") for record in printed]
-            intervals = [
-                (score["ci_low"], score["ci_high"])
-                if score and not math.isnan(score["ci_low"])
-                else None
-                for score in scores
-            ]
-            has_intervals = metric in _WITH_INTERVAL
             columns.append(
-                Column(
+                Column.of(
                     title,
-                    [score["value"] if score else None for score in scores],
-                    intervals if has_intervals else (),
-                    rivals,
-                    [number.std if number else None for number in numbers],
-                    [self._mark(number, column) for number in numbers],
+                    [score_of(score) if score else None for score in scores],
+                    intervals=metric in _WITH_INTERVAL,
+                    rivals=rivals,
+                    marks=[self._mark(number, column) for number in numbers],
+                    spreads=[number.std if number else None for number in numbers],
                 )
             )
-            deviations = [_seed_std(score) for score in scores]
-            if has_intervals and any(value is not None for value in deviations):
+            deviations = [
+                score["seed_std"] if score and score["n_planned"] > 1 else None for score in scores
+            ]
+            if metric in _WITH_INTERVAL and any(value is not None for value in deviations):
                 columns.append(Column(f"{title} std over seeds", deviations))
         return columns
 
@@ -575,7 +576,10 @@ class Sections:
             ("encoder", [row["name"] for row in rows]),
             ("seeds", [str(len(row["members"])) if row["encoder"] else "-" for row in rows]),
             ("strength", [_strength(row) for row in rows]),
-            ("reference", [self._reference(row) for row in rows]),
+            (
+                "reference",
+                ["-" if r["role"] == "published" else self.names[r["reference"]] for r in rows],
+            ),
             ("k", [str(row["k"] or "-") for row in rows]),
         ]
         competing = {row["row"] for row in rows if row["role"] == "encoder"}
@@ -588,9 +592,6 @@ class Sections:
         footnotes = dict.fromkeys(row["footnote"] for row in rows if row["footnote"])
         notes = [*map(rank_note, rankings), *footnotes]
         return _with_roles(Table(heading, heads, columns, notes=notes), rows)
-
-    def _reference(self, row: Row) -> str:
-        return "-" if row["role"] == "published" else self.names[row["reference"]]
 
     # Ranks
 
@@ -658,11 +659,6 @@ class Sections:
 def _mean_of_all(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return fmean(known) if known and len(known) == len(values) else None
-
-
-def _seed_std(score: Mapping[str, float] | None) -> float | None:
-    """Return the sample standard deviation over seeds; None for a single seed."""
-    return score["seed_std"] if score and score["n_planned"] > 1 else None
 
 
 def _with_roles(table: Table, rows: Sequence[Row]) -> Table:

@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
-from polarity_bench.boards.config import BoardFile, Method
+from polarity_bench.boards.config import Method
 from polarity_bench.boards.records import Row, entry_of
 from polarity_bench.results.curve import Curve
 from polarity_bench.results.frame import Record, score_columns
@@ -55,12 +55,17 @@ def methods_of(results: Sequence[Result], listed: Sequence[Method]) -> dict[str,
 
 
 def dialled_runs(
-    rows: Sequence[Row], cells: Cells, curves: Sequence[Curve], tasks: Sequence[str]
+    rows: Sequence[Row],
+    cells: Cells,
+    curves: Sequence[Curve],
+    tasks: Sequence[str],
+    weighting: Weighting,
 ) -> list[Row]:
     """Return a run for each k and each encoder with curves for all of these tasks.
 
-    A run contains the rows of the settings that all of its curves share, by setting. It is left out
-    if the row of a setting, or the score of a row, is missing.
+    A run contains the rows of the settings that all of its curves share, by setting, and the front
+    over all settings of each curve, by task. It is left out if the row of a setting, or the score
+    of a row, is missing.
     """
     by_entry = {(row["encoder"], row["reference"] or row["encoder"], row["k"]): row for row in rows}
     shares: dict[tuple[str, str, str, int], dict[str, Curve]] = {}
@@ -81,12 +86,14 @@ def dialled_runs(
         }
         places = {(row["row"], task) for row in settings.values() for task in tasks}
         if places and cells.keys() >= places:
-            run = {"name": of_tasks[0].name, "dial": dial, "settings": settings, "k": k}
-            runs.append(run | {"curves": of_tasks, "reference": reference})
+            front = ScoreKey("front", k, weighting)
+            fronts = {curve.task: score_columns(front, curve.fronts[front]) for curve in of_tasks}
+            run = {"name": of_tasks[0].name, "dial": dial, "reference": reference}
+            runs.append(run | {"settings": settings, "of_tasks": fronts})
     return runs
 
 
-def curve_rows(runs: Sequence[Row], cells: Cells, weighting: Weighting) -> list[Row]:
+def curve_rows(runs: Sequence[Row], cells: Cells) -> list[Row]:
     """Return a row for each run, with its scores at the setting with the highest mean joint.
 
     Front covers all settings.
@@ -97,19 +104,14 @@ def curve_rows(runs: Sequence[Row], cells: Cells, weighting: Weighting) -> list[
         point, about = run["settings"][at], {"role": "curve", "encoder": "", "detail": ""}
         about |= {"name": f"{run['name']} (best {run['dial']} {shortest(at)})", "point": point}
         about |= {"row": f"curve {len(rows)}", "reference": run["reference"]}
-        rows.append(point | about | {"fronts": _fronts([run], at, weighting)})
+        rows.append(point | about | {"fronts": _fronts([run], at)})
     return rows
 
 
-def _fronts(runs: Sequence[Row], at: float, weighting: Weighting) -> dict[tuple[str, str], Record]:
+def _fronts(runs: Sequence[Row], at: float) -> dict[tuple[str, str], Record]:
     """Return the front over all settings of runs, by the row at one setting and the task."""
-    fronts = {}
-    for run in runs:
-        key = ScoreKey("front", run["k"], weighting)
-        for curve in run["curves"]:
-            place = run["settings"][at]["row"], curve.task
-            fronts[place] = score_columns(key, curve.fronts[key])
-    return fronts
+    of_runs = ((run["settings"][at]["row"], run["of_tasks"]) for run in runs)
+    return {(row, task): front for row, fronts in of_runs for task, front in fronts.items()}
 
 
 def _best_setting(
@@ -125,7 +127,7 @@ def _best_setting(
     """
 
     def worth(at: float) -> tuple[bool, float, float]:
-        places = [(run["settings"][at]["row"], c.task) for run in runs for c in run["curves"]]
+        places = [(run["settings"][at]["row"], task) for run in runs for task in run["of_tasks"]]
         metrics = ("joint", "polarity", "retention")
         of_metrics = ([cells[place][metric]["value"] for place in places] for metric in metrics)
         joint, p, retention = (
@@ -141,7 +143,7 @@ def method_rows(
     rows: Sequence[Row],
     dialled: Sequence[Row],
     cells: Cells,
-    config: BoardFile,
+    keep: float | None,
     methods: Mapping[str, str],
 ) -> list[Row]:
     """Return one row for each method, with the keys of the averaged rows as its `members`.
@@ -150,7 +152,7 @@ def method_rows(
         rows: The rows of the encoders.
         dialled: The runs with a dial.
         cells: Records of rows.
-        config: The content of `board.toml`.
+        keep: Minimum retention of a setting, see `_best_setting`.
         methods: Names of methods, by digest of the encoder.
     """
     taken = {r["row"] for run in dialled for r in run["settings"].values() if r["reference"]}
@@ -162,21 +164,21 @@ def method_rows(
         name = methods.get(first["encoder"])
         key = (name, first["reference"], first["k"]) if name else (run["name"], str(number), 0)
         by_method.setdefault(key, []).append(run)
-    return [_method_row(key, of, cells, config) for key, of in by_method.items()]
+    return [_method_row(key, of, cells, keep) for key, of in by_method.items()]
 
 
 def _method_row(
-    key: tuple[str, str, int], runs: Sequence[Row], cells: Cells, config: BoardFile
+    key: tuple[str, str, int], runs: Sequence[Row], cells: Cells, keep: float | None
 ) -> Row:
     runs = [run for run in runs if "dial" in run] or runs
     singles: list[Row] = [row for run in runs for row in run["settings"].values()]
     made: Row = {"row": f"method {key}", "name": key[0], "role": "method"}
     members = singles
     if "dial" in runs[0]:
-        at, n = _best_setting(runs, cells, config.keep)
+        at, n = _best_setting(runs, cells, keep)
         members = [run["settings"][at] for run in runs]
         made |= {"dial": runs[0]["dial"], "strength": at, "n_strengths": n}
-        made["fronts"] = _fronts(runs, at, config.weighting)
+        made["fronts"] = _fronts(runs, at)
     elif len(members) == 1 and key[0] == members[0]["name"]:
         return members[0]
     made["singles"] = {row["row"] for row in singles}

@@ -83,9 +83,9 @@ def encoder_records(
             "result": result,
         }
         of_cell = result_records(replace(result, scores=_shown(result, k, config)))
-        for used, of_row in [(reference, k)] if k else [*(entries or [("", 0)])]:
-            row = "-".join(filter(None, [digest, used, str(of_row or "")]))
-            made |= {"row": row, "detail": row, "reference": used, "k": of_row}
+        for of_reference, of_k in [(reference, k)] if k else [*(entries or [("", 0)])]:
+            row = "-".join(filter(None, [digest, of_reference, str(of_k or "")]))
+            made |= {"row": row, "detail": row, "reference": of_reference, "k": of_k}
             records += [
                 record | made | {"shown": record["metric"] if k else MAIN} for record in of_cell
             ]
@@ -117,15 +117,11 @@ def rows_of(records: Iterable[Record]) -> list[Row]:
     firsts: dict[str, Record] = {}
     for record in records:
         firsts.setdefault(record["row"], record)
+    unaveraged: Row = {"singles": (), "dial": "", "fronts": {}}
     return [
-        {name: first.get(name, "") for name in _OF_A_ROW}
-        | {
-            "encoder": first["encoder_digest"],
-            "members": [row],
-            "singles": (),
-            "dial": "",
-            "fronts": {},
-        }
+        unaveraged
+        | {name: first.get(name, "") for name in _OF_A_ROW}
+        | {"encoder": first["encoder_digest"], "members": [row]}
         | {"opposes": bool(first["k"]) and (first.get("strength") or 0) < 0}
         for row, first in firsts.items()
     ]
@@ -172,26 +168,26 @@ def bound_records(measured: Sequence[Record], names: Mapping[str, str]) -> Itera
         of_cell = cells.setdefault((share, record["k"], record["place"]), {})
         of_cell.setdefault(reference or encoder, {}).setdefault(record["metric"], record["value"])
     order = sorted(cells, key=lambda cell: (cell[0] == "", names[cell[0]], *cell[1:]))
-    for role, (name, ending, alike) in _BOUNDS.items():
-        own = ["polarity_chance", "similarity_chance", "similarity_reference"]
-        own += [f"polarity_{ending}", f"similarity_{ending}"]
+    for role, (name, ending, shared) in _BOUNDS.items():
+        metrics = ["polarity_chance", "similarity_chance", "similarity_reference"]
+        metrics += [f"polarity_{ending}", f"similarity_{ending}"]
         for share, k, place in order:
-            known = [scores for scores in cells[share, k, place].values() if own[-2] in scores]
-            if not known:
+            by_reference = cells[share, k, place]
+            known = next((of for of in by_reference.values() if metrics[-2] in of), None)
+            if known is None:
                 continue
-            chance, s_chance, s_reference, p, s = np.array([known[0][metric] for metric in own])
+            chance, s_chance, s_reference, p, s = np.array([known[metric] for metric in metrics])
             kept = retention(s, s_chance, s_reference)
             values = {"polarity": p, "similarity": s, "retention": kept}
             values["joint"] = joint(p, chance, kept)
-            if role == "oracle" or "front" in known[0]:
+            if role == "oracle" or "front" in known:
                 values["front"] = float(role == "oracle")
-            shown = alike if len(cells[share, k, place]) > 1 else values.keys()
-            of_row: Record = {"row": f"{role} {share} {k}", "name": name, "role": role}
-            of_row |= {"reference": share, "k": k, "family": "", "place": place}
-            for metric in shown & values.keys():
+            made: Record = {"row": f"{role} {share} {k}", "name": name, "role": role}
+            made |= {"reference": share, "k": k, "family": "", "place": place}
+            made |= {"encoder_digest": "", "detail": ""}
+            for metric in values.keys() & shared if len(by_reference) > 1 else values:
                 score = Score.single(float(values[metric]), 0)
-                about: Record = {"shown": metric, "encoder_digest": "", "detail": ""}
-                yield of_row | about | score_columns(ScoreKey(metric), score) | {"k": k}
+                yield score_columns(ScoreKey(metric), score) | made | {"shown": metric}
 
 
 def paper_records(
@@ -223,23 +219,16 @@ def paper_records(
         places = _places_of(each, of_places, config)
         if len(places) != 1:
             _refuse(each, of_places, config)
-        if each not in kept:
-            continue
-        ((place, shown),) = places
-        number = footnotes[each.source, each.note]
-        (record,) = published_records([each])
+    for each, record in zip(kept, published_records(kept), strict=True):
+        ((place, shown),) = _places_of(each, of_places, config)
+        number, k = footnotes[each.source, each.note], each.key.k or 0
         yield record | {
-            "row": f"published {number} {each.name} {each.key.k or 0}",
+            "row": f"published {number} {each.name} {k}",
             "name": f"{each.name}, as published [{number}]",
             "footnote": footnote(number, each.source, each.note),
             "detail": f"published {number}",
-            "family": "" if KINDS[of_places[place].kind].ranks else place,
-            "place": place,
-            "shown": shown,
-            "encoder_digest": "",
-            "reference": "",
-            "k": each.key.k or 0,
-            "number": each,
+            "family": "" if k else place, "place": place, "shown": shown,
+            "encoder_digest": "", "reference": "", "k": k, "number": each,
         }
 
 
@@ -247,14 +236,13 @@ def _places_of(
     number: PublishedNumber, of_places: Mapping[str, Result], config: BoardFile
 ) -> list[tuple[str, str]]:
     """Return the place and the shown metric of each cell that a published number fits."""
-    found = []
+    places, key = [], replace(number.key, weighting="linear")
     for place, result in of_places.items():
         if result.task == number.task and KINDS[result.kind].ranks:
-            found += [(place, number.key.metric)] if number.key.k and not number.key.part else []
+            places += [(place, key.metric)] if key.k and not key.part else []
         elif result.task == number.task and number.protocol in {"", result.key.protocol_label}:
-            is_shown = replace(number.key, weighting="linear") == main_key(result, config)
-            found += [(place, MAIN)] if is_shown else []
-    return found
+            places += [(place, MAIN)] if key == main_key(result, config) else []
+    return places
 
 
 def _refuse(number: PublishedNumber, of_places: Mapping[str, Result], config: BoardFile) -> None:

@@ -464,16 +464,16 @@ class Sections:
         """Return the table of one task type and protocol."""
         places, averaged = self.tasks[family], self.averaged[family]
         known = {row for row, place in self.results if place in places}
-        every = {row["row"]: row for row in self.first_singles}
+        singles = {row["row"]: row for row in self.first_singles}
         candidates = [
-            single
+            each
             for row in rows
-            for single in (
+            for each in (
                 [row]
                 if known >= {*row["members"]} or not row["singles"]
-                else [every[key] for key in row["singles"]]
+                else [singles[key] for key in row["singles"]]
             )
-            if known & {*single["members"]}
+            if each["members"][0] in known and each["role"] != "curve"
         ]
         measured = [*{(row["name"], row["encoder"]): row for row in candidates}.values()]
         measured = self.ordered(measured, averaged, MAIN)

@@ -181,5 +181,5 @@ def _method_row(
         made["fronts"] = _fronts(runs, at)
     elif len(members) == 1 and key[0] == members[0]["name"]:
         return members[0]
-    made["singles"] = {row["row"] for row in singles}
+    made["singles"] = [row["row"] for row in singles]
     return members[0] | made | {"members": [row["row"] for row in members]}

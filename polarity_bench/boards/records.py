@@ -227,8 +227,13 @@ def paper_records(
             "name": f"{each.name}, as published [{number}]",
             "footnote": footnote(number, each.source, each.note),
             "detail": f"published {number}",
-            "family": "" if k else place, "place": place, "shown": shown,
-            "encoder_digest": "", "reference": "", "k": k, "number": each,
+            "family": "" if k else place,
+            "place": place,
+            "shown": shown,
+            "encoder_digest": "",
+            "reference": "",
+            "k": k,
+            "number": each,
         }
 
 

@@ -27,7 +27,6 @@ from polarity_bench.boards.records import (
     rows_of,
 )
 from polarity_bench.boards.unseen_columns import (
-    parts_of,
     seen_parts,
     seen_share,
     tasks_with_seen_rows,
@@ -257,26 +256,19 @@ class Sections:
         return self.singles(self.averaged[""])
 
     def together(self, tasks: Sequence[str]) -> list[Row]:
-        """Return the rows of a table of these tasks: methods, published numbers and bounds."""
+        """Return the rows of a table of these tasks: methods, published numbers and bounds.
+
+        Only tables of a single task have published numbers.
+        """
         keep, runs = self.config.keep, self._runs(tasks)
         methods = method_rows(self.rows, runs, self.cells, keep, self.methods)
-        further = (
-            record
-            for record in self.further
-            if not tasks or record["role"] != "published" or record["place"] in tasks
-        )
+        further = (r for r in self.further if r["role"] != "published" or [r["place"]] == [*tasks])
         return [*self.in_order(methods, tasks), *rows_of(further)]
 
     @cached_property
     def first_rows(self) -> list[Row]:
-        """The rows of the first table, with published rows only if it covers a single task."""
-        rows = self.together(self.averaged[""])
-        return [row for row in rows if self.is_of_one_task or row["role"] != "published"]
-
-    @property
-    def measured_rows(self) -> list[Row]:
-        """The rows of the first table, without rows of published numbers."""
-        return [row for row in self.first_rows if row["role"] != "published"]
+        """The rows of the first table."""
+        return self.together(self.averaged[""])
 
     @cached_property
     def by_encoder(self) -> list[Row]:
@@ -307,7 +299,7 @@ class Sections:
             tables += self._with_singles(self._means, self.first_rows, averaged)
         for family in filter(self._has_table, self.plain):
             lay_out = partial(self._of_family, family)
-            tables += self._with_singles(lay_out, self.measured_rows, averaged)
+            tables += self._with_singles(lay_out, self.first_rows, averaged)
         tables += [table for family in self.plain for table in self._of_seen(family)]
         for pair in self.pairs:
             tables += self._with_singles(partial(self._of_pair, pair), [], pair[:1])
@@ -419,14 +411,10 @@ class Sections:
         Only parts that a row has seen are returned. Shares are averaged over the tasks and over the
         seeds of a row, and None if one of them is unknown.
         """
-        of_rows = [result for row in rows for result in self._results(places, row) if result]
-        saw = {part for result in of_rows for part in seen_parts(result)}
-        parts = {part for result in of_rows for part in parts_of(result.kind) if part in saw}
-        return {
-            part: [self._mean_share(places, row, part) for row in rows]
-            for part in ("queries", "sources", "rows")
-            if part in parts
-        }
+        results = (result for row in rows for result in self._results(places, row) if result)
+        saw = {part for result in results for part in seen_parts(result)}
+        shown = [part for part in ("queries", "sources", "rows") if part in saw]
+        return {part: [self._mean_share(places, row, part) for row in rows] for part in shown}
 
     def _seen_columns(self, rows: Sequence[Row], tasks: Sequence[str]) -> list[Column]:
         """Return columns of `seen`. Tasks with unseen copies have their own table of sources."""
@@ -611,11 +599,13 @@ class Sections:
         """Rank the encoders with scores on all tasks, separately for each comparable group."""
         by = MAIN if family else self.sorted_by(places)
 
-        def competes(row: Row) -> bool:
-            is_scored = all(math.isfinite(self.value(row, [place], by)) for place in places)
-            return row["role"] == "encoder" and rival_key(row, by) is not None and is_scored
-
-        shares = grouped(filter(competes, rows), lambda row: rival_key(row, by))
+        rows = [
+            row
+            for row in rows
+            if row["role"] == "encoder" and rival_key(row, by) is not None
+            if all(math.isfinite(self.value(row, [place], by)) for place in places)
+        ]
+        shares = grouped(rows, lambda row: rival_key(row, by))
         rankings = []
         for competing in shares.values():
             first = competing[0]

@@ -105,7 +105,7 @@ def board_notes(sections: Sections, tables: Sequence[Table]) -> list[str]:
     """
     ranked, plain, alone = sections.ranked, sections.plain, sections.alone
     printed = [each["number"] for each in sections.further if each["role"] == "published"]
-    rows, keep = sections.measured_rows if ranked else [], sections.config.keep
+    rows, keep = sections.first_rows if ranked else [], sections.config.keep
     roles = {row["role"] for row in rows}
     has_means = sections.has_means or (not ranked and len(plain) == 1)
     weights = f"Ranks are weighted {sections.config.weighting}ly."
@@ -179,8 +179,8 @@ def _mean_note(sections: Sections) -> str:
 def _no_rivals_note(sections: Sections) -> str:
     """Return a note if the tables are sorted by a score that no two encoders compete in, or ''."""
     by = sections.sorted_by(sections.averaged[""])
-    rows = sections.measured_rows
-    encoders = [row for row in rows if row["role"] == "encoder" and not row["opposes"]]
+    rows = (row for row in sections.first_rows if row["role"] == "encoder")
+    encoders = [row for row in rows if not row["opposes"]]
     rivals = Counter(share for row in encoders if (share := rival_key(row, by)) is not None)
     if by not in REFERRING or len(encoders) < 2 or max(rivals.values(), default=0) >= 2:
         return ""

@@ -13,26 +13,27 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import itertools
 import math
 import sys
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, fields
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
 from statistics import stdev
 
-from polarity_bench.boards.board import find_board
+from polarity_bench.boards.board import find_board, sections_of
 from polarity_bench.boards.board_folder import open_board
-from polarity_bench.boards.rows import BoardRow, bound_rows, curve_rows, encoder_rows
+from polarity_bench.boards.records import main_key
 from polarity_bench.boards.sweep_tables import read_sweep
 from polarity_bench.cross_validation.experiment import read_outcomes
 from polarity_bench.cross_validation.to_frame import fold_frame, published_folds
-from polarity_bench.results.comparability import MAIN, Group, lay_in_cells
+from polarity_bench.results.aggregate import clipped
+from polarity_bench.results.comparability import cells_of
+from polarity_bench.results.frame import Record
 from polarity_bench.results.published import footnote
 from polarity_bench.results.score_names import RANKED
 from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.sweeps.to_frame import METRICS
-from polarity_bench.tasks.catalogue import KINDS
 
 GOLDEN = Path(__file__).parent / "golden"
 FILE = GOLDEN / "cells.csv.gz"
@@ -87,50 +88,49 @@ def numbers_of(score: Score) -> Numbers:
 def of_results(folder: Path) -> Iterator[tuple[Key, Numbers]]:
     """Yield the scores of a board of results: encoders, curves, bounds and published numbers."""
     found, board = find_board(folder), folder.name
-    results = sorted(found.results, key=lambda result: str(result.path))
-    groups_ = lay_in_cells(results, found.config.measures)
-    tasks = {t: cells for g in groups_ if KINDS[g.kind].ranks for t, cells in g.tasks.items()}
-    ranked = Group("polarity", "", tasks, found.config.weighting)
-    metrics = [RANKED[title] for title in found.config.columns] or list(RANKED.values())
-    for group in groups_:
-        for task, cells in group.tasks.items():
-            for entry, result in cells.items():
-                whose = (task, result.key.encoder.label, entry.encoder, entry.reference)
-                keys = [group.key(task, MAIN)]
-                if KINDS[group.kind].ranks:  # some scores have no k
-                    own = [(ScoreKey(m), ScoreKey(m, entry.k, ranked.weighting)) for m in metrics]
-                    keys = [key for several in own for key in several]
-                protocol = "" if KINDS[group.kind].ranks else group.protocol
-                for key in filter(result.scores.get, keys):
-                    metric, k, weighting, part = score_key(key)
-                    cell = Key(board, "measured", *whose, metric, k, weighting, part or protocol)
-                    yield cell, numbers_of(result.scores[key])
-    rows = encoder_rows(ranked, (), defaultdict(str))
-    for task in tasks:
-        names = dict.fromkeys((e.reference for e in ranked.entries), "")
-        names |= {entry.encoder: "" for entry in ranked.entries} | {"": ""}
-        for row in [
-            *curve_rows(rows, found.curves, [task], ranked.weighting),
-            *bound_rows(ranked, names),
-        ]:
-            yield from of_row(board, task, row, metrics, ranked)
+    config, weighting = found.config, found.config.weighting
+    metrics = [RANKED[title] for title in config.columns] or list(RANKED.values())
+    for result, k_of_cell in cells_of(sorted(found.results, key=lambda result: str(result.path))):
+        encoder, reference = result.key.encoder, result.key.reference
+        used = reference.digest if k_of_cell and reference else ""
+        whose = (result.task, encoder.label, encoder.digest, used)
+        keys = [main_key(result, config)]
+        if k_of_cell:  # some scores have no k
+            own = [(ScoreKey(m), ScoreKey(m, k_of_cell, weighting)) for m in metrics]
+            keys = [key for several in own for key in several]
+        for key in filter(result.scores.get, keys):
+            metric, k, weights, part = score_key(key)
+            protocol = "" if k_of_cell else result.key.protocol_label
+            cell = Key(board, "measured", *whose, metric, k, weights, part or protocol)
+            yield cell, numbers_of(result.scores[key])
+    sections = sections_of(found)
+    for task in sections.ranked:
+        curves = (row for row in sections.singles([task]) if row["role"] == "curve")
+        for row, metric in itertools.product(curves, metrics):
+            (front,), at_point = row["fronts"].values(), sections.cells[row["members"][0], task]
+            if record := front if metric == "front" else at_point.get(metric):
+                said = score_key(ScoreKey(metric, row["k"], weighting))
+                digest = row["point"]["encoder"]
+                curve = Key(board, "curve", task, row["name"], digest, row["reference"], *said)
+                yield curve, numbers_in(record)
+    for record in sections.further:
+        if record["role"] != "published" and record["metric"] in metrics:
+            said = score_key(ScoreKey(record["metric"], record["k"], weighting))
+            whose = (record["place"], record["name"], "", record["reference"])
+            yield Key(board, record["role"], *whose, *said), replace(numbers_in(record), n=math.nan)
     for each in found.published:
-        metric, k, weighting, own_part = score_key(each.key)
+        metric, k, weights, own_part = score_key(each.key)
         part = ", ".join(filter(None, [own_part, each.protocol, each.note]))
         whose = (each.task, f"{each.name} [{each.source}]", each.twin, "")
-        cell = Key(board, "published", *whose, metric, k, weighting, part)
+        cell = Key(board, "published", *whose, metric, k, weights, part)
         yield cell, numbers_of(each.score)
 
 
-def of_row(
-    board: str, task: str, row: BoardRow, metrics: Sequence[str], ranked: Group
-) -> Iterator[tuple[Key, Numbers]]:
-    digest = row.point.entry.encoder if row.point else ""
-    for metric in metrics:
-        if score := row.score(task, metric):
-            said = score_key(ScoreKey(metric, row.entry.k, ranked.weighting))
-            whose = (task, row.name, digest, row.entry.reference)
-            yield Key(board, row.role, *whose, *said), numbers_of(score)
+def numbers_in(record: Record) -> Numbers:
+    """Return the numbers of a record as boards show them: joint and front are at least 0."""
+    shown, n = clipped(record, record["metric"]), record["n"]
+    ends = shown["value"], shown["ci_low"], shown["ci_high"]
+    return Numbers(*ends, record["std"], math.nan if n is None else n)
 
 
 def score_key(key: ScoreKey) -> tuple[str, str, str, str]:

@@ -8,20 +8,22 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pytest
 
-from polarity_bench.boards.rows import BoardRow
 from polarity_bench.metrics.statistics import Bootstrap
-from polarity_bench.results.comparability import Entry
+from polarity_bench.results.aggregate import clipped, mean_over_tasks, score_of
+from polarity_bench.results.frame import score_columns
 from polarity_bench.scores import Score, ScoreKey
-from polarity_bench.tasks.types.polarity.scoring import derived_score
+from polarity_bench.tasks.types.polarity.scoring import derived_score, unclipped
 
 N_QUERIES, K = 200, 16
 
 
 def mean_of(tasks: Sequence[Mapping[str, Score]], metric: str) -> Score:
-    scores = {str(i): task for i, task in enumerate(tasks)}
-    mean = BoardRow("encoder", Entry("digest"), scores).mean(list(scores), metric)
-    assert mean is not None
-    return mean
+    return mean_of_scores([unclipped(task, metric) for task in tasks], metric)
+
+
+def mean_of_scores(scores: Sequence[Score], metric: str) -> Score:
+    key = ScoreKey(metric, K)
+    return score_of(clipped(mean_over_tasks([score_columns(key, s) for s in scores]), metric))
 
 
 def at(p: float, *, width: float = 0.02, s: float = 0.6) -> dict[str, Score]:
@@ -71,10 +73,8 @@ def test_of_one_task_the_mean_is_the_score_of_the_task() -> None:
 
 
 def test_the_front_of_a_curve_has_a_lower_half_as_wide_as_the_upper() -> None:
-    front = {"front": Score(0.01, math.nan, (0.0, 0.04), 100)}
-    row = BoardRow("curve", Entry("", "reference", K), {"a": front, "b": front}, "curve")
-    mean = row.mean(["a", "b"], "front")
-    assert mean is not None
+    front = Score(0.01, math.nan, (0.0, 0.04), 100)
+    mean = mean_of_scores([front, front], "front")
     assert mean.ci95 == pytest.approx((0, 0.01 + 0.03 / math.sqrt(2)))
 
 

@@ -14,22 +14,22 @@ from standins import Done, call, write_task
 from standins.board import CHANCE, curve_of, in_places, placed
 
 from polarity_bench.boards.board import board
-from polarity_bench.boards.charts import k_curves, phenomena
 from polarity_bench.boards.run_charts import plotted, references_of
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.render.chart import BarChart, LineChart, Plane
-from polarity_bench.results.comparability import Group, lay_in_cells
 from polarity_bench.results.result_files import Result, write_result
 from polarity_bench.scores import Score, ScoreKey
 
 BASE = EncoderId("base", "1")
 ONE, TWO, OTHER = EncoderId("one", "2"), EncoderId("two", "3"), EncoderId("other", "4")
-NAMES = {e.digest: e.name for e in (BASE, ONE, TWO, OTHER)} | {"": "itself"}
 
 
-def group_of(*results: Result) -> Group:
-    (group,) = lay_in_cells(in_places(results), {})
-    return group
+def lines_of(*results: Result) -> list[LineChart]:
+    return [chart for chart in board(in_places(results)).drawn if isinstance(chart, LineChart)]
+
+
+def bars_of(*results: Result) -> list[BarChart]:
+    return [chart for chart in board(in_places(results)).drawn if isinstance(chart, BarChart)]
 
 
 def shape(lines: Sequence[LineChart]) -> list[tuple[str, list[str]]]:
@@ -48,8 +48,7 @@ def test_p_and_s_are_laid_out_by_k() -> None:
     low, high = Score(0.7, 0.1, (0.65, 0.75), 8), Score(0.6, 0.1, (math.nan, math.nan), 8)
     first = placed(ONE, "sst2", 0.5, 0.4, reference=BASE, ks=ks)
     first = with_scores(first, {ScoreKey("polarity", 4): low, ScoreKey("polarity", 64): high})
-    group = group_of(first, placed(TWO, "sst2", 0.8, 0.3, reference=BASE, ks=(16, 64)))
-    p, s = k_curves(group, NAMES)
+    p, s = lines_of(first, placed(TWO, "sst2", 0.8, 0.3, reference=BASE, ks=(16, 64)))
     assert (p.title, p.x_title, p.y_title) == ("sst2, linear weights: P by k", "k", "P")
     assert s.title == "sst2, linear weights: S under base by k"
     assert (p.x, p.is_log) == ([4, 16, 64], True)
@@ -63,15 +62,15 @@ def test_p_and_s_are_laid_out_by_k() -> None:
 
 
 def test_one_k_makes_no_curve_and_s_needs_one_reference() -> None:
-    assert not list(k_curves(group_of(placed(ONE, "sst2", 0.7, 0.4)), NAMES))
+    assert not lines_of(placed(ONE, "sst2", 0.7, 0.4))
     ks = (4, 16)
     own = [placed(e, "sst2", 0.7, 0.4, ks=ks) for e in (ONE, TWO)]
-    assert shape(list(k_curves(group_of(*own), NAMES))) == [
+    assert shape(lines_of(*own)) == [
         ("sst2, linear weights: P by k", ["one", "two"]),
         ("sst2, linear weights: S by k, each encoder as its own reference", ["one", "two"]),
     ]
     mixed = [*own, placed(OTHER, "sst2", 0.6, 0.4, reference=ONE, ks=ks)]
-    assert shape(list(k_curves(group_of(*mixed), NAMES))) == [
+    assert shape(lines_of(*mixed)) == [
         ("sst2, linear weights: P by k", ["one", "two", "other"]),
         ("sst2, linear weights: S under one by k", ["one", "other"]),
     ]
@@ -79,7 +78,7 @@ def test_one_k_makes_no_curve_and_s_needs_one_reference() -> None:
 
 def test_an_encoder_by_two_references_has_one_line_of_p() -> None:
     results = [placed(ONE, "sst2", 0.7, 0.4, reference=r, ks=(4, 16)) for r in (BASE, OTHER)]
-    assert shape(list(k_curves(group_of(*results), NAMES)))[0][1] == ["one"]
+    assert shape(lines_of(*results))[0][1] == ["one"]
 
 
 # Phenomena
@@ -99,11 +98,10 @@ def of_parts(encoder: EncoderId, p: float, parts: Mapping[str, float]) -> Result
 
 
 def test_p_is_laid_out_by_phenomenon_at_the_main_k() -> None:
-    group = group_of(
+    (bars,) = bars_of(
         of_parts(ONE, 0.6, {"sarcasm": 0.5, "plain": 0.7}),
         of_parts(TWO, 0.8, {"plain": 0.9, "sarcasm": 0.6}),
     )
-    (bars,) = phenomena(group, NAMES)
     assert bars.title == "contrast: P by phenomenon, k = 16, linear weights"
     assert (bars.groups, bars.baseline) == (["plain", "sarcasm"], CHANCE)
     assert [each.name for each in bars.series] == ["two", "one"]
@@ -112,8 +110,8 @@ def test_p_is_laid_out_by_phenomenon_at_the_main_k() -> None:
 
 
 def test_only_the_task_of_phenomena_has_bars() -> None:
-    assert not [*phenomena(group_of(placed(ONE, "sst2", 0.7, 0.4)), NAMES)]
-    assert not [*phenomena(group_of(placed(ONE, "contrast", 0.7, 0.4)), NAMES)]
+    assert not bars_of(placed(ONE, "sst2", 0.7, 0.4))
+    assert not bars_of(placed(ONE, "contrast", 0.7, 0.4))
 
 
 # Who was made from the reference

@@ -22,14 +22,14 @@ from polarity_bench.boards.config import BoardFile, board_file, select_named, se
 from polarity_bench.boards.method_rows import methods_of
 from polarity_bench.boards.notes import board_notes, finding
 from polarity_bench.boards.provenance_notes import row_details
-from polarity_bench.boards.rows import bound_rows, encoder_rows, places_of, published_rows
+from polarity_bench.boards.records import bound_records, encoder_records, paper_records
 from polarity_bench.compare.encoder_ranks import FILE as STATISTICS
 from polarity_bench.compare.encoder_ranks import Standings, read_standings
 from polarity_bench.errors import InputError, check_known
 from polarity_bench.render.table import Board
-from polarity_bench.results.comparability import MAIN, Group, lay_in_cells
 from polarity_bench.results.curve import Curve
 from polarity_bench.results.curve_files import read_curves
+from polarity_bench.results.frame import Record
 from polarity_bench.results.published import FILE as PUBLISHED
 from polarity_bench.results.published import PublishedNumber, match_published, read_published
 from polarity_bench.results.result_files import Result, names_of, read_results
@@ -151,63 +151,38 @@ def board(parts: BoardParts | Iterable[Result]) -> Board:
         parts = BoardParts(list(parts))
     config = parts.config
     title = config.title or "Polarity leaderboard"
-    results = sorted(parts.results, key=lambda result: str(result.path))
-    if not results:
+    if not parts.results:
         return Board(title, config.introduction, (), ())
-    groups = lay_in_cells(results, config.measures)
-    plain = [group for group in groups if not group.ranks]
-    tasks = {t: cells for group in groups if group.ranks for t, cells in group.tasks.items()}
-    ranked = Group("polarity", "", tasks, config.weighting)
-    names = _names(results)
-    _check_shown(parts.published, [ranked, *plain])
-    curves = [curve for curve in parts.curves if _shows_whole(curve, ranked)]
-    labels = _distinct({curve.encoder: curve.name for curve in curves})
-    sections = Sections(
-        ranked,
-        plain,
-        names,
-        config,
-        encoder_rows(ranked, plain, names),
-        [replace(curve, name=labels[curve.encoder]) for curve in curves],
-        published_rows(parts.published, [ranked, *plain]),
-        bound_rows(ranked, names),
-        methods_of(results, config.method),
-        parts.standings,
-    )
+    sections = sections_of(parts)
     tables = sections.tables()
     return Board(
         title=title,
         introduction=config.introduction,
         tables=tables,
-        notes=board_notes(sections, groups, tables),
-        drawn=[*planes(sections), *k_curves(ranked, names), *phenomena(ranked, names)],
-        details=row_details([*sections.rows, *sections.published], [ranked, *plain], parts.folder),
+        notes=board_notes(sections, tables),
+        drawn=[*planes(sections), *k_curves(sections), *phenomena(sections)],
+        details=row_details(sections, parts.folder),
         finding=finding(sections),
         origin=config.details,
     )
 
 
-def _check_shown(published: Sequence[PublishedNumber], groups: Sequence[Group]) -> None:
-    """Raise InputError if a published number would appear in no table, or in several tables."""
-    for each in published:
-        if len([*places_of(each, groups)]) == 1:
-            continue
-        shown = [
-            f"{group.key(each.task, MAIN)} by the protocol {group.protocol!r}"
-            for group in groups
-            if each.task in group.tasks and not group.ranks
-        ]
-        whole = f"scores over whole tasks with a k, such as {each.key.metric}_at_16"
-        raise InputError(
-            f"{each.where}: for {each.task} the board shows {', '.join(shown) or whole}, got "
-            f"{each.key} by the `protocol` {each.protocol!r}; change the line so that one score "
-            f"matches, or change `measures` in {FILE}"
-        )
+def sections_of(parts: BoardParts) -> Sections:
+    """Return the records of a board, from which its tables and charts are made."""
+    config, results = parts.config, sorted(parts.results, key=lambda result: str(result.path))
+    names = _names(results)
+    measured = encoder_records(results, names, config)
+    further = [*paper_records(parts.published, measured, config), *bound_records(measured, names)]
+    curves = [curve for curve in parts.curves if _shows_whole(curve, measured)]
+    labels = _distinct({curve.encoder: curve.name for curve in curves})
+    curves = [replace(curve, name=labels[curve.encoder]) for curve in curves]
+    methods = methods_of(results, config.method)
+    return Sections(measured, further, names, config, curves, methods, parts.standings)
 
 
-def _shows_whole(curve: Curve, ranked: Group) -> bool:
+def _shows_whole(curve: Curve, measured: Sequence[Record]) -> bool:
     """Return whether the board shows all results of a curve."""
-    encoders = {entry.encoder for entry in ranked.tasks.get(curve.task, {})}
+    encoders = {each["encoder_digest"] for each in measured if each["place"] == curve.task}
     return {point.encoder for point in curve.points} <= encoders
 
 

@@ -10,21 +10,23 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from operator import sub
 from statistics import fmean
 
 from polarity_bench.boards.config import BoardFile
-from polarity_bench.boards.method_rows import method_rows
+from polarity_bench.boards.method_rows import curve_rows, dialled_runs, method_rows
 from polarity_bench.boards.rank_notes import Ranking, rank_note, rank_text
-from polarity_bench.boards.rows import (
+from polarity_bench.boards.records import (
+    MAIN,
     MEASURED,
-    BoardRow,
-    curve_rows,
+    Row,
     difference_to_twin,
-    ordered,
+    entry_of,
+    main_key,
     rival_key,
+    rows_of,
 )
 from polarity_bench.boards.unseen_columns import (
-    parts_of,
     seen_parts,
     seen_share,
     tasks_with_seen_rows,
@@ -33,14 +35,23 @@ from polarity_bench.boards.unseen_columns import (
 )
 from polarity_bench.compare.encoder_ranks import Standings
 from polarity_bench.render.table import Column, Table
-from polarity_bench.results.comparability import MAIN, Entry, Group
+from polarity_bench.results.aggregate import (
+    MEASURES,
+    clipped,
+    mean_over_seeds,
+    mean_over_tasks,
+    score_of,
+)
+from polarity_bench.results.comparability import pairs_of
 from polarity_bench.results.curve import Curve
+from polarity_bench.results.frame import Record
 from polarity_bench.results.published import PublishedNumber
 from polarity_bench.results.result_files import Result
 from polarity_bench.results.score_names import RANKED
-from polarity_bench.scores import Score
+from polarity_bench.scores import ScoreKey
+from polarity_bench.tasks.catalogue import KINDS
 from polarity_bench.tasks.types.polarity.scoring import REFERRING
-from polarity_bench.values import grouped, shortest
+from polarity_bench.values import count, grouped, shortest
 
 _WITH_INTERVAL = frozenset({"polarity", "similarity", "joint", "front"})
 
@@ -50,156 +61,290 @@ class Sections:
     """The tables of a board of results.
 
     Attributes:
-        ranked: The retrieval tasks.
-        plain: The other tasks, one group for each task type and protocol.
+        measured: The records of encoders (see `boards.records`).
+        further: The records of published numbers, of gold labels and of random retrieval.
         names: Names of encoders, by digest.
         config: The content of `board.toml`.
-        rows: The rows of encoders.
         curves: Curves over several of the rows.
-        published: The rows of published numbers.
-        bounds: The rows of gold labels and of random retrieval.
         methods: Names of methods, by digest of the encoder.
         standings: Ranks and ties of encoders, computed or stored.
     """
 
-    ranked: Group
-    plain: Sequence[Group]
+    measured: Sequence[Record]
+    further: Sequence[Record]
     names: Mapping[str, str]
     config: BoardFile
-    rows: Sequence[BoardRow]
     curves: Sequence[Curve]
-    published: Sequence[BoardRow]
-    bounds: Sequence[BoardRow]
     methods: Mapping[str, str]
     standings: Standings
 
+    # What the records contain
+
+    @cached_property
+    def cells(self) -> dict[tuple[str, str], dict[str, Record]]:
+        """Records by row and place, and then by metric."""
+        cells: dict[tuple[str, str], dict[str, Record]] = {}
+        for record in [*self.measured, *self.further]:
+            cells.setdefault((record["row"], record["place"]), {})[record["shown"]] = record
+        return cells
+
+    @cached_property
+    def results(self) -> dict[tuple[str, str], Result]:
+        """Results by the row of an encoder and the place."""
+        return {(each["row"], each["place"]): each["result"] for each in self.measured}
+
+    @cached_property
+    def tasks(self) -> dict[str, dict[str, list[Result]]]:
+        """Results of each place, by family. The family '' has all retrieval tasks."""
+        tasks: dict[str, dict[str, list[Result]]] = {"": {}}
+        families = {record["place"]: record["family"] for record in self.measured}
+        for (_, place), result in self.results.items():
+            tasks.setdefault(families[place], {}).setdefault(place, []).append(result)
+        return tasks
+
     @property
-    def alone(self) -> Group | None:
-        """The first non-retrieval group; None if the board has retrieval tasks."""
-        return self.plain[0] if self.plain and not self.ranked.tasks else None
+    def ranked(self) -> dict[str, list[Result]]:
+        """Results of each retrieval task."""
+        return self.tasks[""]
+
+    @property
+    def plain(self) -> list[str]:
+        """Families of the other tasks."""
+        return [family for family in self.tasks if family]
+
+    @cached_property
+    def pairs(self) -> list[tuple[str, str]]:
+        """Pairs of a retrieval task and its copy with unseen sources, if both have results."""
+        return pairs_of(result for of_task in self.ranked.values() for result in of_task)
+
+    @cached_property
+    def independent(self) -> dict[str, list[str]]:
+        """Places of each family except copies with unseen sources, which share their queries."""
+        twins = {unseen for _, unseen in self.pairs}
+        return {f: [place for place in of if place not in twins] for f, of in self.tasks.items()}
+
+    @cached_property
+    def averaged(self) -> dict[str, list[str]]:
+        """Independent places with results of every row of the family, or else all of them."""
+        rows: dict[str, set[str]] = {}
+        for row, place in self.results:
+            rows.setdefault(place, set()).add(row)
+        averaged = {}
+        for family, places in self.independent.items():
+            entries = set[str]().union(*(rows[place] for place in self.tasks[family]))
+            averaged[family] = [place for place in places if rows[place] == entries] or places
+        return averaged
+
+    def n_averaged(self, family: str = "") -> str:
+        """Return the number of averaged tasks in words, such as `2 of 3 tasks`."""
+        n, of = len(self.averaged[family]), len(self.independent[family])
+        return count(of, "task") if n == of else f"{n} of {of} tasks"
+
+    def first_of(self, family: str) -> Result:
+        """Return the first result of a family."""
+        return next(iter(self.tasks[family].values()))[0]
+
+    def title_of(self, metric: str, family: str = "") -> str:
+        """Return the title of a metric, such as `P`; for `MAIN`, the title of the score to show."""
+        titles = [title for title, known in RANKED.items() if known == metric]
+        if titles:
+            return titles[0]
+        kind = self.first_of(family or self.alone).kind
+        return self.config.measures.get(kind) or KINDS[kind].measure
+
+    def heading_of(self, family: str, n_tasks: str) -> str:
+        """Return the heading of a family: its task type, measure, protocol and number of tasks."""
+        first, measure = self.first_of(family), self.title_of(MAIN, family)
+        return f"{KINDS[first.kind].heading} ({measure}, {first.key.protocol_label}, {n_tasks})"
+
+    @property
+    def alone(self) -> str:
+        """The first non-retrieval family; '' if the board has retrieval tasks."""
+        return "" if self.ranked else next(iter(self.plain), "")
 
     def sorted_by(self, tasks: Sequence[str]) -> str:
-        """Return the metric by which a table of these tasks is sorted."""
+        """Return the metric by which a table of these tasks is sorted.
+
+        By default, the metric is joint. If every encoder with results on all of these tasks is its
+        own reference, the metric is P, because joint then depends on P alone.
+        """
         if self.alone:
             return MAIN
         if self.config.sort:
             return RANKED[self.config.sort]
-        return "polarity" if self.config.keep else self.ranked.sorted_by(tasks)
+        rows = [row for row in self.rows if all((row["row"], t) in self.results for t in tasks)]
+        is_measured = tasks and any(row["reference"] for row in rows)
+        return "joint" if is_measured and not self.config.keep else "polarity"
 
-    def score(self, row: BoardRow, tasks: Sequence[str]) -> Score | None:
-        """Return the score by which a row is sorted in a table of these tasks."""
-        if self.alone:
-            return group_mean(self.alone, row)
-        return row.mean(tasks, self.sorted_by(tasks))
+    # Rows
 
-    def in_order(self, rows: Sequence[BoardRow], tasks: Sequence[str]) -> list[BoardRow]:
+    @cached_property
+    def rows(self) -> list[Row]:
+        """The rows of encoders. Encoders without retrieval results come last."""
+        return rows_of(self.measured)
+
+    def mean(self, row: Row, places: Sequence[str], metric: str) -> Record | None:
+        """Return the mean of a row over tasks and seeds; None if a score is missing.
+
+        Curves have scores of retrieval tasks only, and published numbers have no means.
+        """
+        lacks_scores = (row["role"], metric) == ("curve", MAIN)
+        lacks_means = row["role"] == "published" and len(places) > 1
+        fronts = row["fronts"] if metric == "front" else {}
+        runs = [
+            [fronts.get((key, p)) or self.cells.get((key, p), {}).get(metric, {}) for p in places]
+            for key in row["members"]
+        ]
+        if lacks_scores or lacks_means or not places or not all(map(all, runs)):
+            return None
+        mean = mean_over_seeds([mean_over_tasks(of_run) for of_run in runs])
+        if mean["n_seeds"] < mean["n_planned"] > 1:
+            return mean | dict.fromkeys(MEASURES, math.nan)
+        return clipped(mean, metric)
+
+    def value(self, row: Row, places: Sequence[str], metric: str) -> float:
+        """Return the value of a mean; NaN if a score is missing."""
+        mean = self.mean(row, places, metric)
+        return mean["value"] if mean else math.nan
+
+    def ordered(
+        self, rows: Sequence[Row], places: Sequence[str], metric: str, group_by: str = ""
+    ) -> list[Row]:
+        """Sort rows by a mean, best first.
+
+        Rows without the mean come last, sorted by name. A curve comes before the row of its best
+        point.
+
+        Args:
+            rows: Rows of one table.
+            places: Places to average.
+            metric: Metric to sort by.
+            group_by: Property by which rows are grouped first, `reference` or `k`; '' for none.
+        """
+        names = self.names
+
+        def order(row: Row) -> tuple[object, ...]:
+            group = {"reference": names[row["reference"]], "k": row["k"]}.get(group_by, "")
+            value = self.value(row.get("point", row), places, metric)
+            rank = math.inf if math.isnan(value) else -value
+            name, *entry = entry_of(row)
+            return group, rank, name, names[row["reference"]], row["role"] == "encoder", *entry
+
+        return sorted(rows, key=order)
+
+    def in_order(self, rows: Sequence[Row], tasks: Sequence[str]) -> list[Row]:
         """Sort rows for a table of these tasks.
 
         If `board.toml` sets `keep`, rows with at least that retention come first.
         """
-        config = self.config
+        keep, places = self.config.keep, self.averaged[self.alone] if self.alone else tasks
+        rows = self.ordered(rows, places, self.sorted_by(tasks), self.config.group_by)
+        if keep is None:
+            return rows
+        return sorted(rows, key=lambda row: not self.value(row, tasks, "retention") >= keep)
 
-        def keeps(row: BoardRow) -> bool:
-            retention = row.mean(tasks, "retention")
-            return not config.keep or (retention is not None and retention.mean >= config.keep)
+    def _runs(self, tasks: Sequence[str]) -> list[Row]:
+        return dialled_runs(self.rows, self.cells, self.curves, tasks, self.config.weighting)
 
-        by_score = ordered(rows, lambda row: self.score(row, tasks), self.names, config.group_by)
-        return sorted(by_score, key=keeps, reverse=True)
-
-    def singles(self, tasks: Sequence[str]) -> list[BoardRow]:
+    def singles(self, tasks: Sequence[str]) -> list[Row]:
         """Return the rows of single encoders and curves, sorted for a table of these tasks."""
-        curves = curve_rows(self.rows, self.curves, tasks, self.config.weighting)
-        return self.in_order([*self.rows, *curves], tasks)
+        return self.in_order([*self.rows, *curve_rows(self._runs(tasks), self.cells)], tasks)
 
     @cached_property
-    def first_singles(self) -> list[BoardRow]:
+    def first_singles(self) -> list[Row]:
         """The rows of single encoders and curves, sorted for the first table."""
-        return self.singles(self.ranked.averaged)
+        return self.singles(self.averaged[""])
 
-    def together(self, tasks: Sequence[str]) -> list[BoardRow]:
-        """Return the rows of a table of these tasks: methods, published numbers and bounds."""
-        methods = method_rows(self.rows, self.curves, self.config, tasks, self.methods)
-        published = [row for row in self.published if not tasks or row.scores.keys() & {*tasks}]
-        return [*self.in_order(methods, tasks), *published, *self.bounds]
+    def together(self, tasks: Sequence[str]) -> list[Row]:
+        """Return the rows of a table of these tasks: methods, published numbers and bounds.
+
+        Only tables of a single task have published numbers.
+        """
+        keep, runs = self.config.keep, self._runs(tasks)
+        methods = method_rows(self.rows, runs, self.cells, keep, self.methods)
+        further = (r for r in self.further if r["role"] != "published" or [r["place"]] == [*tasks])
+        return [*self.in_order(methods, tasks), *rows_of(further)]
 
     @cached_property
-    def first_rows(self) -> list[BoardRow]:
-        """The rows of the first table, with published rows only if it covers a single task."""
-        rows = self.together(self.ranked.averaged)
-        return [row for row in rows if self.is_of_one_task or row.role != "published"]
+    def first_rows(self) -> list[Row]:
+        """The rows of the first table."""
+        return self.together(self.averaged[""])
 
-    @property
-    def measured(self) -> list[BoardRow]:
-        """The rows of the first table, without rows of published numbers."""
-        return [row for row in self.first_rows if row.role != "published"]
+    @cached_property
+    def by_encoder(self) -> list[Row]:
+        """One row for each encoder.
+
+        Rows of an encoder differ only in reference and k, which non-retrieval scores ignore.
+        """
+        rows = [row for row in self.first_singles if row["role"] == "encoder"]
+        return [*{row["encoder"]: row for row in rows}.values()]
+
+    # Tables
 
     @cached_property
     def has_means(self) -> bool:
         """Whether the board shows the table of means.
 
-        The table needs at least one defined mean, and retrieval tasks or several groups.
+        The table needs at least one defined mean, and retrieval tasks or several families.
         """
-        measured = [i for i, row in enumerate(self.first_rows) if row.role in MEASURED]
-        values = [c.values[i] for c in self._mean_columns(self.first_rows) for i in measured]
+        measured = [row for row in self.first_rows if row["role"] in MEASURED]
+        values = [value for c in self._mean_columns(measured) for value in c.values]
         has_number = any(value is not None and not math.isnan(value) for value in values)
-        return has_number and (bool(self.ranked.tasks) or len(self.plain) != 1)
+        return has_number and (bool(self.ranked) or len(self.plain) != 1)
 
     def tables(self) -> list[Table]:
         """Return all tables of the board, in the order in which they are shown."""
-        ranked, averaged = self.ranked, self.ranked.averaged
-        tables = []
+        averaged, tables = self.averaged[""], list[Table]()
         if self.has_means:
             tables += self._with_singles(self._means, self.first_rows, averaged)
-        for group in self.plain:
-            if self._has_table(group):
-                lay_out = partial(self._of_group, group)
-                tables += self._with_singles(lay_out, self.measured, averaged)
-        tables += [table for group in self.plain for table in self._of_seen(group)]
-        for pair in ranked.pairs:
+        for family in filter(self._has_table, self.plain):
+            lay_out = partial(self._of_family, family)
+            tables += self._with_singles(lay_out, self.first_rows, averaged)
+        tables += [table for family in self.plain for table in self._of_seen(family)]
+        for pair in self.pairs:
             tables += self._with_singles(partial(self._of_pair, pair), [], pair[:1])
         in_means = averaged if self.has_means and self.is_of_one_task else []
-        for task in ranked.tasks:
+        for task in self.ranked:
             if task not in in_means:
                 tables += self._with_singles(partial(self._of_task, task), [], [task])
         return tables
 
-    def _means(self, rows: Sequence[BoardRow]) -> Table:
-        """Return the table of means over the retrieval tasks and over each other group.
+    def _means(self, rows: Sequence[Row]) -> Table:
+        """Return the table of means over the retrieval tasks and over each other family.
 
         If the means cover a single retrieval task, this table has all columns of that task, which
         then has no separate table.
         """
-        heading = self.ranked.heading if self.ranked.tasks else "Means"
-        columns = [*self._mean_columns(rows), *self._seen_columns(rows, self.ranked.averaged)]
+        averaged = self.averaged[""]
+        heading = "Means"
+        if self.is_of_one_task:
+            heading = f"Summary: {averaged[0]}"
+        elif averaged:
+            heading += f" over {self.n_averaged().replace('task', 'polarity task')}"
+        columns = [*self._mean_columns(rows), *self._seen_columns(rows, averaged)]
         table = self._table(heading, columns, rows, self.first_rankings)
-        small = [group for group in self.plain if not self._has_table(group)]
-        notes = [rank_note(each) for group in small for each in self._rankings_of(group)]
+        small = [family for family in self.plain if not self._has_table(family)]
+        notes = [rank_note(each) for family in small for each in self._rankings_of(family)]
         return replace(table, notes=[*table.notes, *notes])
 
-    def _mean_columns(self, rows: Sequence[BoardRow]) -> list[Column]:
-        columns = self._ranked_columns(rows, self.ranked.averaged)
-        for group in self.plain:
-            means = [group_mean(group, row) for row in rows]
-            several = len({r.entry.encoder for r, m in zip(rows, means, strict=True) if m}) > 1
-            rivals = [rival_key(row, MAIN) if several else None for row in rows]
-            columns.append(Column.of(group.title(group.n_averaged), means, rivals=rivals))
-        return columns
+    def _mean_columns(self, rows: Sequence[Row]) -> list[Column]:
+        specs = self._ranked_specs(rows, self.averaged[""])
+        plain = {self.heading_of(f, self.n_averaged(f)): self.averaged[f] for f in self.plain}
+        specs += [(title, places, MAIN) for title, places in plain.items()]
+        return self._columns(rows, specs)
 
     @property
     def is_of_one_task(self) -> bool:
         """Whether the means cover a single retrieval task."""
-        return len(self.ranked.averaged) == 1
+        return len(self.averaged[""]) == 1
 
-    def _has_table(self, group: Group) -> bool:
-        """Return whether a group needs its own table, because the means lack some of its scores."""
-        is_reported = any(row.scores.keys() & group.places for row in self.published)
-        return len(group.tasks) > 1 or not self.has_means or is_reported
+    def _has_table(self, family: str) -> bool:
+        """Return whether a family needs its own table, because the means lack some scores."""
+        is_reported = any(record["place"] in self.tasks[family] for record in self.further)
+        return len(self.tasks[family]) > 1 or not self.has_means or is_reported
 
     def _with_singles(
-        self,
-        lay_out: Callable[[Sequence[BoardRow]], Table],
-        rows: Sequence[BoardRow],
-        tasks: Sequence[str],
+        self, lay_out: Callable[[Sequence[Row]], Table], rows: Sequence[Row], tasks: Sequence[str]
     ) -> list[Table]:
         """Return a table and, if it has methods, a folded table of their single encoders.
 
@@ -210,180 +355,197 @@ class Sections:
         """
         rows = rows or self.together(tasks)
         table = lay_out(rows)
-        entries = {single.entry for row in rows for single in row.singles}
-        singles = [r for r in self.singles(tasks) if r.entry in entries or r.role == "curve"]
-        folded = lay_out(singles) if entries else table
-        if not entries or not folded.n_rows:
+        keys = {single for row in rows for single in row["singles"]}
+        singles = [r for r in self.singles(tasks) if r["row"] in keys or r["role"] == "curve"]
+        folded = lay_out(singles) if keys else table
+        if not keys or not folded.n_rows:
             return [table]
         heading = f"{table.heading}: single runs"
         return [table, replace(folded, heading=heading, notes=(), is_folded=True)]
 
-    def _of_task(self, task: str, rows: Sequence[BoardRow]) -> Table:
+    def _of_task(self, task: str, rows: Sequence[Row]) -> Table:
         """Return the table of a retrieval task."""
-        rows = [row for row in rows if row.scores.get(task)]
-        columns = [*self._ranked_columns(rows, [task]), *self._seen_columns(rows, [task])]
-        rankings = self._rankings(self.ranked, [task], self.singles([task]))
-        return self._table(task, columns, rows, rankings)
+        rows = self._with_places(rows, [task])
+        columns = self._columns(rows, self._ranked_specs(rows, [task]))
+        columns += self._seen_columns(rows, [task])
+        return self._table(task, columns, rows, self._rankings([task], self.singles([task])))
 
-    def _of_pair(self, pair: tuple[str, str], rows: Sequence[BoardRow]) -> Table:
+    def _with_places(self, rows: Sequence[Row], places: Sequence[str]) -> list[Row]:
+        """Return the rows with a score at each place."""
+        return [
+            row
+            for row in rows
+            if all((key, place) in self.cells for key in row["members"] for place in places)
+        ]
+
+    def _of_pair(self, pair: tuple[str, str], rows: Sequence[Row]) -> Table:
         """Return the table that compares a task with its copy on unseen sources.
 
         It shows the share of sources seen in training, and the changes of P and S.
         """
         task, unseen = pair
-        rows = [
-            row
-            for row in rows
-            if row.role in {"encoder", "method"} and all(row.scores.get(each) for each in pair)
-        ]
+        own = [row for row in rows if row["role"] in {"encoder", "method"}]
+        rows = self._with_places(own, pair)
         columns = [
-            Column(
-                title, [_mean_share(_results(self.ranked, [name], row), "sources") for row in rows]
-            )
+            Column(title, [self._mean_share([name], row, "sources") for row in rows])
             for title, name in (("seen", task), ("seen, unseen", unseen))
         ]
         for title in "PS":
-            changes = [_mean_change(row, pair, RANKED[title]) for row in rows]
+            first, second = (
+                [
+                    [self.cells[key, place][RANKED[title]]["value"] for key in row["members"]]
+                    for row in rows
+                ]
+                for place in pair
+            )
+            changes = [
+                fmean(map(sub, after, before)) for before, after in zip(first, second, strict=True)
+            ]
             columns.append(Column(f"{title}, change", changes, unit="points"))
         heading = f"{task}: from the sources of the training file to unseen ones ({unseen})"
         return self._table(heading, columns, rows)
 
-    def seen(
-        self, group: Group, tasks: Sequence[str], rows: Sequence[BoardRow]
-    ) -> dict[str, list[float | None]]:
+    def seen(self, places: Sequence[str], rows: Sequence[Row]) -> dict[str, list[float | None]]:
         """Return the share of texts seen in training, by part of the data and row.
 
         Only parts that a row has seen are returned. Shares are averaged over the tasks and over the
         seeds of a row, and None if one of them is unknown.
         """
-        of_rows = [_results(group, tasks, row) for row in rows]
-        saw = {part for own in of_rows for result in own if result for part in seen_parts(result)}
-        return {
-            p: [_mean_share(own, p) for own in of_rows] for p in parts_of(group.kind) if p in saw
-        }
+        results = (result for row in rows for result in self._results(places, row) if result)
+        saw = {part for result in results for part in seen_parts(result)}
+        shown = [part for part in ("queries", "sources", "rows") if part in saw]
+        return {part: [self._mean_share(places, row, part) for row in rows] for part in shown}
 
-    def _seen_columns(self, rows: Sequence[BoardRow], tasks: Sequence[str]) -> list[Column]:
+    def _seen_columns(self, rows: Sequence[Row], tasks: Sequence[str]) -> list[Column]:
         """Return columns of `seen`. Tasks with unseen copies have their own table of sources."""
-        seen = self.seen(self.ranked, tasks, rows)
-        if {task for pair in self.ranked.pairs for task in pair}.issuperset(tasks):
+        seen = self.seen(tasks, rows)
+        if {task for pair in self.pairs for task in pair}.issuperset(tasks):
             seen.pop("sources", None)
         columns = [Column(f"{part} seen", shares) for part, shares in seen.items()]
         if "queries" in seen and len(tasks) == 1:
             for title, part in (("joint, unseen", "unseen"), ("base, unseen", "unseen_base")):
-                scores = [_mean_unseen(self.ranked, tasks, row, part) for row in rows]
-                columns.append(Column(title, scores))
+                columns.append(Column(title, [self._mean_unseen(tasks, r, part) for r in rows]))
         return columns
 
-    def _of_seen(self, group: Group) -> list[Table]:
+    def _of_seen(self, family: str) -> list[Table]:
         """Return a table that compares scores over all rows with scores over unseen rows.
 
         The table covers the tasks with rows that an encoder saw in training. Without such tasks,
         the list is empty.
         """
-        tasks = tasks_with_seen_rows(group.results)
+        tasks = tasks_with_seen_rows(r for of_task in self.tasks[family].values() for r in of_task)
         cells = [
-            (task, row, result)
-            for task in tasks
-            for row in ordered(
-                self._by_encoder(),
-                partial(BoardRow.score, task=group.place(task), metric=MAIN),
-                self.names,
-            )
-            if (result := group.result(task, row.entry))
+            (row, result)
+            for place, (first, *_) in self.tasks[family].items()
+            if first.task in tasks
+            for row in self.ordered(self.by_encoder, [place], MAIN)
+            if (result := self.results.get((row["row"], place)))
         ]
         if not cells:
             return []
-        names = [self.names[row.entry.encoder] for _, row, _ in cells]
-        heads = [("task", [task for task, _, _ in cells]), ("encoder", names)]
-        table = unseen_table(heads, [result for *_, result in cells])
-        return [_with_roles(table, [row for _, row, _ in cells])]
+        rows, results = ([*each] for each in zip(*cells, strict=True))
+        names = [row["name"] for row in rows]
+        heads = [("task", [result.task for result in results]), ("encoder", names)]
+        return [_with_roles(unseen_table(heads, results), rows)]
 
-    def _of_group(self, group: Group, rows: Sequence[BoardRow]) -> Table:
+    def _of_family(self, family: str, rows: Sequence[Row]) -> Table:
         """Return the table of one task type and protocol."""
-        known = {entry.encoder for entry in group.entries}
+        places, averaged = self.tasks[family], self.averaged[family]
+        known = {row for row, place in self.results if place in places}
+        singles = {row["row"]: row for row in self.first_singles}
         candidates = [
-            single
+            each
             for row in rows
-            for single in ([row] if _is_known(row, known) else row.singles or [row])
-            if single.entry.encoder in known
+            for each in (
+                [row]
+                if known >= {*row["members"]} or not row["singles"]
+                else [singles[key] for key in row["singles"]]
+            )
+            if each["members"][0] in known and each["role"] != "curve"
         ]
-        measured = list({(row.name, row.entry.encoder): row for row in candidates}.values())
-        measured = ordered(measured, partial(group_mean, group), self.names)
-        shown = [*measured, *(r for r in self.published if r.scores.keys() & group.places)]
-        columns = [
-            c for task in group.tasks for c in self._columns(task, group, [task], MAIN, shown)
-        ]
-        if not self.has_means and len(group.tasks) > 1:
-            of = "" if group.averaged == list(group.tasks) else f" of {', '.join(group.averaged)}"
-            means = [group_mean(group, row) for row in shown]
-            rivals = [rival_key(row, MAIN) for row in shown]
-            columns.append(Column.of(f"mean{of}", means, rivals=rivals))
-        rankings = self._rankings_of(group)
-        return self._table(group.title(), columns, shown, rankings, without={"reference", "k"})
+        measured = [*{(row["name"], row["encoder"]): row for row in candidates}.values()]
+        measured = self.ordered(measured, averaged, MAIN)
+        further = rows_of(each for each in self.further if each["place"] in places)
+        specs = [(of[0].task, [place], MAIN) for place, of in places.items()]
+        if not self.has_means and len(places) > 1:
+            of_all = [place for place in places if place in averaged]
+            tasks = ", ".join(places[place][0].task for place in of_all)
+            specs.append(
+                ("mean" if len(averaged) == len(places) else f"mean of {tasks}", averaged, MAIN)
+            )
+        shown, n_tasks = [*measured, *further], count(len(places), "task")
+        columns, rankings = self._columns(shown, specs), self._rankings_of(family)
+        heading = self.heading_of(family, n_tasks)
+        return self._table(heading, columns, shown, rankings, without={"reference", "k"})
 
-    def _ranked_columns(self, rows: Sequence[BoardRow], tasks: Sequence[str]) -> list[Column]:
-        """Return the columns that `board.toml` lists, or the default columns.
+    def _ranked_specs(
+        self, rows: Sequence[Row], tasks: Sequence[str]
+    ) -> list[tuple[str, Sequence[str], str]]:
+        """Return the title, places and metric of the columns that `board.toml` lists, or of others.
 
         The default columns are the first five of `RANKED`, or six in the table of a single task.
         Front is left out if no row has it.
         """
-        if not tasks:
-            return []
         titles = list(RANKED)[: 6 if len(tasks) == 1 else 5]
-        shown = [title for title in titles if title != "front" or has_front(rows)]
-        return [
-            column
-            for title in self.config.columns or shown
-            for column in self._columns(title, self.ranked, tasks, RANKED[title], rows)
-        ]
+        shown = [title for title in titles if title != "front" or self.has_front(rows)]
+        return [(title, tasks, RANKED[title]) for title in self.config.columns or shown if tasks]
 
     def _columns(
-        self,
-        title: str,
-        group: Group,
-        tasks: Sequence[str],
-        metric: str,
-        rows: Sequence[BoardRow],
+        self, rows: Sequence[Row], specs: Sequence[tuple[str, Sequence[str], str]]
     ) -> list[Column]:
-        """Return a column of scores, averaged over the tasks.
+        """Return columns of scores, averaged over tasks and seeds.
 
-        If the metric has intervals and rows have several seeds, add a column of the standard
-        deviations over seeds.
+        If the metric has intervals and rows have several seeds, a column is followed by a column of
+        the standard deviations over seeds.
+
+        Args:
+            rows: The rows.
+            specs: Title, places and metric of each column.
         """
-        places = [group.place(task) for task in tasks]
-        scores = [row.mean(places, metric) for row in rows]
-        # Only tables of a single task have published rows.
-        numbers = [row.printed.get((places[0], metric)) for row in rows]
-        column = Column.of(
-            title,
-            scores,
-            intervals=metric in _WITH_INTERVAL,
-            rivals=[rival_key(row, metric) for row in rows],
-            marks=[self._mark(number, group.tasks[tasks[0]]) for number in numbers],
-            spreads=[number.std if number else None for number in numbers],
-        )
-        deviations = [row.seed_std(places, metric) for row in rows]
-        if metric not in _WITH_INTERVAL or all(value is None for value in deviations):
-            return [column]
-        return [column, Column(f"{title} std over seeds", deviations)]
+        columns = []
+        for title, places, metric in specs:
+            scores = [self.mean(row, places, metric) for row in rows]
+            rivals = [rival_key(row, metric) for row in rows]
+            scored = {row["encoder"] for row, score in zip(rows, scores, strict=True) if score}
+            if metric == MAIN and len(scored) == 1:  # rows of one encoder have one score
+                rivals = [None] * len(rows)
+            column = places[0] if len(places) == 1 else ""
+            printed = [self.cells.get((row["row"], column), {}).get(metric, {}) for row in rows]
+            numbers = [record.get("number") for record in printed]
+            columns.append(
+                Column.of(
+                    title,
+                    [score_of(score) if score else None for score in scores],
+                    intervals=metric in _WITH_INTERVAL,
+                    rivals=rivals,
+                    marks=[self._mark(number, column) for number in numbers],
+                    spreads=[number.std if number else None for number in numbers],
+                )
+            )
+            deviations = [
+                score["seed_std"] if score and score["n_planned"] > 1 else None for score in scores
+            ]
+            if metric in _WITH_INTERVAL and any(value is not None for value in deviations):
+                columns.append(Column(f"{title} std over seeds", deviations))
+        return columns
 
-    def _mark(self, printed: PublishedNumber | None, results: Mapping[Entry, Result]) -> str:
+    def _mark(self, number: PublishedNumber | None, place: str) -> str:
         """Return the mark of a published number: its weighting and the difference from its twin.
 
         The weighting is shown only if it differs from the board's weighting.
         """
-        if printed is None:
+        if number is None:
             return ""
-        other = printed.key.k is not None and printed.key.weighting != self.ranked.weighting
-        return (
-            f"{f' {printed.key.weighting}' if other else ''}{difference_to_twin(printed, results)}"
-        )
+        other = number.key.k is not None and number.key.weighting != self.config.weighting
+        of_place = (record for record in self.measured if record["place"] == place)
+        difference = difference_to_twin(number, of_place)
+        return f"{f' {number.key.weighting}' if other else ''}{difference}"
 
     def _table(
         self,
         heading: str,
         columns: Sequence[Column],
-        rows: Sequence[BoardRow],
+        rows: Sequence[Row],
         rankings: Sequence[Ranking] = (),
         without: Collection[str] = (),
     ) -> Table:
@@ -396,90 +558,92 @@ class Sections:
             rankings: Rankings of the encoders.
             without: Titles of leading columns to leave out.
         """
-        heads = [head for head in self._heads(rows) if head[0] not in without]
-        competing = {row.entry for row in rows if row.role == "encoder"}
-        rankings = [each for each in rankings if competing & {row.entry for row in each.rows}]
-        ranks = {entry: ends for each in rankings for entry, ends in each.ranks.items()}
+        is_of_methods = any(row["role"] == "method" for row in rows)
+        without = {*without, *(() if is_of_methods else ("seeds", "strength"))}
+        heads = [
+            ("encoder", [row["name"] for row in rows]),
+            ("seeds", [str(len(row["members"])) if row["encoder"] else "-" for row in rows]),
+            ("strength", [_strength(row) for row in rows]),
+            (
+                "reference",
+                ["-" if r["role"] == "published" else self.names[r["reference"]] for r in rows],
+            ),
+            ("k", [str(row["k"] or "-") for row in rows]),
+        ]
+        competing = {row["row"] for row in rows if row["role"] == "encoder"}
+        rankings = [each for each in rankings if competing & {row["row"] for row in each.rows}]
+        ranks = {row: ends for each in rankings for row, ends in each.ranks.items()}
+        heads = [head for head in heads if head[0] not in without]
         if ranks:
-            ends_of_rows = [ranks.get(row.entry) if row.role == "encoder" else None for row in rows]
-            heads = [("rank", [rank_text(*ends) if ends else "-" for ends in ends_of_rows]), *heads]
-        footnotes = dict.fromkeys(row.footnote for row in rows if row.footnote)
+            ends = [ranks.get(row["row"]) for row in rows]
+            heads = [("rank", [rank_text(*each) if each else "-" for each in ends]), *heads]
+        footnotes = dict.fromkeys(row["footnote"] for row in rows if row["footnote"])
         notes = [*map(rank_note, rankings), *footnotes]
         return _with_roles(Table(heading, heads, columns, notes=notes), rows)
 
-    def _heads(self, rows: Sequence[BoardRow]) -> list[tuple[str, list[str]]]:
-        heads = [
-            ("encoder", [row.name for row in rows]),
-            ("seeds", [str(len(row.members) or 1) if row.entry.encoder else "-" for row in rows]),
-            ("strength", [_strength(row) for row in rows]),
-            ("reference", ["-" if r.printed else self.names[r.entry.reference] for r in rows]),
-            ("k", [str(row.entry.k) if row.entry.k else "-" for row in rows]),
-        ]
-        if any(row.role == "method" for row in rows):
-            return heads
-        return [head for head in heads if head[0] not in {"seeds", "strength"}]
+    # Ranks
 
     @cached_property
     def first_rankings(self) -> list[Ranking]:
         """Rankings of encoders by their mean over the retrieval tasks."""
-        if not self.ranked.tasks:
-            return []
-        return self._rankings(self.ranked, self.ranked.averaged, self.first_singles)
+        return self._rankings(self.averaged[""], self.first_singles) if self.ranked else []
 
-    def _rankings_of(self, group: Group) -> list[Ranking]:
-        """Rank the encoders of a non-retrieval group by their means."""
-        rows = ordered(self._by_encoder(), partial(group_mean, group), self.names)
-        return self._rankings(group, group.averaged, rows)
-
-    def _by_encoder(self) -> list[BoardRow]:
-        """Return one row for each encoder.
-
-        Rows of an encoder differ only in reference and k, which non-retrieval scores ignore.
-        """
-        return list(
-            {row.entry.encoder: row for row in self.first_singles if row.role == "encoder"}.values()
-        )
+    def _rankings_of(self, family: str) -> list[Ranking]:
+        """Rank the encoders of a non-retrieval family by their means."""
+        averaged = self.averaged[family]
+        return self._rankings(averaged, self.ordered(self.by_encoder, averaged, MAIN), family)
 
     def _rankings(
-        self, group: Group, tasks: Sequence[str], rows: Sequence[BoardRow]
+        self, places: Sequence[str], rows: Sequence[Row], family: str = ""
     ) -> list[Ranking]:
         """Rank the encoders with scores on all tasks, separately for each comparable group."""
-        by = self.sorted_by(tasks) if group.ranks else MAIN
+        by = MAIN if family else self.sorted_by(places)
 
-        def competes(row: BoardRow) -> bool:
-            scores = [row.score(group.place(task), by) for task in tasks]
-            is_scored = all(score and math.isfinite(score.mean) for score in scores)
-            return row.role == "encoder" and rival_key(row, by) is not None and is_scored
-
-        shares = grouped(filter(competes, rows), lambda row: rival_key(row, by))
+        rows = [
+            row
+            for row in rows
+            if row["role"] == "encoder" and rival_key(row, by) is not None
+            if all(math.isfinite(self.value(row, [place], by)) for place in places)
+        ]
+        shares = grouped(rows, lambda row: rival_key(row, by))
         rankings = []
         for competing in shares.values():
-            first = competing[0].entry
-            under = f"under {self.names[first.reference]}, " if by in REFERRING else ""
-            under = f"{under}k = {first.k}" if len(shares) > 1 else ""
-            ranking = Ranking(competing, group, tasks, by, under, self.standings)
+            first = competing[0]
+            under = f"under {self.names[first['reference']]}, " if by in REFERRING else ""
+            under = f"{under}k = {first['k']}" if len(shares) > 1 else ""
+            results = [[self.results[row["row"], place] for row in competing] for place in places]
+            keys = [ScoreKey(by, first["k"], self.config.weighting)] * len(places)
+            if family:
+                keys = [main_key(of[0], self.config) for of in results]
+            title = self.title_of(by, family)
+            ranking = Ranking(competing, title, under, results, keys, not family, self.standings)
             rankings += [ranking] if len(competing) > 1 else []
         return rankings
 
+    # Texts seen in training
 
-def _results(group: Group, tasks: Sequence[str], row: BoardRow) -> list[Result | None]:
-    """Return the results of a row, or of its best point, for each task and seed."""
-    entries = [one.entry for one in row.members or [row.point or row]]
-    return [group.result(task, entry) for task in tasks for entry in entries]
+    def _results(self, places: Sequence[str], row: Row) -> list[Result | None]:
+        """Return the results of a row, or of its best point, for each task and seed."""
+        members = row.get("point", row)["members"]
+        return [self.results.get((key, place)) for place in places for key in members]
 
+    def _mean_share(self, places: Sequence[str], row: Row, part: str) -> float | None:
+        """Return the mean share of a part seen in training; None if a share is unknown."""
+        results = self._results(places, row)
+        return _mean_of_all([seen_share(result, part) if result else None for result in results])
 
-def _mean_share(results: Sequence[Result | None], part: str) -> float | None:
-    """Return the mean share of a part seen in training; None if a result's share is unknown."""
-    return _mean_of_all([seen_share(result, part) if result else None for result in results])
+    def _mean_unseen(self, places: Sequence[str], row: Row, part: str) -> float | None:
+        """Return the mean joint over unseen queries; None if it is unknown at the row's k."""
+        scores = [
+            unseen_score(result, part) if result and result.main_score.k == row["k"] else None
+            for result in self._results(places, row)
+        ]
+        return _mean_of_all(scores)
 
-
-def _mean_unseen(group: Group, tasks: Sequence[str], row: BoardRow, part: str) -> float | None:
-    """Return the mean joint over unseen queries; None if it is unknown at the row's k."""
-    scores = [
-        unseen_score(result, part) if result and result.main_score.k == row.entry.k else None
-        for result in _results(group, tasks, row)
-    ]
-    return _mean_of_all(scores)
+    def has_front(self, rows: Sequence[Row]) -> bool:
+        """Return whether at least one row has a front score."""
+        keys = {key for row in rows for key in row["members"]}
+        return any("front" in of for (key, _), of in self.cells.items() if key in keys)
 
 
 def _mean_of_all(values: Sequence[float | None]) -> float | None:
@@ -487,40 +651,14 @@ def _mean_of_all(values: Sequence[float | None]) -> float | None:
     return fmean(known) if known and len(known) == len(values) else None
 
 
-def _mean_change(row: BoardRow, pair: tuple[str, str], metric: str) -> float:
-    """Return the change of a score from the first task to the second, averaged over seeds."""
-    runs = row.members or [row]
-    scores = [(one.score(pair[0], metric), one.score(pair[1], metric)) for one in runs]
-    return fmean(second.mean - first.mean for first, second in scores if first and second)
-
-
-def _with_roles(table: Table, rows: Sequence[BoardRow]) -> Table:
+def _with_roles(table: Table, rows: Sequence[Row]) -> Table:
     """Return a copy of a table that has the roles of its rows and the keys of their details."""
-    return replace(table, roles=[row.role for row in rows], details=[row.detail for row in rows])
+    roles, details = ([row[name] for row in rows] for name in ("role", "detail"))
+    return replace(table, roles=roles, details=details)
 
 
-def group_mean(group: Group, row: BoardRow) -> Score | None:
-    """Return the mean of a row over the tasks of a non-retrieval group, and over its seeds.
-
-    Published rows have no such mean.
-    """
-    if row.role == "published":
-        return None
-    shown = group.key(group.averaged[0], MAIN).metric
-    return row.mean([group.place(task) for task in group.averaged], MAIN, shown)
-
-
-def _is_known(row: BoardRow, encoders: Collection[str]) -> bool:
-    return all(member.entry.encoder in encoders for member in row.members or [row])
-
-
-def _strength(row: BoardRow) -> str:
+def _strength(row: Row) -> str:
     """Return the chosen strength as text, with a remark that it was chosen on this test set."""
-    if not row.dial:
+    if row["role"] != "method" or not row["dial"]:
         return "-"
-    return f"{shortest(row.strength)} (chosen here, best of {row.n_strengths})"
-
-
-def has_front(rows: Sequence[BoardRow]) -> bool:
-    """Return whether at least one row has a front score."""
-    return any("front" in scores for row in rows for scores in row.scores.values())
+    return f"{shortest(row['strength'])} (chosen here, best of {row['n_strengths']})"

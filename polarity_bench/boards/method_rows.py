@@ -11,13 +11,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from statistics import fmean
 
-from polarity_bench.boards.config import BoardFile, Method
-from polarity_bench.boards.rows import BoardRow, Run, dialled_runs, scores_on_curve, worth
+from polarity_bench.boards.config import Method
+from polarity_bench.boards.records import Row, entry_of
 from polarity_bench.results.curve import Curve
+from polarity_bench.results.frame import Record, score_columns
 from polarity_bench.results.result_files import Result, names_of
-from polarity_bench.values import digest_of
+from polarity_bench.scores import ScoreKey, Weighting
+from polarity_bench.values import digest_of, shortest
+
+Cells = Mapping[tuple[str, str], Mapping[str, Record]]
+"""Records by row and place, and then by metric (see `boards.records`)."""
 
 
 def methods_of(results: Sequence[Result], listed: Sequence[Method]) -> dict[str, str]:
@@ -49,67 +54,132 @@ def methods_of(results: Sequence[Result], listed: Sequence[Method]) -> dict[str,
     }
 
 
-def method_rows(
-    rows: Sequence[BoardRow],
+def dialled_runs(
+    rows: Sequence[Row],
+    cells: Cells,
     curves: Sequence[Curve],
-    config: BoardFile,
     tasks: Sequence[str],
+    weighting: Weighting,
+) -> list[Row]:
+    """Return a run for each k and each encoder with curves for all of these tasks.
+
+    A run contains the rows of the settings that all of its curves share, by setting, and the front
+    over all settings of each curve, by task. It is left out if the row of a setting, or the score
+    of a row, is missing.
+    """
+    by_entry = {(row["encoder"], row["reference"] or row["encoder"], row["k"]): row for row in rows}
+    shares: dict[tuple[str, str, str, int], dict[str, Curve]] = {}
+    for curve in curves:
+        for k in curve.ks:
+            share = (curve.encoder, curve.dial, curve.reference.digest, k)
+            shares.setdefault(share, {})[curve.task] = curve
+    runs = []
+    for (_, dial, reference, k), by_task in shares.items():
+        if not tasks or not set(tasks) <= by_task.keys():
+            continue
+        of_tasks = [by_task[task] for task in tasks]
+        common = set.intersection(*({point.at for point in curve.points} for curve in of_tasks))
+        settings = {
+            point.at: by_entry.get((point.encoder, reference, k), {"row": ""})
+            for point in of_tasks[0].points
+            if point.at in common
+        }
+        places = {(row["row"], task) for row in settings.values() for task in tasks}
+        if places and cells.keys() >= places:
+            front = ScoreKey("front", k, weighting)
+            fronts = {curve.task: score_columns(front, curve.fronts[front]) for curve in of_tasks}
+            run = {"name": of_tasks[0].name, "dial": dial, "reference": reference}
+            runs.append(run | {"settings": settings, "of_tasks": fronts})
+    return runs
+
+
+def curve_rows(runs: Sequence[Row], cells: Cells) -> list[Row]:
+    """Return a row for each run, with its scores at the setting with the highest mean joint.
+
+    Front covers all settings.
+    """
+    rows: list[Row] = []
+    for run in runs:
+        at, _ = _best_setting([run], cells)
+        point, about = run["settings"][at], {"role": "curve", "encoder": "", "detail": ""}
+        about |= {"name": f"{run['name']} (best {run['dial']} {shortest(at)})", "point": point}
+        about |= {"row": f"curve {len(rows)}", "reference": run["reference"]}
+        rows.append(point | about | {"fronts": _fronts([run], at)})
+    return rows
+
+
+def _fronts(runs: Sequence[Row], at: float) -> dict[tuple[str, str], Record]:
+    """Return the front over all settings of runs, by the row at one setting and the task."""
+    of_runs = ((run["settings"][at]["row"], run["of_tasks"]) for run in runs)
+    return {(row, task): front for row, fronts in of_runs for task, front in fronts.items()}
+
+
+def _best_setting(
+    runs: Sequence[Row], cells: Cells, keep: float | None = None
+) -> tuple[float, int]:
+    """Return the best setting that all runs share, and the number of shared settings.
+
+    Args:
+        runs: Runs with different seeds.
+        cells: Records of rows.
+        keep: Minimum retention, as a fraction. Settings that reach it are preferred, and then the
+            highest P. By default, the highest joint is preferred.
+    """
+
+    def worth(at: float) -> tuple[bool, float, float]:
+        places = [(run["settings"][at]["row"], task) for run in runs for task in run["of_tasks"]]
+        metrics = ("joint", "polarity", "retention")
+        of_metrics = ([cells[place][metric]["value"] for place in places] for metric in metrics)
+        joint, p, retention = (
+            -math.inf if any(map(math.isnan, each)) else fmean(each) for each in of_metrics
+        )
+        return (True, joint, p) if keep is None else (retention >= keep, p, joint)
+
+    shared = sorted(set.intersection(*(set(run["settings"]) for run in runs)))
+    return max(shared, key=worth), len(shared)
+
+
+def method_rows(
+    rows: Sequence[Row],
+    dialled: Sequence[Row],
+    cells: Cells,
+    keep: float | None,
     methods: Mapping[str, str],
-) -> list[BoardRow]:
-    """Return one row for each method, with the averaged rows as its `members`.
+) -> list[Row]:
+    """Return one row for each method, with the keys of the averaged rows as its `members`.
 
     Args:
         rows: The rows of the encoders.
-        curves: Curves over the strengths of encoders.
-        config: The content of `board.toml`. Among the strengths that reach its minimum retention
-            `keep`, the strength with the highest P is chosen. Without `keep`, the strength with the
-            highest joint is chosen.
-        tasks: Tasks over which scores are averaged to choose a strength.
+        dialled: The runs with a dial.
+        cells: Records of rows.
+        keep: Minimum retention of a setting, see `_best_setting`.
         methods: Names of methods, by digest of the encoder.
     """
-    by_name = sorted(rows, key=lambda row: (row.name, row.entry))
-    runs = dialled_runs(by_name, curves, tasks)
-    taken = {row.entry for run in runs for row in run.rows.values() if row.entry.reference}
-    runs += [Run(row.name, {math.nan: row}) for row in by_name if row.entry not in taken]
-    by_method: dict[tuple[str, str, int], list[Run]] = {}
+    taken = {r["row"] for run in dialled for r in run["settings"].values() if r["reference"]}
+    alone = [row for row in sorted(rows, key=entry_of) if row["row"] not in taken]
+    runs = [*dialled, *({"name": row["name"], "settings": {math.nan: row}} for row in alone)]
+    by_method: dict[tuple[str, str, int], list[Row]] = {}
     for number, run in enumerate(runs):
-        entry = next(iter(run.rows.values())).entry
-        name = methods.get(entry.encoder)
-        key = (name, entry.reference, entry.k) if name else (run.name, str(number), 0)
+        first = next(iter(run["settings"].values()))
+        name = methods.get(first["encoder"])
+        key = (name, first["reference"], first["k"]) if name else (run["name"], str(number), 0)
         by_method.setdefault(key, []).append(run)
-    return [_method_row(name, of, config, tasks) for (name, _, _), of in by_method.items()]
+    return [_method_row(key, of, cells, keep) for key, of in by_method.items()]
 
 
 def _method_row(
-    name: str, runs: Sequence[Run], config: BoardFile, tasks: Sequence[str]
-) -> BoardRow:
-    runs = [run for run in runs if run.curves] or runs
-    if not runs[0].curves:
-        members = [next(iter(run.rows.values())) for run in runs]
-        if len(members) == 1 and name == members[0].name:
-            return members[0]
-        return _combined(name, members, members)
-    shared = sorted(set.intersection(*(set(run.rows) for run in runs)))
-    chosen = max(shared, key=lambda at: worth([run.rows[at] for run in runs], tasks, config.keep))
-    members = []
-    for run in runs:
-        row = run.rows[chosen]
-        scores = {**row.scores, **scores_on_curve(run, chosen, config.weighting)}
-        members.append(replace(row, scores=scores))
-    by_entry = {row.entry: row for run in runs for row in run.rows.values()}
-    return replace(
-        _combined(name, members, list(by_entry.values())),
-        strength=chosen,
-        n_strengths=len(shared),
-        dial=runs[0].curves[0].dial,
-    )
-
-
-def _combined(name: str, members: Sequence[BoardRow], singles: Sequence[BoardRow]) -> BoardRow:
-    first = members[0]
-    row = BoardRow(
-        name, first.entry, {}, "method", members=members, singles=singles, detail=first.detail
-    )
-    tasks = [task for task in first.scores if all(task in member.scores for member in members)]
-    scores = {t: {m: s for m in first.scores[t] if (s := row.mean([t], m))} for t in tasks}
-    return replace(row, scores=scores)
+    key: tuple[str, str, int], runs: Sequence[Row], cells: Cells, keep: float | None
+) -> Row:
+    runs = [run for run in runs if "dial" in run] or runs
+    singles: list[Row] = [row for run in runs for row in run["settings"].values()]
+    made: Row = {"row": f"method {key}", "name": key[0], "role": "method"}
+    members = singles
+    if "dial" in runs[0]:
+        at, n = _best_setting(runs, cells, keep)
+        members = [run["settings"][at] for run in runs]
+        made |= {"dial": runs[0]["dial"], "strength": at, "n_strengths": n}
+        made["fronts"] = _fronts(runs, at)
+    elif len(members) == 1 and key[0] == members[0]["name"]:
+        return members[0]
+    made["singles"] = [row["row"] for row in singles]
+    return members[0] | made | {"members": [row["row"] for row in members]}

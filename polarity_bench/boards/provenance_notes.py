@@ -6,33 +6,28 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from polarity_bench.boards.rows import BoardRow
+from polarity_bench.boards.columns import Sections
 from polarity_bench.render.table import Detail
-from polarity_bench.results.comparability import Group
 from polarity_bench.results.result_files import PROGRAMS, TRAINED_BY, Result, made_by
 
 _OUTPUT = frozenset({"--output", "-o"})
 
 
-def row_details(
-    rows: Sequence[BoardRow], groups: Sequence[Group], folder: Path | None
-) -> dict[str, Detail]:
+def row_details(sections: Sections, folder: Path | None) -> dict[str, Detail]:
     """Return the provenance of each row, by its key `detail`.
 
     Args:
-        rows: Rows of encoders and of published numbers.
-        groups: All groups of the board.
+        sections: The records of the board.
         folder: Folder of the board, to which file paths are relative. If None, no files are named.
     """
-    details: dict[str, Detail] = {}
-    for row in rows:
-        if row.role == "published":
-            first = next(iter(row.printed.values()))
-            facts = {"note": first.note} if first.note else {}
-            details[row.detail] = Detail(facts, source=first.source)
-        else:
-            cells = (group.result(task, row.entry) for group in groups for task in group.tasks)
-            details[row.detail] = _measured([cell for cell in cells if cell], folder)
+    results: dict[str, list[Result]] = {}
+    for (row, _), result in sections.results.items():
+        results.setdefault(row, []).append(result)
+    details = {row: _measured(of_row, folder) for row, of_row in results.items()}
+    for record in sections.further:
+        if record["role"] == "published":
+            facts = {"note": record["note"]} if record["note"] else {}
+            details[record["detail"]] = Detail(facts, source=record["source"])
     return dict(sorted(details.items()))
 
 

@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from polarity_bench.boards.rows import BoardRow
+from polarity_bench.boards.records import Row
 from polarity_bench.compare.encoder_ranks import Standing, Standings
 from polarity_bench.compare.measure import is_comparable
 from polarity_bench.compare.unpaired_power import least_unpaired, standard_error
 from polarity_bench.render.format import percent
 from polarity_bench.render.markdown import escape
-from polarity_bench.results.comparability import Entry, Group
 from polarity_bench.results.result_files import Result
 from polarity_bench.scores import ScoreKey
 from polarity_bench.values import count
@@ -32,49 +31,39 @@ class Ranking:
 
     Attributes:
         rows: Rows of the encoders, which have a defined score on every task.
-        group: The group of the tasks.
-        tasks: The tasks over which the score is averaged.
-        metric: The metric of the score.
+        title: Title of the score.
         under: The reference and k of these encoders; '' if the table has no others.
+        results: Results of the encoders on each task, in the order of the rows.
+        keys: Key of the score on each task.
+        is_mean: Whether only the mean over tasks has a minimum detectable difference.
         standings: Ranks and ties of encoders, computed or stored.
     """
 
-    rows: Sequence[BoardRow]
-    group: Group
-    tasks: Sequence[str]
-    metric: str
+    rows: Sequence[Row]
+    title: str
     under: str
+    results: Sequence[Sequence[Result]]
+    keys: Sequence[ScoreKey]
+    is_mean: bool
     standings: Standings
-
-    @cached_property
-    def results(self) -> dict[str, list[Result]]:
-        """Results of the encoders on each task, in the order of the rows."""
-        entries = [row.entry for row in self.rows]
-        return {
-            task: [result for entry in entries if (result := self.group.result(task, entry))]
-            for task in self.tasks
-        }
-
-    @cached_property
-    def keys(self) -> dict[str, ScoreKey]:
-        """Key of the score on each task."""
-        k = self.rows[0].entry.k
-        return {task: self.group.key(task, self.metric, k) for task in self.tasks}
-
-    def standing_on(self, tasks: Sequence[str]) -> Standing | None:
-        """Return ranks and ties by the mean over these tasks; None if they are unknown."""
-        return self.standings.of([self.results[t] for t in tasks], [self.keys[t] for t in tasks])
 
     @cached_property
     def standing(self) -> Standing | None:
         """Ranks and ties by the mean over all tasks; None if they are unknown."""
-        return self.standing_on(self.tasks)
+        return self.standings.of(self.results, self.keys)
 
     @property
-    def ranks(self) -> dict[Entry, tuple[int, int]]:
-        """Best and worst possible rank of each entry; empty if ranks are unknown."""
+    def ranks(self) -> dict[str, tuple[int, int]]:
+        """Best and worst possible rank of each row; empty if ranks are unknown."""
         ranks = self.standing.ranks if self.standing else ()
-        return dict(zip((row.entry for row in self.rows), ranks, strict=False))
+        return dict(zip((row["row"] for row in self.rows), ranks, strict=False))
+
+    @property
+    def by_task(self) -> dict[str, Standing]:
+        """Known standing on each task; empty for retrieval tasks."""
+        of_tasks = zip(self.results, self.keys, strict=True) if not self.is_mean else ()
+        standings = {of[0].task: self.standings.of([of], [key]) for of, key in of_tasks}
+        return {task: standing for task, standing in standings.items() if standing}
 
     @property
     def smallest_unpaired(self) -> dict[str, float]:
@@ -84,10 +73,10 @@ class Ranking:
         Undefined differences are left out.
         """
         errors = {
-            task: [standard_error(result, self.keys[task]) for result in results]
-            for task, results in self.results.items()
+            results[0].task: [standard_error(result, key) for result in results]
+            for results, key in zip(self.results, self.keys, strict=True)
         }
-        if self.group.ranks:
+        if self.is_mean:
             of_each = zip(*errors.values(), strict=True)
             errors = {"": [math.hypot(*of_encoder) / len(errors) for of_encoder in of_each]}
         smallest = {task: least_unpaired(several) for task, several in errors.items()}
@@ -102,15 +91,13 @@ def rank_text(best: int, worst: int) -> str:
 def rank_note(ranking: Ranking) -> str:
     """Return the note below a table on ties and the minimum detectable difference."""
     under = f" ({escape(ranking.under)})" if ranking.under else ""
-    ranks = f"Ranks by {escape(ranking.group.title_of(ranking.metric))}{under}"
+    ranks = f"Ranks by {escape(ranking.title)}{under}"
     if ranking.standing:
-        tasks = () if ranking.group.ranks else ranking.tasks
-        by_task = {task: each for task in tasks if (each := ranking.standing_on([task]))}
-        names = [row.name for row in ranking.rows]
-        return f"{ranks}. {standing_note(ranking.standing, names, by_task)}"
+        names = [row["name"] for row in ranking.rows]
+        return f"{ranks}. {standing_note(ranking.standing, names, ranking.by_task)}"
     is_stored = all(
-        is_comparable(ranking.keys[task], result)
-        for task, results in ranking.results.items()
+        is_comparable(key, result)
+        for results, key in zip(ranking.results, ranking.keys, strict=True)
         for result in results
     )
     note = f"{ranks} are unknown: {_NOT_HERE if is_stored else _NO_VALUES}."

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from polarity_bench.render.chart import Drawn, LineChart, Mark, MarkRole, Plane, Series
-from polarity_bench.results.aggregate import mean_over_seeds
+from polarity_bench.results.aggregate import seed_means
 from polarity_bench.scores import Weighting
 from polarity_bench.sweeps.to_frame import METRICS
 from polarity_bench.training.examples.spec import DEFAULT_COUNT
@@ -66,7 +66,7 @@ def _marks(
         metrics: Metrics of P and of S.
         name: Name of all marks, instead of the values of the first column.
     """
-    means = mean_over_seeds(records[records["metric"].isin(metrics)], [*by, "metric"])
+    means = seed_means(records[records["metric"].isin(metrics)], [*by, "metric"])
     families: dict[str, str] = {}
     if role == "encoder" and "settings.loss" in records:
         losses = zip(records["name"], records["settings.loss"], strict=True)
@@ -91,7 +91,7 @@ def size_charts(title: str, trainings: DataFrame, task: str) -> list[LineChart]:
     """
     sizes = [DEFAULT_COUNT if n is None or n != n else n for n in trainings["settings.examples"]]
     runs = trainings.assign(size=sizes).sort_values("size", kind="stable")
-    means = mean_over_seeds(runs, ["settings.loss", "size", "metric"])
+    means = seed_means(runs, ["settings.loss", "size", "metric"])
     complete = means.assign(value=means["value"].where(means["n_seeds"] == means["n_planned"]))
     points = complete.pivot(index="size", columns=["metric", "settings.loss"], values="value")
     return [

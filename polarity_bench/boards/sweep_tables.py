@@ -26,7 +26,7 @@ from polarity_bench.render.chart import Drawn
 from polarity_bench.render.format import percent, shown
 from polarity_bench.render.markdown import escape
 from polarity_bench.render.table import Board, Column, Detail, Role, Table
-from polarity_bench.results.aggregate import mean_over_seeds, scores_of
+from polarity_bench.results.aggregate import scores_of, seed_means
 from polarity_bench.results.published import footnote
 from polarity_bench.results.score_names import NOTES
 from polarity_bench.scores import Weighting
@@ -367,7 +367,7 @@ def _loss_table(
     published = sweep.of_kind("published")
     is_own = (published["metric"] == metric) & (published["base"] != "")
     records = _with_published(_of_metric(measured, metric), published[is_own])
-    means = mean_over_seeds(records, ["row", "base", "task"])
+    means = seed_means(records, ["row", "base", "task"])
     over, interval = "queries", "over queries"
     if means["n_planned"].max() > 1:
         over = "seeds, or over queries for a single encoder"
@@ -460,7 +460,7 @@ def _size_table(sweep: Sweep, heading: str, trainings: DataFrame) -> Table:
     published = published[published["base"] == ""]
     published = published.loc[[not items.isdisjoint(twins) for twins in published["twins"]]]
     records = _with_published(pd.concat(measured), published)
-    means = mean_over_seeds(records, ["row", "metric"])
+    means = seed_means(records, ["row", "metric"])
     n_rows = records["row"].nunique()
     columns = []
     for metric, (_, short) in METRICS.items():

@@ -56,14 +56,8 @@ def unseen_score(result: Result, part: str) -> float | None:
 
 
 def _share_tested(result: Result) -> float | None:
-    """Return the share of test rows seen in training; None if the training data is unknown.
-
-    Without a test split, all rows are test rows.
-    """
-    if KINDS[result.kind].retrieves:
-        return _share(result, "queries", "normalised")
-    tested = "test" if "test" in (result.seen or ()) else "all"
-    return _share(result, tested, "normalised")
+    """Return the share of test rows seen in training; None if the training data is unknown."""
+    return seen_share(result, tested_part(result.kind))
 
 
 def seen_in_training(results: Sequence[Result]) -> Table:
@@ -84,9 +78,12 @@ def seen_in_training(results: Sequence[Result]) -> Table:
 def seen_share(result: Result, part: str = "sources") -> float | None:
     """Return the share of a part seen in training; None if the training data is unknown.
 
-    The part `rows` is the test rows of a non-retrieval task.
+    The part `rows` is the test rows of a non-retrieval task. Without a test split, all rows are
+    test rows.
     """
-    return _share_tested(result) if part == "rows" else _share(result, part, "normalised")
+    if part == "rows":
+        part = "test" if "test" in (result.seen or ()) else "all"
+    return _share(result, part, "normalised")
 
 
 def tested_part(kind: str) -> str:

@@ -81,6 +81,7 @@ def show_board(
     For the folder of a sweep, the command prints the tables of the paper instead.
     """
     from polarity_bench.boards.board_folder import open_board
+    from polarity_bench.boards.build import build
     from polarity_bench.boards.run_report import board_as_json
     from polarity_bench.boards.sweep_tables import sweep_as_json
     from polarity_bench.render.markdown import render
@@ -89,22 +90,24 @@ def show_board(
         raise InputError(f"{results}: no such folder of results; run `polarity-bench run` first")
     if layout is None and benchmark:
         raise InputError(f"`benchmark` {benchmark}: only for results of mteb; add `layout` mteb")
-    if layout == "mteb":
-        if figure or weighting or where:
-            raise InputError(
-                "`figure`, `weighting` and `where`: results of mteb have no such selection; leave "
-                "them out"
-            )
-        _show_mteb(
-            results, benchmark or "", split_names(tasks), split_names(models), title, output, out
+    if layout == "mteb" and (figure or weighting or where):
+        raise InputError(
+            "`figure`, `weighting` and `where`: results of mteb have no such selection; leave "
+            "them out"
         )
-        return
-    check_file("output", output)
+    is_folder = layout == "mteb" and output is not None and not output.suffix
+    check_file("output", None if is_folder else output)
     check_file("figure", figure, [".svg"])
-    width = out.width if output is None else None
-    chosen = {"tasks": split_names(tasks), "models": split_names(models), "where": where or []}
-    opened = open_board(results, weighting, title=title, **chosen)
+    chosen = {"tasks": split_names(tasks), "models": split_names(models)}
+    if layout == "mteb":
+        opened = _open_mteb(results, benchmark or "", title, output or results, **chosen)
+    else:
+        opened = open_board(results, weighting, title=title, where=where or [], **chosen)
     remark_unknown_ranks(results, opened.standings)
+    if is_folder:
+        written = build(opened, with_report=_can_report())
+        out.show(lambda: {"written": written}, lambda: f"{output}: {count(len(written), 'file')}")
+        return
     if figure is not None:
         from polarity_bench.render.figures.figure_files import figure_svg
 
@@ -113,48 +116,33 @@ def show_board(
         of_sweep = sweep_as_json(opened.sweep) if opened.sweep else None
         text = json_text(of_sweep or board_as_json(opened.board))
     else:
-        text = render(opened.board, width)
+        text = render(opened.board, out.width if output is None else None)
     if output is None:
         print_tables(text.removesuffix("\n"))
     else:
         write_file(output, text.encode())
 
 
-def _show_mteb(
+def _open_mteb(
     results: Path,
     benchmark: str,
+    title: str | None,
+    folder: Path,
+    *,
     tasks: list[str],
     models: list[str],
-    title: str | None,
-    output: Path | None,
-    out: OutputFlags,
-) -> None:
-    """Print the ranks of mteb's results, or write them to a file or to the folder of a board."""
+) -> OpenBoard:
+    """Read mteb's results as a board of ranks."""
     from polarity_bench.boards.board_folder import OpenBoard
-    from polarity_bench.boards.build import build
     from polarity_bench.boards.mteb_board import mteb_board
-    from polarity_bench.boards.run_report import board_as_json
     from polarity_bench.integrations.mteb_results import read_mteb
-    from polarity_bench.render.markdown import render
 
-    is_folder = output is not None and not output.suffix
-    if not is_folder:
-        check_file("output", output)
     scores = read_mteb(results, benchmark, tasks, bar=progress_bar)
     for name in models:
         check_known(name, scores.index, f"`models`: {results} has no results of {name!r}")
     scores = scores.loc[models] if models else scores
     board = mteb_board(scores, title or benchmark, is_selected=bool(tasks or benchmark))
-    if output is not None and is_folder:
-        written = build(OpenBoard(output, "results", board), with_report=_can_report())
-        out.show(lambda: {"written": written}, lambda: f"{output}: {count(len(written), 'file')}")
-        return
-    width = out.width if output is None else None
-    text = json_text(board_as_json(board)) if out.as_json else render(board, width)
-    if output is None:
-        print_tables(text.removesuffix("\n"))
-    else:
-        write_file(output, text.encode())
+    return OpenBoard(folder, "results", board)
 
 
 Boards = Annotated[

@@ -18,7 +18,7 @@ from pydantic import BeforeValidator, PlainSerializer, TypeAdapter
 
 from polarity_bench.compare.alignment import Alignment, align
 from polarity_bench.compare.measure import is_comparable
-from polarity_bench.errors import InputError, MissingValuesError
+from polarity_bench.errors import InputError, MissingValuesError, reworded
 from polarity_bench.files import json_bytes, read_json
 from polarity_bench.metrics.pairwise import (
     Pairwise,
@@ -62,7 +62,12 @@ class Standing:
     n: int
 
 
-_STANDINGS = TypeAdapter(dict[str, Standing])
+@dataclass(frozen=True)
+class _File:
+    """Content of `statistics.json`: standings by digest."""
+
+    format: int
+    standings: dict[str, Standing]
 
 
 class Standings:
@@ -208,23 +213,18 @@ def read_standings(file: Path) -> Standings:
     """
     if not file.is_file():
         return Standings()
-    stored = read_json(file)
-    try:
-        if stored["format"] != FORMAT:
-            raise InputError(
-                f"{file}: expected format {FORMAT}, got {stored['format']}; update polarity-bench, "
-                "or delete the file and build the board again"
-            )
-        known = stored["standings"]
-    except (KeyError, TypeError) as error:
-        raise InputError(f"{file}: not a statistics file of a board: {error!r}") from error
-    try:
-        return Standings(validated(dict[str, Standing], known))
-    except InputError as error:
-        raise InputError(f"{file}: not a statistics file of a board: {error}") from error
+    content = read_json(file)
+    with reworded(f"{file}: not a statistics file of a board: "):
+        stored = validated(_File, content)
+    if stored.format != FORMAT:
+        raise InputError(
+            f"{file}: expected format {FORMAT}, got {stored.format}; update polarity-bench, "
+            "or delete the file and build the board again"
+        )
+    return Standings(stored.standings)
 
 
 def standings_bytes(standings: Standings) -> bytes:
     """Return the content of `statistics.json`. Equal standings give equal bytes."""
-    standings_by_digest = _STANDINGS.dump_python(dict(sorted(standings.kept.items())), mode="json")
-    return json_bytes({"format": FORMAT, "standings": standings_by_digest})
+    stored = _File(FORMAT, dict(sorted(standings.kept.items())))
+    return json_bytes(TypeAdapter(_File).dump_python(stored, mode="json"))

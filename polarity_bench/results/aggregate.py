@@ -1,4 +1,4 @@
-"""Means of score records over seeds."""
+"""Means of score records over tasks and over seeds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from statistics import fmean, stdev
 from typing import TYPE_CHECKING
 
 from polarity_bench.metrics.statistics import interval_over_seeds
+from polarity_bench.results.frame import Record
 from polarity_bench.scores import Score
+from polarity_bench.tasks.types.polarity.scoring import CLIPPED
+from polarity_bench.values import grouped
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -23,70 +26,111 @@ RANGES = (
     | dict.fromkeys(("retention", "lift"), (-math.inf, 1.0))
 )
 """Range of each metric. Intervals over seeds are clipped to it."""
-_MEASURES = ("value", "std", "ci_low", "ci_high", "seed_std", "seed_min", "seed_max")
+MEASURES = ("value", "std", "ci_low", "ci_high", "seed_std", "seed_min", "seed_max")
+"""Columns of a score and of its spread."""
 
 
-def mean_over_seeds(records: DataFrame, by: Sequence[str]) -> DataFrame:
-    """Return a table with the mean of each group of records, in the order of first occurrence.
+def mean_over_tasks(records: Sequence[Record]) -> Record:
+    """Return the record of the mean over tasks.
+
+    The half-widths of the scores' intervals are added in quadrature, because the queries of
+    different tasks are independent. An interval that starts at 0 was clipped. If its lower
+    half-width is smaller than its upper half-width, the upper half-width is used for both, and the
+    interval of the mean is clipped at 0 too.
 
     Args:
-        records: Records with one metric per group and one record per planned run. The value of a
-            run without a score is NaN.
-        by: Names of the columns that define groups.
+        records: Records of one metric, one for each task.
+    """
+    if len(records) == 1:
+        return records[0]
+    n, (values, lows, highs) = len(records), _columns(records, "value", "ci_low", "ci_high")
+    mean = sum(values) / n
+    above = [high - value for value, high in zip(values, highs, strict=True)]
+    below = [
+        max(value - low, upper) if low == 0 else value - low
+        for value, low, upper in zip(values, lows, above, strict=True)
+    ]
+    low = mean - math.hypot(*below) / n
+    ends = {"ci_low": max(low, 0.0) if 0 in lows else low, "ci_high": mean + math.hypot(*above) / n}
+    return {**records[0], "value": mean, "std": math.nan, **ends}
+
+
+def mean_over_seeds(records: Sequence[Record]) -> Record:
+    """Return the columns of the mean over training runs that differ only in the seed.
+
+    Args:
+        records: Records of one metric, one for each planned run. The value of a run without a score
+            is NaN.
 
     Returns:
-        A table with the columns `by` and these columns:
+        These columns:
 
         - `value`: Mean over the runs with a score; NaN if no run has a score.
         - `std`: Standard deviation over queries if one run is planned; otherwise NaN.
         - `ci_low`, `ci_high`: 95 % interval over queries if one run is planned; otherwise over
-          seeds and queries.
+          seeds and queries, within the range of the metric.
         - `seed_std`, `seed_min`, `seed_max`: Sample standard deviation over runs, minimum and
           maximum.
         - `n_seeds`, `n_planned`: Number of runs with a score, and number of planned runs.
 
-        A published number that is alone in its group keeps its values.
+        A published number that is alone keeps its values.
+    """
+    first, known = records[0], [record for record in records if not math.isnan(record["value"])]
+    values = [record["value"] for record in known]
+    mean: Record = {name: first.get(name, math.nan) for name in MEASURES}
+    if len(records) > 1:
+        mean = dict.fromkeys(MEASURES, math.nan)
+    if len(records) > 1 and known:
+        low, high = interval_over_seeds([score_of(record) for record in known])
+        least, most = RANGES.get(first["metric"], (-math.inf, math.inf))
+        # `max` and `min` return their first argument if it is NaN.
+        mean |= {"value": fmean(values), "ci_low": max(low, least), "ci_high": min(high, most)}
+    if known and first.get("role") != "published":
+        deviation = stdev(values) if len(values) > 1 else math.nan
+        mean |= {"seed_std": deviation, "seed_min": min(values), "seed_max": max(values)}
+    return mean | {"n_seeds": len(known), "n_planned": len(records)}
+
+
+def clipped(mean: Record, metric: str) -> Record:
+    """Return a mean as tables show it: joint and front are at least 0.
+
+    Scores are clipped after they are averaged. If clipped scores were averaged, an encoder at
+    chance would have a mean above chance.
+    """
+    ends = ("value", "ci_low", "ci_high") if metric in CLIPPED else ()
+    return mean | {end: 0.0 for end in ends if mean[end] < 0}
+
+
+def seed_means(records: DataFrame, by: Sequence[str]) -> DataFrame:
+    """Return a table with the mean over seeds of each group, in the order of first occurrence.
+
+    Args:
+        records: Records, see `mean_over_seeds`.
+        by: Names of the columns that define groups. The returned table has these columns, too.
     """
     import pandas as pd
 
-    rows = []
-    for values, group in records.groupby(list(by), sort=False, dropna=False):
-        scores = [score for score in scores_of(group) if not math.isnan(score.mean)]
-        means = [score.mean for score in scores]
-        row = dict(zip(by, values, strict=True)) | {"n_seeds": len(means), "n_planned": len(group)}
-        if len(group) == 1:
-            row |= {name: group[name].iloc[0] for name in _MEASURES}
-        elif means:
-            mean = over_seeds(scores, group["metric"].iloc[0])
-            row |= {"value": mean.mean, "ci_low": mean.ci95[0], "ci_high": mean.ci95[1]}
-        if means and group["role"].iloc[0] != "published":
-            deviation = stdev(means) if len(means) > 1 else math.nan
-            row |= {"seed_std": deviation, "seed_min": min(means), "seed_max": max(means)}
-        rows.append(row)
-    table = pd.DataFrame(rows, columns=[*by, *_MEASURES, "n_seeds", "n_planned"])
-    return table.astype(dict.fromkeys(_MEASURES, float))
+    used = dict.fromkeys([*by, "metric", "role", *MEASURES])
+    rows = records[[name for name in used if name in records]].to_dict("records")
+    numbers = records.groupby([*by], sort=False, dropna=False).ngroup().tolist()
+    groups = grouped(range(len(rows)), numbers.__getitem__).values()
+    means = [
+        {name: rows[group[0]][name] for name in by} | mean_over_seeds([rows[i] for i in group])
+        for group in groups
+    ]
+    table = pd.DataFrame(means, columns=[*by, *MEASURES, "n_seeds", "n_planned"])
+    return table.astype(dict.fromkeys(MEASURES, float))
 
 
-def over_seeds(scores: Sequence[Score], metric: str) -> Score:
-    """Return the mean over seeds, with an interval that covers other seeds and other queries.
-
-    Args:
-        scores: Score of each seed, with its interval over queries.
-        metric: Metric of the scores, to whose range the interval is clipped.
-
-    Returns:
-        The mean. Its interval is NaN with a single seed, or if a seed has no interval.
-    """
-    low, high = interval_over_seeds(scores)
-    least, most = RANGES.get(metric, (-math.inf, math.inf))
-    # `max` and `min` return their first argument if it is NaN.
-    ends = max(low, least), min(high, most)
-    return Score(fmean(score.mean for score in scores), math.nan, ends, scores[0].n)
+def score_of(record: Record) -> Score:
+    """Return the score in a record."""
+    return Score(record["value"], record["std"], (record["ci_low"], record["ci_high"]), None)
 
 
 def scores_of(records: DataFrame) -> list[Score]:
     """Return the score in each record."""
-    columns = (records[name] for name in ("value", "std", "ci_low", "ci_high"))
-    return [
-        Score(value, std, (low, high), None) for value, std, low, high in zip(*columns, strict=True)
-    ]
+    return [score_of(record) for record in records[[*MEASURES[:4]]].to_dict("records")]
+
+
+def _columns(records: Sequence[Record], *names: str) -> list[list[float]]:
+    return [[record[name] for record in records] for name in names]

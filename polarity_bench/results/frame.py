@@ -34,6 +34,8 @@ from polarity_bench.scores import Score, ScoreKey
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+Record = dict[Any, Any]
+"""Row of the table, by column."""
 COLUMNS = (
     *("task", "task_type", "protocol", "version"),
     *("encoder", "encoder_digest", "reference", "strength"),
@@ -116,7 +118,7 @@ def result_records(
     return [common | score_columns(key, result.scores[key]) for key in wanted]
 
 
-def published_records(numbers: Iterable[PublishedNumber]) -> list[dict[str, Any]]:
+def published_records(numbers: Iterable[PublishedNumber]) -> list[Record]:
     """Return a record for each published number."""
     return [
         {

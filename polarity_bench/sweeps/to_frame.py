@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 from polarity_bench.errors import InputError, check_known, nearest
 from polarity_bench.files import folder_name
 from polarity_bench.results import frame
-from polarity_bench.results.comparability import lay_in_cells
+from polarity_bench.results.comparability import cells_of
 from polarity_bench.results.packed_results import paths_by_encoder
 from polarity_bench.results.published import FILE as PUBLISHED
 from polarity_bench.results.published import (
@@ -141,7 +141,7 @@ def check_versions(results: Iterable[Result]) -> None:
     for result in filter(_is_usual, results):
         key = result.key
         versions.setdefault((result.task, key.task, key.data, str(key.protocol)), result)
-    lay_in_cells(list(versions.values()), {})
+    cells_of(versions.values())
 
 
 def _check_reference(result: Result, expected: str) -> None:

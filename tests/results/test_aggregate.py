@@ -6,11 +6,8 @@ import math
 
 import pytest
 
-from polarity_bench.boards.rows import BoardRow
-from polarity_bench.results.aggregate import mean_over_seeds
-from polarity_bench.results.comparability import MAIN, Entry
+from polarity_bench.results.aggregate import mean_over_seeds, seed_means
 from polarity_bench.results.frame import to_frame
-from polarity_bench.scores import Score
 
 NAN = math.nan
 
@@ -31,7 +28,7 @@ def test_seeds_are_averaged_within_settings_of_any_type() -> None:
         record(False, NAN),
         record("text", NAN),
     ]
-    means = mean_over_seeds(to_frame(records), ["settings.x", "metric"])
+    means = seed_means(to_frame(records), ["settings.x", "metric"])
     assert means["value"].tolist() == pytest.approx([0.85, 0.5, NAN], nan_ok=True)
     assert means["seed_std"].tolist() == pytest.approx([0.005**0.5, NAN, NAN], nan_ok=True)
     assert means["std"].tolist() == pytest.approx([NAN, 0.25, 0.25], nan_ok=True)
@@ -45,7 +42,7 @@ def test_seeds_are_averaged_within_settings_of_any_type() -> None:
 
 def test_a_published_number_keeps_its_own_spread() -> None:
     published = record("a", 0.7, role="published", std=NAN, seed_std=0.1, seed_min=0.6)
-    means = mean_over_seeds(to_frame([published]), ["settings.x"])
+    means = seed_means(to_frame([published]), ["settings.x"])
     assert means[["value", "seed_std", "seed_min"]].to_numpy().tolist() == [[0.7, 0.1, 0.6]]
     assert math.isnan(means["seed_max"].iloc[0])
 
@@ -62,21 +59,13 @@ def test_a_published_number_keeps_its_own_spread() -> None:
         ("mse", (0.175 - 12.7062 * 0.125, 0.175 + 12.7062 * 0.125)),
     ],
 )
-def test_a_board_and_a_sweep_print_one_interval_within_the_range_of_the_metric(
+def test_a_mean_over_seeds_has_an_interval_within_the_range_of_the_metric(
     metric: str, ends: tuple[float, float]
 ) -> None:
     """0.05 and 0.30: mean 0.175, standard error 0.125, t 12.7062, so [-1.41, 1.76] unclipped."""
-    values, encoder = (0.05, 0.30), Entry("e")
-    of_sweep = mean_over_seeds(
-        to_frame([record("a", value, metric=metric) for value in values]), ["settings.x"]
-    )
-    at = MAIN if metric in {"accuracy", "spearman"} else metric
-    seeds = [
-        BoardRow("", encoder, {"t": {at: Score(value, math.nan, (value, value), 8)}})
-        for value in values
-    ]
-    of_board = BoardRow("ours", encoder, {}, "method", members=seeds).mean(["t"], at, metric)
-    assert of_board is not None
-    assert (of_board.mean, *of_board.ci95) == pytest.approx((0.175, *ends), rel=1e-5)
-    shown = of_sweep[["value", "ci_low", "ci_high"]].to_numpy().tolist()
-    assert shown == [[of_board.mean, *of_board.ci95]]
+    records = [record("a", value, metric=metric) for value in (0.05, 0.30)]
+    mean = mean_over_seeds(records)
+    shown = [mean[name] for name in ("value", "ci_low", "ci_high")]
+    assert shown == pytest.approx((0.175, *ends), rel=1e-5)
+    of_sweep = seed_means(to_frame(records), ["settings.x"])
+    assert of_sweep[["value", "ci_low", "ci_high"]].to_numpy().tolist() == [shown]

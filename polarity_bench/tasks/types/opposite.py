@@ -80,8 +80,8 @@ class OppositeSpec(TaskSpec):
 
     @classmethod
     def arrays_of(cls, key: ScoreKey) -> Sequence[str]:
-        """Return the score itself; `pairwise_accuracy` has no values per query."""
-        return () if key == _PAIRWISE else [str(key)]
+        """Return the score itself; `paired_accuracy` has no values per query."""
+        return () if key == _PAIRED else [str(key)]
 
     @property
     def main_score(self) -> ScoreKey:

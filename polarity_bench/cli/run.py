@@ -321,8 +321,8 @@ def run(
     if out.as_json:
         gated = {"gate": gate_json(judged)} if judged else {}
         shown = {"curves": curves_as_json(curves)} if strengths else {}
-        shown |= {"prompts": list(map(prompts.prompts_json, compared))} if compare_prompts else {}
-        print_json(reports_as_json(reports, skipped) | gated | shown)
+        pairs = {"prompts": list(map(prompts.prompts_json, compared))} if compare_prompts else {}
+        print_json(reports_as_json(reports, skipped) | gated | shown | pairs)
     elif judged:
         print_tables(gate_text(judged, out.width))
     else:

@@ -39,8 +39,8 @@ def test_both_are_measured_and_paired(bench: Bench, tasks: Path, sentence_bert: 
         assert pair["prompt"] == "query: "
         assert pair["without"]["encoder_digest"] != pair["with"]["encoder_digest"]
         assert pair["difference"] == pair["with"]["score"] - pair["without"]["score"]
-        a, b = (pair[side]["encoder_digest"] for side in ("without", "with"))
-        alone.append(compare_encoders(a, b, pair["task"]).test)
+        without, with_prompt = (pair[side]["encoder_digest"] for side in ("without", "with"))
+        alone.append(compare_encoders(without, with_prompt, pair["task"]).test)
     assert [pair["interval"] for pair in pairs] == [list(test.interval) for test in alone]
     p = [test.p for test in alone]
     assert min(pair["p"] for pair in pairs) == min(1.0, 2 * min(p))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -320,9 +320,9 @@ def run(
     compared = prompts.compare_prompts(reports, weighting) if compare_prompts else []
     if out.as_json:
         gated = {"gate": gate_json(judged)} if judged else {}
-        shown: dict[str, Any] = {"curves": curves_as_json(curves)} if strengths else {}
-        shown |= {"prompts": list(map(prompts.prompts_json, compared))} if compare_prompts else {}
-        print_json(reports_as_json(reports, skipped) | gated | shown)
+        shown = {"curves": curves_as_json(curves)} if strengths else {}
+        pairs = {"prompts": list(map(prompts.prompts_json, compared))} if compare_prompts else {}
+        print_json(reports_as_json(reports, skipped) | gated | shown | pairs)
     elif judged:
         print_tables(gate_text(judged, out.width))
     else:

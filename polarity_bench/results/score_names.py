@@ -41,7 +41,7 @@ MEANINGS = {
     "query's answers among the k nearest sources",
     "mrr": "mean of 1 / rank of a query's first answer; 0 if it is not among the k nearest sources",
     "paired_accuracy": "share of query pairs with both nearer to their own answer; chance is 0.25",
-    "ndcg": "gain of a query's answers, discounted by log2(1 + rank), over that of the best ranking",
+    "ndcg": "gain of the answers, discounted by log2(1 + rank), over that of the best ranking",
     "pearson": "Pearson's correlation with human scores",
     "spearman": "Spearman's correlation with human scores",
     "mse": "mean squared error of the predicted scores",

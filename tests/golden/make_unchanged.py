@@ -31,6 +31,7 @@ from polarity_bench.sweeps.grid import SHIPPED, read_grid
 from polarity_bench.sweeps.items import Setup
 from polarity_bench.tasks.catalogue import load_task, load_tasks
 from polarity_bench.tasks.labelled import LabelledTexts
+from polarity_bench.tasks.types.opposite import OppositeSpec
 from polarity_bench.tasks.types.polarity.task import PolaritySpec
 from polarity_bench.tasks.types.probing import ProbingSpec
 from polarity_bench.training.data import load_training_data
@@ -117,7 +118,7 @@ def data_digests(data_dir: Path) -> dict[str, Any]:
         "tasks": {
             name: load_task(name, access=access).digest
             for name, spec in specs.items()
-            if not isinstance(spec, ProbingSpec)  # their data could not be had
+            if not isinstance(spec, ProbingSpec | OppositeSpec)  # their data could not be had
         },
         "pools": {
             name: load_training_data(spec, access, held_out=None, seed=0).pool.digest

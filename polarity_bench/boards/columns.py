@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from operator import sub
 from statistics import fmean
 
 from polarity_bench.boards.config import BoardFile
@@ -391,16 +390,8 @@ class Sections:
             for title, name in (("seen", task), ("seen, unseen", unseen))
         ]
         for title in "PS":
-            first, second = (
-                [
-                    [self.cells[key, place][RANKED[title]]["value"] for key in row["members"]]
-                    for row in rows
-                ]
-                for place in pair
-            )
-            changes = [
-                fmean(map(sub, after, before)) for before, after in zip(first, second, strict=True)
-            ]
+            of_tasks = ([self.value(row, [name], RANKED[title]) for row in rows] for name in pair)
+            changes = [after - before for before, after in zip(*of_tasks, strict=True)]
             columns.append(Column(f"{title}, change", changes, unit="points"))
         heading = f"{task}: from the sources of the training file to unseen ones ({unseen})"
         return self._table(heading, columns, rows)

@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from operator import sub
 from statistics import fmean
 
 from polarity_bench.boards.config import BoardFile
@@ -94,17 +93,17 @@ class Sections:
         return {(each["row"], each["place"]): each["result"] for each in self.measured}
 
     @cached_property
-    def tasks(self) -> dict[str, dict[str, list[Result]]]:
-        """Results of each place, by family. The family '' has all retrieval tasks."""
-        tasks: dict[str, dict[str, list[Result]]] = {"": {}}
-        families = {record["place"]: record["family"] for record in self.measured}
-        for (_, place), result in self.results.items():
-            tasks.setdefault(families[place], {}).setdefault(place, []).append(result)
+    def tasks(self) -> dict[str, dict[str, dict[str, Result]]]:
+        """Results by family, place and row. The family '' has all retrieval tasks."""
+        tasks: dict[str, dict[str, dict[str, Result]]] = {"": {}}
+        for record in self.measured:
+            of_family = tasks.setdefault(record["family"], {})
+            of_family.setdefault(record["place"], {})[record["row"]] = record["result"]
         return tasks
 
     @property
-    def ranked(self) -> dict[str, list[Result]]:
-        """Results of each retrieval task."""
+    def ranked(self) -> dict[str, dict[str, Result]]:
+        """Results by retrieval task and row."""
         return self.tasks[""]
 
     @property
@@ -115,7 +114,7 @@ class Sections:
     @cached_property
     def pairs(self) -> list[tuple[str, str]]:
         """Pairs of a retrieval task and its copy with unseen sources, if both have results."""
-        return pairs_of(result for of_task in self.ranked.values() for result in of_task)
+        return pairs_of(result for of_task in self.ranked.values() for result in of_task.values())
 
     @cached_property
     def independent(self) -> dict[str, list[str]]:
@@ -126,13 +125,11 @@ class Sections:
     @cached_property
     def averaged(self) -> dict[str, list[str]]:
         """Independent places with results of every row of the family, or else all of them."""
-        rows: dict[str, set[str]] = {}
-        for row, place in self.results:
-            rows.setdefault(place, set()).add(row)
         averaged = {}
         for family, places in self.independent.items():
-            entries = set[str]().union(*(rows[place] for place in self.tasks[family]))
-            averaged[family] = [place for place in places if rows[place] == entries] or places
+            of_family = self.tasks[family]
+            entries = {row for rows in of_family.values() for row in rows}
+            averaged[family] = [p for p in places if of_family[p].keys() == entries] or places
         return averaged
 
     def n_averaged(self, family: str = "") -> str:
@@ -140,9 +137,10 @@ class Sections:
         n, of = len(self.averaged[family]), len(self.independent[family])
         return count(of, "task") if n == of else f"{n} of {of} tasks"
 
-    def first_of(self, family: str) -> Result:
-        """Return the first result of a family."""
-        return next(iter(self.tasks[family].values()))[0]
+    def first_of(self, family: str, place: str = "") -> Result:
+        """Return the first result of a family, or of one of its places."""
+        of_family = self.tasks[family]
+        return next(iter(of_family[place or next(iter(of_family))].values()))
 
     def title_of(self, metric: str, family: str = "") -> str:
         """Return the title of a metric, such as `P`; for `MAIN`, the title of the score to show."""
@@ -391,16 +389,8 @@ class Sections:
             for title, name in (("seen", task), ("seen, unseen", unseen))
         ]
         for title in "PS":
-            first, second = (
-                [
-                    [self.cells[key, place][RANKED[title]]["value"] for key in row["members"]]
-                    for row in rows
-                ]
-                for place in pair
-            )
-            changes = [
-                fmean(map(sub, after, before)) for before, after in zip(first, second, strict=True)
-            ]
+            of_tasks = ([self.value(row, [name], RANKED[title]) for row in rows] for name in pair)
+            changes = [after - before for before, after in zip(*of_tasks, strict=True)]
             columns.append(Column(f"{title}, change", changes, unit="points"))
         heading = f"{task}: from the sources of the training file to unseen ones ({unseen})"
         return self._table(heading, columns, rows)
@@ -433,13 +423,15 @@ class Sections:
         The table covers the tasks with rows that an encoder saw in training. Without such tasks,
         the list is empty.
         """
-        tasks = tasks_with_seen_rows(r for of_task in self.tasks[family].values() for r in of_task)
+        of_family = self.tasks[family]
+        tasks = tasks_with_seen_rows(
+            r for of_place in of_family.values() for r in of_place.values()
+        )
         cells = [
             (row, result)
-            for place, (first, *_) in self.tasks[family].items()
-            if first.task in tasks
+            for place, of_place in of_family.items()
             for row in self.ordered(self.by_encoder, [place], MAIN)
-            if (result := self.results.get((row["row"], place)))
+            if (result := of_place.get(row["row"])) and result.task in tasks
         ]
         if not cells:
             return []
@@ -466,13 +458,12 @@ class Sections:
         measured = [*{(row["name"], row["encoder"]): row for row in candidates}.values()]
         measured = self.ordered(measured, averaged, MAIN)
         further = rows_of(each for each in self.further if each["place"] in places)
-        specs = [(of[0].task, [place], MAIN) for place, of in places.items()]
+        titles = {place: self.first_of(family, place).task for place in places}
+        specs = [(title, [place], MAIN) for place, title in titles.items()]
         if not self.has_means and len(places) > 1:
-            of_all = [place for place in places if place in averaged]
-            tasks = ", ".join(places[place][0].task for place in of_all)
-            specs.append(
-                ("mean" if len(averaged) == len(places) else f"mean of {tasks}", averaged, MAIN)
-            )
+            tasks = ", ".join(titles[place] for place in averaged)
+            title = "mean" if len(averaged) == len(places) else f"mean of {tasks}"
+            specs.append((title, averaged, MAIN))
         shown, n_tasks = [*measured, *further], count(len(places), "task")
         columns, rankings = self._columns(shown, specs), self._rankings_of(family)
         heading = self.heading_of(family, n_tasks)
@@ -538,7 +529,7 @@ class Sections:
             return ""
         other = number.key.k is not None and number.key.weighting != self.config.weighting
         of_place = (record for record in self.measured if record["place"] == place)
-        difference = difference_to_twin(number, of_place)
+        difference = difference_to_twin(number, of_place) if number.twin else ""
         return f"{f' {number.key.weighting}' if other else ''}{difference}"
 
     def _table(

@@ -111,9 +111,8 @@ def board_notes(sections: Sections, tables: Sequence[Table]) -> list[str]:
     weights = f"Ranks are weighted {sections.config.weighting}ly."
     order = _order_note(sections) if keep is None else NOTES["keep"].format(percent(keep, 0))
     of_alone = f"Rows are sorted by the mean of {KINDS[sections.first_of(alone).kind].heading}."
-    of_plain = [
-        result for family in plain for of in sections.tasks[family].values() for result in of
-    ]
+    of_plain = (of for family in plain for of in sections.tasks[family].values())
+    has_seen_rows = tasks_with_seen_rows(result for of in of_plain for result in of.values())
     # Each note follows its condition: whether the board shows what the note explains.
     notes: list[tuple[object, str]] = [
         (ranked, f"{weights} {NOTES['scores']}"),
@@ -128,7 +127,7 @@ def board_notes(sections: Sections, tables: Sequence[Table]) -> list[str]:
         (plain, NOTES["plain_sorted"]),
         (True, _mean_note(sections) if has_means else NOTES["no_means"]),
         (sections.pairs, NOTES["unseen"]),
-        (tasks_with_seen_rows(of_plain), NOTES["seen"]),
+        (has_seen_rows, NOTES["seen"]),
         (any(c.title.endswith(" seen") for t in tables for c in t.columns), NOTES["seen_parts"]),
         (True, NOTES["bold"]),
         (any(table.heads[0][0] == "rank" for table in tables), NOTES["ranks"]),
@@ -153,9 +152,9 @@ def _twins_note(printed: Sequence[PublishedNumber], names: Mapping[str, str]) ->
 def _data_note(sections: Sections) -> str:
     """Return a note on data sets of mteb: languages, licence and what it forbids; '' for none."""
     named = [
-        f"{escape(first.task)} ({escape(', '.join(filter(None, facts)))})"
-        for first, *_ in sections.ranked.values()
-        if (data := first.data_set)
+        f"{escape(task)} ({escape(', '.join(filter(None, facts)))})"
+        for task in sections.ranked
+        if (data := (first := sections.first_of("", task)).data_set)
         for facts in [[*first.languages, data["licence"], data["restriction"]]]
     ]
     return f"Data sets of mteb, with languages and licences: {'; '.join(named)}." if named else ""
@@ -165,9 +164,9 @@ def _mean_note(sections: Sections) -> str:
     """Return a note on the tasks that means leave out because some rows have no result for them."""
     left_out = [
         f"{first.task} ({first.key.protocol_label})"
-        for family, tasks in sections.tasks.items()
-        for place, (first, *_) in tasks.items()
-        if place in sections.independent[family] and place not in sections.averaged[family]
+        for family, places in sections.independent.items()
+        for place in places
+        if place not in sections.averaged[family] and (first := sections.first_of(family, place))
     ]
     if not left_out:
         return "An encoder has a mean only if it has results for all tasks."

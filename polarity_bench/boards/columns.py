@@ -33,6 +33,7 @@ from polarity_bench.boards.unseen_columns import (
     unseen_table,
 )
 from polarity_bench.compare.encoder_ranks import Standings
+from polarity_bench.render.format import percent
 from polarity_bench.render.table import Column, Table
 from polarity_bench.results.aggregate import (
     MEASURES,
@@ -46,7 +47,7 @@ from polarity_bench.results.curve import Curve
 from polarity_bench.results.frame import Record
 from polarity_bench.results.published import PublishedNumber
 from polarity_bench.results.result_files import Result
-from polarity_bench.results.score_names import RANKED
+from polarity_bench.results.score_names import NOTES, RANKED
 from polarity_bench.scores import ScoreKey
 from polarity_bench.tasks.catalogue import KINDS
 from polarity_bench.tasks.types.polarity.scoring import REFERRING
@@ -569,7 +570,12 @@ class Sections:
             ends = [ranks.get(row["row"]) for row in rows]
             heads = [("rank", [rank_text(*each) if each else "-" for each in ends]), *heads]
         footnotes = dict.fromkeys(row["footnote"] for row in rows if row["footnote"])
-        notes = [*map(rank_note, rankings), *footnotes]
+        keep, reading = self.config.keep, list[str]()
+        if keep is not None and any(column.title == "P" for column in columns):
+            reading.append(NOTES["order"].format(percent(keep, 0)))
+        if any(row["role"] == "method" and row["dial"] for row in rows):
+            reading.append(NOTES["chosen"])
+        notes = [*reading, *map(rank_note, rankings), *footnotes]
         return _with_roles(Table(heading, heads, columns, notes=notes), rows)
 
     # Ranks

@@ -108,6 +108,9 @@ NOTES = {
     "seeds, so the row's scores are slightly too high: the row has no rank and is never bold, "
     "except for front, which uses all strengths. Each single run is on the page and in "
     "`table.csv`.",
+    "order": "Order: rows with a retention of at least {} % first, then all others, each by P.",
+    "chosen": "Bold: the best of the rows that compete. Rows whose strength was 'chosen here', on "
+    "these queries, do not.",
     "keep": "Rows are sorted by P. Rows with a retention of at least {} % come first, and a "
     "strength is chosen among those that reach it.",
     "bounds": "Random retrieval, and retrieval with gold labels (the k nearest sources of the "

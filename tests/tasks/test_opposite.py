@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from standins import BagEncoder, Bench, HashEncoder
+from standins.answers import ANSWERS, CORPUS, QUERIES, write_answers
 
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders.load import load_encoder
@@ -23,62 +24,6 @@ from polarity_bench.tasks.types.opposite import OppositeTask
 
 NDCG, RECALL, MRR = ScoreKey("ndcg", 10), ScoreKey("recall", 1), ScoreKey("mrr", 10)
 PAIRED = ScoreKey("paired_accuracy")
-CORPUS = {
-    "d1": "The bridge was closed in winter.",
-    "d2": "The bridge was never closed in winter.",
-    "d3": "Trains stop at the old mill.",
-    "d4": "Trains do not stop at the old mill.",
-    "d5": "The orchard grows pears.",
-    "q9": "An argument of its own.",
-    **{f"e{i}": f"Line {i} is of no use." for i in range(6)},
-}
-QUERIES = {
-    "a_q1": "When was the bridge closed?",
-    "b_q1": "Where do trains stop?",
-    "a_q2": "Which bridge is open in winter?",
-    "b_q2": "Which stop do trains leave out?",
-    "c_q1": "Nobody answers this.",
-}
-ANSWERS = [("a_q1", "d1"), ("a_q2", "d2"), ("b_q1", "d3"), ("b_q2", "d4")]
-
-
-def lines(rows: dict[str, str]) -> str:
-    return "".join(f"{json.dumps({'_id': i, 'title': 't', 'text': x})}\n" for i, x in rows.items())
-
-
-def write(
-    folder: Path,
-    answers: list[tuple[str, str]] = ANSWERS,
-    *,
-    corpus: dict[str, str] = CORPUS,
-    queries: dict[str, str] = QUERIES,
-    head: str = "",
-) -> Path:
-    """Write a task whose files have the layout of ArguAna and NevIR."""
-    (folder / "corpus.jsonl").write_text(lines(corpus), encoding="utf-8")
-    (folder / "queries.jsonl").write_text(lines(queries), encoding="utf-8")
-    rows = "".join(f"{query}\t{source}\t1\n" for query, source in answers)
-    (folder / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{rows}", encoding="utf-8")
-    file = folder / "asked.toml"
-    file.write_text(
-        f"""
-name = "asked"
-kind = "opposite"
-title = "Asked"
-{head}
-[format]
-label = "_id"
-[splits.query]
-path = "queries.jsonl"
-[splits.source]
-path = "corpus.jsonl"
-[splits.answers]
-path = "test.tsv"
-format = {{ text = "query-id", label = "corpus-id" }}
-""",
-        encoding="utf-8",
-    )
-    return file
 
 
 def load(file: Path, **settings: Any) -> OppositeTask:
@@ -122,7 +67,7 @@ def test_answers_come_from_a_file_and_no_query_retrieves_itself(tmp_path: Path) 
     answers = [*ANSWERS, ("a_q1", "d5"), ("q9", "d5")]
     queries = QUERIES | {"q9": "Another wording.", "e": CORPUS["d3"], "f": "Both."}
     answers += [("e", "d4"), ("f", "d1"), ("f", "d2")]
-    task = load(write(tmp_path, answers, queries=queries))
+    task = load(write_answers(tmp_path, answers, queries=queries))
     ids = list(CORPUS)
     found = {
         query: ([ids[i] for i in right], [ids[i] for i in left_out])
@@ -146,7 +91,7 @@ def test_answers_come_from_a_file_and_no_query_retrieves_itself(tmp_path: Path) 
 
 @pytest.mark.parametrize("name", ["ash", "oak", "elm"])
 def test_pairs_are_right_if_both_queries_are(tmp_path: Path, name: str) -> None:
-    task = load(write(tmp_path, head="paired = true"))
+    task = load(write_answers(tmp_path, head="paired = true"))
     assert task.query.labels == ("a_q1", "a_q2", "b_q1", "b_q2")
     encoder = HashEncoder(name)
     result = check_scores(task, encoder)
@@ -169,7 +114,7 @@ def _cosine(one: Any, other: Any) -> float:
 def test_random_vectors_get_a_quarter_of_the_pairs_and_constant_ones_none(tmp_path: Path) -> None:
     queries = {f"{i}_q{j}": f"query {i} {j}" for i in range(400) for j in (1, 2)}
     corpus = {key: f"source {key}" for key in queries}
-    file = write(
+    file = write_answers(
         tmp_path,
         [(key, f"s{key}") for key in queries],
         corpus={f"s{key}": text for key, text in corpus.items()},
@@ -202,11 +147,11 @@ def test_files_that_do_not_fit_are_refused(
     tmp_path: Path, change: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(InputError, match=message):
-        load(write(tmp_path, **change))
+        load(write_answers(tmp_path, **change))
 
 
 def test_a_task_needs_queries_and_sources(tmp_path: Path) -> None:
-    file = write(tmp_path)
+    file = write_answers(tmp_path)
     text = file.read_text(encoding="utf-8")
     file.write_text(text.replace("[splits.source]", "[splits.answers.hub]"), encoding="utf-8")
     file.write_text(text.replace('[splits.source]\npath = "corpus.jsonl"\n', ""), encoding="utf-8")
@@ -221,7 +166,7 @@ def test_the_digest_covers_texts_and_answers(tmp_path: Path) -> None:
         ([*ANSWERS[:3], ("b_q2", "d5")], CORPUS),
         (ANSWERS, CORPUS | {"d5": "The orchard grows plums."}),
     ):
-        digests.add(load(write(tmp_path, answers, corpus=corpus)).digest)
+        digests.add(load(write_answers(tmp_path, answers, corpus=corpus)).digest)
     assert len(digests) == 3
 
 
@@ -266,7 +211,7 @@ def test_tasks_without_checksums_pin_a_commit_of_the_hub_and_say_that_nothing_wa
 def test_the_files_of_others_are_read_in_their_layout(tmp_path: Path, name: str) -> None:
     folder = tmp_path / name
     (folder / "qrels").mkdir(parents=True)
-    write(folder)
+    write_answers(folder)
     (folder / "test.tsv").rename(folder / "qrels" / "test.tsv")
     task = load_task(name, access=DataAccess(tmp_path, offline=True))
     assert task.counts == {"sources": 12, "queries": 4}
@@ -301,7 +246,7 @@ def test_reviews_are_read_in_pairs(tmp_path: Path) -> None:
 def test_the_task_runs_and_is_compared_and_ranked_by_its_main_score(
     bench: Bench, tmp_path: Path
 ) -> None:
-    file = write(tmp_path, head="paired = true")
+    file = write_answers(tmp_path, head="paired = true")
     common = ("--task-dir", file, "--no-store")
     for model in ("random", "tfidf"):
         done = bench(
@@ -334,7 +279,7 @@ def test_the_task_runs_and_is_compared_and_ranked_by_its_main_score(
 def test_an_axis_may_search_for_answers_below_0(
     bench: Bench, tmp_path: Path, task_dir: Path, tiny_model: Path
 ) -> None:
-    file = write(tmp_path)
+    file = write_answers(tmp_path)
     train = ("train", "axis", "--model", tiny_model, "--task", "mini", "-o", "axis", "--no-store")
     done = bench(*train, "--task-dir", task_dir)
     assert done.code == 0, done.err

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from standins import QUICK, BagEncoder, Workshop, write_task
+from standins.answers import write_answers
 
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.errors import InputError
@@ -126,6 +127,7 @@ def test_every_kind_says_what_tables_and_mteb_call_it(name: str) -> None:
 def test_the_columns_of_a_kind_are_scores_that_it_gives(workshop: Workshop) -> None:
     given: dict[str, set[ScoreKey]] = {}
     specs = [workshop.mrpc(), workshop.stsb(relatedness=True), workshop.sts(), workshop.probing()]
+    specs.append(read_task(write_answers(workshop.tasks, head="paired = true")))
     for spec in specs:
         task = workshop.load(spec)
         scores = evaluate(BagEncoder(), task).scores

@@ -77,10 +77,9 @@ def mean_over_seeds(records: Sequence[Record]) -> Record:
     """
     first, known = records[0], [record for record in records if not math.isnan(record["value"])]
     values = [record["value"] for record in known]
-    mean: Record = {name: first.get(name, math.nan) for name in MEASURES}
-    if len(records) > 1:
-        mean = dict.fromkeys(MEASURES, math.nan)
-    if len(records) > 1 and known:
+    is_alone = len(records) == 1
+    mean: Record = {name: first.get(name, math.nan) if is_alone else math.nan for name in MEASURES}
+    if known and not is_alone:
         low, high = interval_over_seeds([score_of(record) for record in known])
         least, most = RANGES.get(first["metric"], (-math.inf, math.inf))
         # `max` and `min` return their first argument if it is NaN.

@@ -711,7 +711,7 @@ def test_a_task_file_is_written_for_data_and_can_be_run(bench: Bench, tmp_path: 
 
 def test_the_schema_of_task_files_is_printed(bench: Bench) -> None:
     schema = json.loads(bench("tasks", "schema").out)
-    assert len(schema["oneOf"]) == 5
+    assert len(schema["oneOf"]) == 6
     assert "file" not in schema["$defs"]["PolaritySpec"]["properties"]
 
 

@@ -71,9 +71,11 @@ class Raw:
 
 
 def identity(encoder: Mapping[str, Any]) -> str:
-    """Return the identity of an encoder: all but its name and revision, without default values."""
+    """Return what identifies an encoder: no name, revision, probe or default values."""
     usual = {"similarity": "cosine", "axis": 0, "strength": None}
-    said = {key: value for key, value in encoder.items() if key not in {"name", "revision"}}
+    said = {
+        key: value for key, value in encoder.items() if key not in {"name", "revision", "probe"}
+    }
     return json.dumps(
         {k: v for k, v in said.items() if (k, v) not in usual.items()}, sort_keys=True
     )
@@ -86,6 +88,8 @@ def label(encoder: Mapping[str, Any]) -> str:
     computed = [encoder["backend"]] if "backend" in encoder else []
     computed += [encoder["dtype"]] if encoder["dtype"] != "float32" else []
     said += [" ".join(computed)] if computed else []
+    said += [f"{encoder['truncate_dim']} dimensions"] if "truncate_dim" in encoder else []
+    said += [f"{encoder['quantize']} vectors"] if "quantize" in encoder else []
     said += [] if strength is None else [f"strength {shortest(strength)}"]
     return f"{encoder['name']} ({', '.join(said)})" if said else str(encoder["name"])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -36,7 +37,7 @@ from polarity_bench.evaluation.contamination import TrainingTexts
 from polarity_bench.training.loops import descent
 from polarity_bench.training.recipes.axis.probe import logistic
 from polarity_bench.training.recipes.axis.recipe import Axis
-from polarity_bench.training.recipes.axis.teacher import probabilities
+from polarity_bench.training.recipes.axis.teacher import probabilities, read_unlabelled
 from polarity_bench.training.train import TrainingRun
 
 TEXTS = [text for text, _ in SOURCES]
@@ -350,6 +351,26 @@ def test_what_a_teacher_and_a_tower_were_trained_on_counts_as_seen(
     done = run(tiny_model, tasks, tmp_path / "axis", replace(recipe, epochs=2))
     expected = [*TEXTS, "Only the teacher has seen it.", "Only the tower has seen it."]
     assert TrainingTexts.read(done.folder) == TrainingTexts.of(expected)
+
+
+@pytest.mark.parametrize("role", ["distil_from", "tower"])
+def test_a_run_does_not_replace_the_encoder_that_it_reads(
+    role: str, tiny_model: Path, towered: Path, tower: Path, tasks: Path, tmp_path: Path
+) -> None:
+    """Before, the teacher was lost, and what it was trained on did not count as seen."""
+    read = shutil.copytree(towered if role == "distil_from" else tower, tmp_path / "read")
+    recipe = with_tower(read) if role == "tower" else Axis(distil_from=str(read))
+    said = f"`output` .*: the folder contains the `{role}` .*read; use another folder"
+    for output in (read, tmp_path):
+        with pytest.raises(InputError, match=said):
+            run(tiny_model, tasks, output, recipe, overwrite=True)
+    assert read.is_dir()
+
+
+def test_a_byte_order_mark_is_no_part_of_a_text(tmp_path: Path) -> None:
+    file = tmp_path / "more.txt"
+    file.write_bytes(b"\xef\xbb\xbfA calm lake.\r\nA cold soup.\r\n")
+    assert read_unlabelled(file) == ["A calm lake.", "A cold soup."]
 
 
 def test_who_was_trained_on_held_out_rows_teaches_nobody(

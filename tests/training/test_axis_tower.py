@@ -34,6 +34,7 @@ from polarity_bench.encoders.load import (
 from polarity_bench.encoders.steered import at_strength
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation.contamination import TrainingTexts
+from polarity_bench.evaluation.one_task import training_facts
 from polarity_bench.training.loops import descent
 from polarity_bench.training.recipes.axis.probe import logistic
 from polarity_bench.training.recipes.axis.recipe import Axis
@@ -365,6 +366,28 @@ def test_a_run_does_not_replace_the_encoder_that_it_reads(
         with pytest.raises(InputError, match=said):
             run(tiny_model, tasks, output, recipe, overwrite=True)
     assert read.is_dir()
+
+
+def test_runs_with_another_teacher_or_other_texts_are_no_seeds_of_one_method(
+    tiny_model: Path, towered: Path, tasks: Path, tmp_path: Path
+) -> None:
+    """Before, a board averaged runs with different towers or teachers as seeds of one method."""
+    file = tmp_path / "more.txt"
+    file.write_text("\n".join(MORE))
+    taught = {"distil_from": str(towered)}
+    given: list[dict[str, Any]] = [{}, taught, taught | {"unlabelled": file}]
+    found = []
+    for seed, options in enumerate([*given, *given]):
+        done = run(tiny_model, tasks, tmp_path / str(seed), Axis(seed=seed, **options))
+        _, facts = training_facts(load_encoder(str(done.folder)))
+        assert facts is not None
+        assert facts.pop("seed") == seed
+        found.append(facts)
+    assert found[:3] == found[3:]
+    assert found[0].keys() == {"recipe", "base"}
+    teacher = f"{towered.name} ({load_encoder(str(towered)).id.digest})"
+    assert [each.get("encoders") for each in found[:3]] == [None, *[{"distil_from": teacher}] * 2]
+    assert [each.get("unlabelled") for each in found[:3]] == [None, None, 4]
 
 
 def test_a_byte_order_mark_is_no_part_of_a_text(tmp_path: Path) -> None:

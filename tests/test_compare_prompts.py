@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -77,5 +78,19 @@ def test_an_encoder_that_cannot_be_loaded_leaves_the_others(
 ) -> None:
     done = bench(*RUN, "-m", "./missing", "-m", tiny_model, "--prompt", "good ", "--json")
     assert done.code == 1
+    (pairs,) = json.loads(done.out)["prompts"]
+    assert [pair["task"] for pair in pairs] == ["mini", "other"]
+
+
+def test_an_encoder_without_a_prompt_leaves_the_others(
+    bench: Bench, tasks: Path, tmp_path: Path, tiny_model: Path, sentence_bert: Path
+) -> None:
+    """Before, the comparison of the first encoder was lost after both of its evaluations."""
+    prompted = shutil.copytree(sentence_bert, tmp_path / "prompted")
+    file = prompted / "config_sentence_transformers.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"default_prompt_name": "query"}))
+    done = bench(*RUN, "-m", prompted, "-m", tiny_model, "--json")
+    assert done.code == 1
+    assert "has no prompt in its configuration" in done.err
     (pairs,) = json.loads(done.out)["prompts"]
     assert [pair["task"] for pair in pairs] == ["mini", "other"]

@@ -73,7 +73,8 @@ Tasks = Annotated[
 ]
 Suite = Annotated[
     str | None,
-    "Suite of tasks: demo, polarity, unseen, transfer, sts, full, probing, multilingual or nano.",
+    "Suite of tasks: demo, polarity, unseen, transfer, sts, full, probing, multilingual, nano or "
+    "answers.",
     "-s",
 ]
 

@@ -101,8 +101,8 @@ class EncoderReport:
 def evaluate_models(request: EvaluationRequest) -> Iterator[EncoderReport]:
     """Evaluate encoders one after the other, and yield a report for each encoder.
 
-    If an encoder cannot be loaded, its report contains the error and the other encoders are still
-    evaluated.
+    If an encoder cannot be loaded, or fails the check, its report contains the error and the other
+    encoders are still evaluated.
     """
     for model in request.models:
         try:
@@ -115,13 +115,13 @@ def evaluate_models(request: EvaluationRequest) -> Iterator[EncoderReport]:
             referring = [task for task in request.tasks if task.uses_reference]
             check_saved(encoder, [text for task in request.tasks for text in task.texts])
             check_saved(reference, [text for task in referring for text in task.texts])
+            for variant in encoders.values() or [encoder]:
+                request.check(variant, reference)
         except InputError as error:
             yield EncoderReport(model, error=error)
             continue
         _suggest_bfloat16(encoder, request)
         encoders = encoders or {None: encoder}
-        for variant in encoders.values():
-            request.check(variant, reference)
         contamination = Contamination(training_of(encoder), request.tasks, request.output)
         with request.embedder(next(iter(encoders.values()))) as opened:
             # Strengths share their vectors, and so do an axis and its base.

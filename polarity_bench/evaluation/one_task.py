@@ -26,7 +26,7 @@ from polarity_bench.encoders.function_encoder import FunctionEncoder
 from polarity_bench.encoders.load import SentenceTransformerEncoder, load_encoder
 from polarity_bench.encoders.reference_encoder import default_reference, distinct_base, name_of
 from polarity_bench.encoders.saved_vectors import check_saved
-from polarity_bench.encoders.train_file import training_of
+from polarity_bench.encoders.train_file import TrainFile, training_of
 from polarity_bench.errors import InputError
 from polarity_bench.files import folder_name
 from polarity_bench.progress import Progress
@@ -271,7 +271,7 @@ def command_line() -> str:
 
 
 def training_facts(encoder: Encoder) -> tuple[str, dict[str, Any] | None]:
-    """Return the command that trained an encoder, and its recipe, seed and base.
+    """Return the command that trained an encoder, and its recipe, seed, base and other encoders.
 
     Returns:
         The command and the facts. Without `train.json`, which saving the encoder again loses, the
@@ -286,8 +286,20 @@ def training_facts(encoder: Encoder) -> tuple[str, dict[str, Any] | None]:
     command = str(file.content.get("environment", {}).get("command", ""))
     recipe = dict(file.content["spec"]["recipe"])
     seed = recipe.pop("seed", None)
-    training = {"recipe": recipe, "seed": seed, "base": file.base.name}
+    training = {"recipe": recipe, "seed": seed, "base": file.base.name, **_learnt_from(file)}
     return command if command.partition(" ")[0] in PROGRAMS else "", training
+
+
+def _learnt_from(file: TrainFile) -> dict[str, Any]:
+    """Return what a run learnt from, apart from its base and task; settings name no encoders."""
+    stored: Mapping[str, Any] = file.content["spec"].get("encoders", {})
+    encoders = {role: EncoderId(**each) for role, each in stored.items()}
+    others = {
+        r: f"{e.name} ({e.digest})" for r, e in encoders.items() if e.digest != file.base.digest
+    }
+    n_unlabelled = file.content.get("figures", {}).get("unlabelled")
+    texts = {} if n_unlabelled is None else {"unlabelled": n_unlabelled}
+    return ({"encoders": others} if others else {}) | texts
 
 
 @cache

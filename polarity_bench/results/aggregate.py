@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _SHARES = (
     *("polarity", "joint", "front", "knn_accuracy", "pairwise_accuracy", "overlap"),
     *("accuracy", "exact_accuracy", "dev_accuracy", "macro_f1", "f1", "recall"),
+    *("ndcg", "mrr", "paired_accuracy"),
 )
 RANGES = (
     dict.fromkeys(_SHARES, (0.0, 1.0))

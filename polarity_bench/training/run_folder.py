@@ -337,14 +337,22 @@ def run_folder(model: str, output: str | Path) -> RunFolder:
         InputError: If `output` is the folder of the base or contains it.
     """
     path = Path(output).expanduser().absolute()
+    check_apart(path, "model", model)
     local = Path(model).expanduser()
-    if not local.is_dir():
-        return RunFolder(path, model)
-    if path.resolve() in (local.resolve(), *local.resolve().parents):
+    return RunFolder(path, str(local.absolute()) if local.is_dir() else model)
+
+
+def check_apart(output: Path, role: str, model: str) -> None:
+    """Check that a run does not replace an encoder that it reads.
+
+    Raises:
+        InputError: If `output` is the folder of the encoder or contains it.
+    """
+    folder = Path(model).expanduser().resolve()
+    if folder.is_dir() and output.resolve() in (folder, *folder.parents):
         raise InputError(
-            f"`output` {output}: the folder contains the model {model}; use another folder"
+            f"`output` {output}: the folder contains the {role} {model}; use another folder"
         )
-    return RunFolder(path, str(local.absolute()))
 
 
 def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any], prefix: str = "") -> list[str]:

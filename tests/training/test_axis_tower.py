@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -33,10 +34,11 @@ from polarity_bench.encoders.load import (
 from polarity_bench.encoders.steered import at_strength
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation.contamination import TrainingTexts
+from polarity_bench.evaluation.one_task import training_facts
 from polarity_bench.training.loops import descent
 from polarity_bench.training.recipes.axis.probe import logistic
 from polarity_bench.training.recipes.axis.recipe import Axis
-from polarity_bench.training.recipes.axis.teacher import probabilities
+from polarity_bench.training.recipes.axis.teacher import probabilities, read_unlabelled
 from polarity_bench.training.train import TrainingRun
 
 TEXTS = [text for text, _ in SOURCES]
@@ -350,6 +352,48 @@ def test_what_a_teacher_and_a_tower_were_trained_on_counts_as_seen(
     done = run(tiny_model, tasks, tmp_path / "axis", replace(recipe, epochs=2))
     expected = [*TEXTS, "Only the teacher has seen it.", "Only the tower has seen it."]
     assert TrainingTexts.read(done.folder) == TrainingTexts.of(expected)
+
+
+@pytest.mark.parametrize("role", ["distil_from", "tower"])
+def test_a_run_does_not_replace_the_encoder_that_it_reads(
+    role: str, tiny_model: Path, towered: Path, tower: Path, tasks: Path, tmp_path: Path
+) -> None:
+    """Before, the teacher was lost, and what it was trained on did not count as seen."""
+    read = shutil.copytree(towered if role == "distil_from" else tower, tmp_path / "read")
+    recipe = with_tower(read) if role == "tower" else Axis(distil_from=str(read))
+    said = f"`output` .*: the folder contains the `{role}` .*read; use another folder"
+    for output in (read, tmp_path):
+        with pytest.raises(InputError, match=said):
+            run(tiny_model, tasks, output, recipe, overwrite=True)
+    assert read.is_dir()
+
+
+def test_runs_with_another_teacher_or_other_texts_are_no_seeds_of_one_method(
+    tiny_model: Path, towered: Path, tasks: Path, tmp_path: Path
+) -> None:
+    """Before, a board averaged runs with different towers or teachers as seeds of one method."""
+    file = tmp_path / "more.txt"
+    file.write_text("\n".join(MORE))
+    taught = {"distil_from": str(towered)}
+    given: list[dict[str, Any]] = [{}, taught, taught | {"unlabelled": file}]
+    found = []
+    for seed, options in enumerate([*given, *given]):
+        done = run(tiny_model, tasks, tmp_path / str(seed), Axis(seed=seed, **options))
+        _, facts = training_facts(load_encoder(str(done.folder)))
+        assert facts is not None
+        assert facts.pop("seed") == seed
+        found.append(facts)
+    assert found[:3] == found[3:]
+    assert found[0].keys() == {"recipe", "base"}
+    teacher = f"{towered.name} ({load_encoder(str(towered)).id.digest})"
+    assert [each.get("encoders") for each in found[:3]] == [None, *[{"distil_from": teacher}] * 2]
+    assert [each.get("unlabelled") for each in found[:3]] == [None, None, 4]
+
+
+def test_a_byte_order_mark_is_no_part_of_a_text(tmp_path: Path) -> None:
+    file = tmp_path / "more.txt"
+    file.write_bytes(b"\xef\xbb\xbfA calm lake.\r\nA cold soup.\r\n")
+    assert read_unlabelled(file) == ["A calm lake.", "A cold soup."]
 
 
 def test_who_was_trained_on_held_out_rows_teaches_nobody(

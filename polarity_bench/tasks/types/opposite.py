@@ -4,7 +4,8 @@ Each query has one right answer among the sources, or a few. Encoders are scored
 recall@1, MRR@10 and nDCG@10. If the queries come in pairs, `paired_accuracy` is the share of
 pairs in which each query is nearer to its own answer than to the other query's.
 
-Sources with the text or the id of the query are left out, because a query must not retrieve itself.
+Sources with the text of the query are left out, because a query must not retrieve itself. If a
+split names the answers, sources with the id of the query are left out, too.
 
 Shapes: q queries, k ranks.
 

@@ -188,6 +188,7 @@ class Axis(Recipe[Lesson]):
         """Check the base, load the tower and the teacher, and draw the texts."""
         from polarity_bench.training.recipes.axis.teacher import check_unseen, load_teacher
         from polarity_bench.training.recipes.axis.tower import load_tower
+        from polarity_bench.training.run_folder import check_apart
 
         _check_base(context.base)
         options, given = options_of_other_encoder(context.options), {}
@@ -212,6 +213,7 @@ class Axis(Recipe[Lesson]):
             classes = inputs.examples.labelled.classes
             given["distil_from"] = load_teacher(self.distil_from, options, classes)
         for role, other in given.items():
+            check_apart(context.folder.path, f"`{role}`", getattr(self, role))
             check_unseen(role, getattr(self, role), other, context.data)
         return replace(
             inputs,

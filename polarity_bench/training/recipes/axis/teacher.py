@@ -77,7 +77,7 @@ def read_unlabelled(file: Path) -> list[str]:
         InputError: If the file cannot be read, or has no texts.
     """
     try:
-        lines = file.expanduser().read_text(encoding="utf-8").split("\n")
+        lines = file.expanduser().read_text(encoding="utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(
             f"`unlabelled` {file}: expected a text file in UTF-8 with one text per line, got "

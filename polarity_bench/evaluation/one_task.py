@@ -271,7 +271,7 @@ def command_line() -> str:
 
 
 def training_facts(encoder: Encoder) -> tuple[str, dict[str, Any] | None]:
-    """Return the command that trained an encoder, and its recipe, seed, base and other encoders.
+    """Return the command that trained an encoder, and its recipe, seed, base, task and teachers.
 
     Returns:
         The command and the facts. Without `train.json`, which saving the encoder again loses, the
@@ -291,15 +291,17 @@ def training_facts(encoder: Encoder) -> tuple[str, dict[str, Any] | None]:
 
 
 def _learnt_from(file: TrainFile) -> dict[str, Any]:
-    """Return what a run learnt from, apart from its base and task; settings name no encoders."""
-    stored: Mapping[str, Any] = file.content["spec"].get("encoders", {})
+    """Return what a run learnt from, apart from its base; its settings do not name these."""
+    spec = file.content["spec"]
+    stored: Mapping[str, Any] = spec.get("encoders", {})
     encoders = {role: EncoderId(**each) for role, each in stored.items()}
     others = {
         r: f"{e.name} ({e.digest})" for r, e in encoders.items() if e.digest != file.base.digest
     }
     n_unlabelled = file.content.get("figures", {}).get("unlabelled")
     texts = {} if n_unlabelled is None else {"unlabelled": n_unlabelled}
-    return ({"encoders": others} if others else {}) | texts
+    task = {"task": spec["task"]} if "task" in spec else {}
+    return task | ({"encoders": others} if others else {}) | texts
 
 
 @cache

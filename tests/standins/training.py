@@ -34,8 +34,8 @@ HERE = DataAccess(offline=True)
 
 
 def job_of(model: Path, tasks: Path, output: Path, recipe: Recipe = SMALL, **more: Any) -> Job:
-    given: dict[str, Any] = {"options": OFFLINE, "task_dir": tasks} | more
-    return Job(recipe, str(model), "mini", output, **given)
+    given: dict[str, Any] = {"task": "mini", "options": OFFLINE, "task_dir": tasks} | more
+    return Job(recipe, str(model), output=output, **given)
 
 
 def run(model: Path, tasks: Path, output: Path, recipe: Recipe = SMALL, **more: Any) -> TrainingRun:

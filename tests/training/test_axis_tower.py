@@ -384,10 +384,26 @@ def test_runs_with_another_teacher_or_other_texts_are_no_seeds_of_one_method(
         assert facts.pop("seed") == seed
         found.append(facts)
     assert found[:3] == found[3:]
-    assert found[0].keys() == {"recipe", "base"}
+    assert found[0].keys() == {"recipe", "base", "task"}
     teacher = f"{towered.name} ({load_encoder(str(towered)).id.digest})"
     assert [each.get("encoders") for each in found[:3]] == [None, *[{"distil_from": teacher}] * 2]
     assert [each.get("unlabelled") for each in found[:3]] == [None, None, 4]
+
+
+def test_runs_on_other_tasks_are_no_seeds_of_one_method(
+    tiny_model: Path, tasks: Path, tmp_path: Path
+) -> None:
+    """Before, a board averaged runs on different tasks as seeds of one method."""
+    other = (tasks / "mini.toml").read_text().replace('name = "mini"', 'name = "other"')
+    other = other.replace("MiniPolarityRetrieval", "OtherPolarityRetrieval")
+    (tasks / "other.toml").write_text(other.replace("k = 4", "k = 2"))
+    found = []
+    for seed, task in enumerate(["mini", "mini", "other"]):
+        done = run(tiny_model, tasks, tmp_path / str(seed), Axis(seed=seed), task=task)
+        _, facts = training_facts(load_encoder(str(done.folder)))
+        assert facts is not None
+        found.append(facts["task"])
+    assert found[0] == found[1] != found[2]
 
 
 def test_a_byte_order_mark_is_no_part_of_a_text(tmp_path: Path) -> None:

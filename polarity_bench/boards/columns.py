@@ -573,7 +573,7 @@ class Sections:
         keep, reading = self.config.keep, list[str]()
         if keep is not None and any(column.title == "P" for column in columns):
             reading.append(NOTES["order"].format(percent(keep, 0)))
-        if any(row["role"] == "method" and row["dial"] for row in rows):
+        if any(map(_is_chosen, rows)):
             reading.append(NOTES["chosen"])
         notes = [*reading, *map(rank_note, rankings), *footnotes]
         return _with_roles(Table(heading, heads, columns, notes=notes), rows)
@@ -654,8 +654,13 @@ def _with_roles(table: Table, rows: Sequence[Row]) -> Table:
     return replace(table, roles=roles, details=details)
 
 
+def _is_chosen(row: Row) -> bool:
+    """Return whether a row is a method at a strength that was chosen on this test set."""
+    return row["role"] == "method" and bool(row["dial"])
+
+
 def _strength(row: Row) -> str:
     """Return the chosen strength as text, with a remark that it was chosen on this test set."""
-    if row["role"] != "method" or not row["dial"]:
+    if not _is_chosen(row):
         return "-"
     return f"{shortest(row['strength'])} (chosen here, best of {row['n_strengths']})"

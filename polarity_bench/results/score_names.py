@@ -110,7 +110,7 @@ NOTES = {
     "`table.csv`.",
     "order": "Order: rows with a retention of at least {} % first, then all others, each by P.",
     "chosen": "Bold: the best of the rows that compete. Rows whose strength was 'chosen here', on "
-    "these queries, do not.",
+    "these queries, compete only for front.",
     "keep": "Rows are sorted by P. Rows with a retention of at least {} % come first, and a "
     "strength is chosen among those that reach it.",
     "bounds": "Random retrieval, and retrieval with gold labels (the k nearest sources of the "

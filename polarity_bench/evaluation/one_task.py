@@ -300,8 +300,7 @@ def _learnt_from(file: TrainFile) -> dict[str, Any]:
     }
     n_unlabelled = file.content.get("figures", {}).get("unlabelled")
     texts = {} if n_unlabelled is None else {"unlabelled": n_unlabelled}
-    task = {"task": spec["task"]} if "task" in spec else {}
-    return task | ({"encoders": others} if others else {}) | texts
+    return {"task": spec["task"]} | ({"encoders": others} if others else {}) | texts
 
 
 @cache

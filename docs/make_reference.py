@@ -25,9 +25,10 @@ from make_pages import HERE, key_table, markdown_table, option_table, plain
 from polarity_bench.boards.board import FILE
 from polarity_bench.boards.board_folder import board_folders
 from polarity_bench.cross_validation.protocol import PROTOCOLS, Protocol
+from polarity_bench.metrics.register import METRICS
 from polarity_bench.render.format import percent
 from polarity_bench.results.result_files import Result, read_results
-from polarity_bench.results.score_names import MEANINGS, explain
+from polarity_bench.results.score_names import explain
 from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.tasks.catalogue import KINDS, load_suites, load_tasks
 from polarity_bench.tasks.json_schema import task_schema
@@ -37,7 +38,6 @@ from polarity_bench.tasks.senteval.protocol_names import SENTEVAL_PROTOCOLS
 from polarity_bench.tasks.types import opposite, relatedness, sts
 from polarity_bench.tasks.types.base import TaskSpec
 from polarity_bench.tasks.types.opposite import OppositeSpec
-from polarity_bench.tasks.types.polarity.splits import METRICS
 from polarity_bench.tasks.types.polarity.task import PolaritySpec
 from polarity_bench.tasks.types.rows_task import FilesSpec
 from polarity_bench.training.examples.card import PAPER
@@ -446,7 +446,8 @@ def _protocol(name: str, kind: str, boards: list[StoredBoard]) -> str:
     if kind == "polarity":
         schema = task_schema()["$defs"]["PolarityProtocol"]
         settings = ["## Settings", key_table(schema, list(schema["properties"]))]
-        scores = [[f"`{name}`", text] for name, text in MEANINGS.items() if name in METRICS]
+        computed = [m.name for m in METRICS.values() if m.title or m.of_queries]
+        scores = [[f"`{name}`", explain(name)] for name in computed]
         text, sources = _introduction("protocols.md", "Polarity retrieval"), [PAPER]
     elif kind == "transfer":
         presets = [preset for preset in PRESETS.values() if preset.protocol == name]

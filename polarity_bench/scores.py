@@ -1,22 +1,51 @@
-"""Scores and their keys."""
+"""Scores, their keys, and the weightings of ranks."""
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, get_args
+
+import numpy as np
 
 from polarity_bench.errors import InputError
+from polarity_bench.registers import Register
+from polarity_bench.values import FloatArray
 
-Weighting = Literal["linear", "uniform"]
-"""Weights of the ranks: `linear` as in the papers' equation, or `uniform` as in their code."""
 
-WEIGHTINGS: tuple[Weighting, ...] = get_args(Weighting)
+@dataclass(frozen=True)
+class Weighting:
+    """A weighting of the ranks of retrieved sources.
 
+    Attributes:
+        name: Name in scores, options and column titles: lower-case letters and digits.
+        explanation: Explanation in a few words.
+        weights: Function that returns the weights of the ranks 1 to k, which sum to 1, (k,).
+    """
+
+    name: str
+    explanation: str
+    weights: Callable[[int], FloatArray]
+
+
+_WEIGHTINGS = (
+    # The papers' equation, and their released code.
+    Weighting(
+        "linear", "linear weights of ranks", lambda k: 2 * np.arange(k, 0, -1) / (k * (k + 1))
+    ),
+    Weighting("uniform", "equal weights of all ranks", lambda k: np.full(k, 1 / k)),
+)
+WEIGHTINGS = Register(
+    "polarity_bench.weightings",
+    Weighting,
+    {each.name: each for each in _WEIGHTINGS},
+    check=lambda weighting: ScoreKey("polarity", 1, weighting.name),  # refuses names such as a_b
+)
+"""Weightings of the ranks by name, the default first."""
 
 _NAMED_PARTS = ("accuracy", "recall", "spearman", "pearson")
-_RANKED = re.compile(r"(?P<name>.+?)(?P<uniform>_uniform)?_at_(?P<k>\d+)")
+_RANKED = re.compile(r"(?P<name>.+?)_at_(?P<k>\d+)")
 
 
 @dataclass(frozen=True)
@@ -28,7 +57,7 @@ class ScoreKey:
     Attributes:
         metric: Name of the metric.
         k: Number of retrieved sources; None for metrics without retrieval.
-        weighting: Weighting of the ranks. The name omits the default, `linear`.
+        weighting: Name of the weighting of the ranks. The default, `linear`, is not in the text.
         part: Value of the task's breakdown, a class or a subset; None for the whole task.
 
     Raises:
@@ -43,7 +72,7 @@ class ScoreKey:
 
     metric: str
     k: int | None = None
-    weighting: Weighting = "linear"
+    weighting: str = "linear"
     part: str | None = None
 
     def __post_init__(self) -> None:
@@ -58,7 +87,7 @@ class ScoreKey:
         if self.part is not None:
             name += "_" if self.k is None and self.metric in _NAMED_PARTS else "_of_"
             name += self.part
-        name += "_uniform" if self.weighting == "uniform" else ""
+        name += "" if self.weighting == "linear" else f"_{self.weighting}"
         return name if self.k is None else f"{name}_at_{self.k}"
 
     @classmethod
@@ -67,11 +96,13 @@ class ScoreKey:
         return cls(*_fields_of(text))
 
 
-def _fields_of(text: str) -> tuple[str, int | None, Weighting, str | None]:
+def _fields_of(text: str) -> tuple[str, int | None, str, str | None]:
     ranked = _RANKED.fullmatch(text)
     if ranked:
-        metric, of, part = ranked["name"].partition("_of_")
-        weighting: Weighting = "uniform" if ranked["uniform"] else "linear"
+        name, _, weighting = ranked["name"].rpartition("_")
+        if not name or weighting == "linear" or not WEIGHTINGS.has_name(weighting):
+            name, weighting = ranked["name"], "linear"
+        metric, of, part = name.partition("_of_")
         return metric, int(ranked["k"]), weighting, part if of else None
     for metric in _NAMED_PARTS:
         if text.startswith(f"{metric}_"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
@@ -48,16 +48,19 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
-def one_of(choices: Iterable[str]) -> AfterValidator:
+def one_of(choices: Callable[[], Collection[str]]) -> AfterValidator:
     """Return a pydantic validator that accepts only these choices.
 
     For other values, the error message suggests similar choices.
+
+    Args:
+        choices: Function that returns the choices. It is called for each value, because registers
+            are read only when they are needed.
     """
-    known = list(choices)
 
     def check(value: str) -> str:
-        if value not in known:
-            raise ValueError(f"unknown value {value!r}{nearest(value, known)}")
+        if value not in choices():
+            raise ValueError(f"unknown value {value!r}{nearest(value, choices())}")
         return value
 
     return AfterValidator(check)

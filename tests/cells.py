@@ -27,11 +27,11 @@ from polarity_bench.boards.records import main_key
 from polarity_bench.boards.sweep_tables import read_sweep
 from polarity_bench.cross_validation.experiment import read_outcomes
 from polarity_bench.cross_validation.to_frame import fold_frame, published_folds
+from polarity_bench.metrics.register import titled_metrics
 from polarity_bench.results.aggregate import clipped
 from polarity_bench.results.comparability import cells_of
 from polarity_bench.results.frame import Record
 from polarity_bench.results.published import footnote
-from polarity_bench.results.score_names import RANKED
 from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.sweeps.to_frame import METRICS
 
@@ -89,7 +89,8 @@ def of_results(folder: Path) -> Iterator[tuple[Key, Numbers]]:
     """Yield the scores of a board of results: encoders, curves, bounds and published numbers."""
     found, board = find_board(folder), folder.name
     config, weighting = found.config, found.config.weighting
-    metrics = [RANKED[title] for title in config.columns] or list(RANKED.values())
+    titled = {title: metric.name for title, metric in titled_metrics().items()}
+    metrics = [titled[title] for title in config.columns] or list(titled.values())
     for result, k_of_cell in cells_of(sorted(found.results, key=lambda result: str(result.path))):
         encoder, reference = result.key.encoder, result.key.reference
         used = reference.digest if k_of_cell and reference else ""

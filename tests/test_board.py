@@ -26,7 +26,7 @@ from polarity_bench.render.latex import board_latex
 from polarity_bench.render.markdown import render
 from polarity_bench.results.result_files import Result, ResultKey, write_result
 from polarity_bench.results.score_names import NOTES
-from polarity_bench.scores import WEIGHTINGS, Score, ScoreKey, Weighting
+from polarity_bench.scores import WEIGHTINGS, Score, ScoreKey
 from polarity_bench.tasks import catalogue
 from polarity_bench.tasks.types.base import TaskSpec
 
@@ -104,7 +104,7 @@ def plain(
     return made(encoder, task, kind, protocol, scores, experiment=experiment)
 
 
-def shown(results: Sequence[Result], weighting: Weighting = "linear") -> str:
+def shown(results: Sequence[Result], weighting: str = "linear") -> str:
     return squeezed(render(board(BoardParts(in_places(results), BoardFile(weighting=weighting)))))
 
 

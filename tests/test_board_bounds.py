@@ -20,7 +20,7 @@ from polarity_bench.render.table import Board, Table
 from polarity_bench.results.curve import Curve, front_of_results
 from polarity_bench.results.curve_files import write_curve
 from polarity_bench.results.result_files import Result, write_result
-from polarity_bench.scores import WEIGHTINGS, Score, ScoreKey, Weighting
+from polarity_bench.scores import WEIGHTINGS, Score, ScoreKey
 
 BASE, OTHER = EncoderId("base", "1"), EncoderId("other", "2")
 ONE, TWO = EncoderId("one", "3"), EncoderId("two", "4")
@@ -30,7 +30,7 @@ Rows = dict[tuple[str, str, str], dict[str, float | None]]
 
 
 def made(
-    results: Sequence[Result], curves: Sequence[Curve] = (), weighting: Weighting = "linear"
+    results: Sequence[Result], curves: Sequence[Curve] = (), weighting: str = "linear"
 ) -> Board:
     return board(BoardParts(in_places(results), BoardFile(weighting=weighting), curves))
 

@@ -12,10 +12,10 @@ from shutil import copytree
 import pytest
 from standins import Bench, write_task
 
+from polarity_bench import conformance
+from polarity_bench.conformance import check_tasks
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders.baselines import RandomEncoder
-from polarity_bench.evaluation import conformance
-from polarity_bench.evaluation.conformance import check_tasks
 from polarity_bench.tasks import catalogue
 from polarity_bench.tasks.types.base import TaskSpec
 from polarity_bench.values import FloatArray
@@ -130,7 +130,7 @@ def test_the_command_prints_problems_and_exits_with_1(bench: Bench, moods: Path)
     assert "broken.toml" in done.out
     assert "6 checks" in done.out
     found = json.loads(bench("test", moods, "--json").out)["checks"]
-    assert {each["task"] for each in found} >= {"moods", "broken.toml"}
+    assert {each["name"] for each in found} >= {"moods", "broken.toml"}
     unknown = bench("test", "polarity-bench-nothing")
     assert unknown.code == 2
     assert "neither a folder nor an installed plug-in" in unknown.err

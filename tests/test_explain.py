@@ -27,7 +27,7 @@ from polarity_bench.explain.explanation import Explanation, as_json, explain, fi
 from polarity_bench.explain.explorer_page import page
 from polarity_bench.render.html import templates
 from polarity_bench.results.result_files import Result, read_arrays, read_result, write_result
-from polarity_bench.scores import WEIGHTINGS, Weighting
+from polarity_bench.scores import WEIGHTINGS
 from polarity_bench.tasks.catalogue import read_task
 from polarity_bench.tasks.types.base import Settings
 from polarity_bench.tasks.types.polarity.task import PolarityTask
@@ -69,7 +69,7 @@ def explained(task: PolarityTask, folder: Path) -> Explanation:
 @pytest.mark.parametrize("weighting", WEIGHTINGS)
 @pytest.mark.parametrize("k", [2, 4])
 def test_answers_are_what_a_slow_loop_makes_of_the_samples(
-    task_dir: Path, tmp_path: Path, weighting: Weighting, k: int
+    task_dir: Path, tmp_path: Path, weighting: str, k: int
 ) -> None:
     write_task(task_dir, queries=QUERIES_TOO)
     task = load(task_dir, ks=(2, 4))

@@ -8,12 +8,13 @@ import pytest
 
 from polarity_bench.boards.run_report import tables
 from polarity_bench.errors import InputError
+from polarity_bench.metrics.register import METRICS
 from polarity_bench.results.result_files import read_results
-from polarity_bench.results.score_names import MEANINGS, WORDS, explain, titles
-from polarity_bench.tasks.types.polarity.splits import METRICS
+from polarity_bench.results.score_names import WORDS, explain, titles
 
 ROOT = Path(__file__).parents[1]
 GROUPS = ("topic", "aspect")
+P = METRICS["polarity"].explanation
 UNSEEN = "on the copy with unseen sources, or over the rows that are not training texts"
 
 
@@ -39,42 +40,42 @@ def test_every_column_is_explained_in_the_docs() -> None:
         assert f"| {title} | {explain(title, GROUPS)} |" in text
 
 
-def test_no_metric_is_without_a_meaning() -> None:
-    assert set(MEANINGS) >= METRICS
+def test_no_metric_is_without_an_explanation() -> None:
+    assert all(metric.explanation for metric in METRICS.values())
 
 
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("P", MEANINGS["polarity"]),
-        ("p", MEANINGS["polarity"]),
-        ("P uniform", f"{MEANINGS['polarity']}; equal weights of all ranks"),
-        ("S linear", MEANINGS["similarity"]),
-        ("P, negation", f"{MEANINGS['polarity']}; of negation alone"),
+        ("P", METRICS["polarity"].explanation),
+        ("p", METRICS["polarity"].explanation),
+        ("P uniform", f"{METRICS['polarity'].explanation}; equal weights of all ranks"),
+        ("S linear", METRICS["similarity"].explanation),
+        ("P, negation", f"{METRICS['polarity'].explanation}; of negation alone"),
         (
             "Spearman wmean",
-            f"{MEANINGS['spearman']}; mean over the subsets, weighted by their pairs",
+            f"{METRICS['spearman'].explanation}; mean over the subsets, weighted by their pairs",
         ),
         (
             "polarity_of_negation_uniform_at_4",
-            f"{MEANINGS['polarity']}; of negation alone; equal weights of all ranks; at k = 4",
+            f"{P}; of negation alone; equal weights of all ranks; at k = 4",
         ),
-        ("recall_positive", f"{MEANINGS['recall']}; of positive alone"),
-        ("polarity_uniform", f"{MEANINGS['polarity']}; equal weights of all ranks"),
-        ("joint_at_4_std", f"{MEANINGS['joint']}; at k = 4; standard deviation"),
+        ("recall_positive", f"{METRICS['recall'].explanation}; of positive alone"),
+        ("polarity_uniform", f"{METRICS['polarity'].explanation}; equal weights of all ranks"),
+        ("joint_at_4_std", f"{METRICS['joint'].explanation}; at k = 4; standard deviation"),
         (
             "recall_positive_ci95_low",
-            f"{MEANINGS['recall']}; of positive alone; lower end of the 95 % interval",
+            f"{METRICS['recall'].explanation}; of positive alone; lower end of the 95 % interval",
         ),
-        ("held-out joint", f"{MEANINGS['joint']}; of the held-out queries"),
+        ("held-out joint", f"{METRICS['joint'].explanation}; of the held-out queries"),
         ("held_out_joint_low", f"{WORDS['joint_low']}; of the held-out queries"),
         (
             "held_out_polarity_uniform",
-            f"{MEANINGS['polarity']}; equal weights of all ranks; of the held-out queries",
+            f"{P}; equal weights of all ranks; of the held-out queries",
         ),
         ("seen", WORDS["seen"]),
         ("seen, unseen", f"{WORDS['seen']}; {UNSEEN}"),
-        ("P, unseen", f"{MEANINGS['polarity']}; {UNSEEN}"),
+        ("P, unseen", f"{METRICS['polarity'].explanation}; {UNSEEN}"),
         ("seen containing", WORDS["seen containing"]),
         ("aspect", "share of the k nearest sources that have the query's aspect, weighted by rank"),
     ],

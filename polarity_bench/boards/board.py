@@ -33,7 +33,7 @@ from polarity_bench.results.frame import Record
 from polarity_bench.results.published import FILE as PUBLISHED
 from polarity_bench.results.published import PublishedNumber, match_published, read_published
 from polarity_bench.results.result_files import Result, names_of, read_results
-from polarity_bench.scores import ScoreKey, Weighting
+from polarity_bench.scores import ScoreKey
 
 FILE = "board.toml"
 
@@ -61,7 +61,7 @@ class BoardParts:
 
 def find_board(
     folder: Path,
-    weighting: Weighting | None = None,
+    weighting: str | None = None,
     *,
     title: str | None = None,
     tasks: Sequence[str] = (),

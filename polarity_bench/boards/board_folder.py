@@ -14,7 +14,6 @@ from polarity_bench.compare.encoder_ranks import Standings
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.render.table import Board
 from polarity_bench.results.packed_results import PACKED, result_paths
-from polarity_bench.scores import Weighting
 from polarity_bench.sweeps.plan import FILE as PLAN
 
 Kind = Literal["results", "sweep", "cross-validation"]
@@ -36,7 +35,7 @@ class OpenBoard:
     kind: Kind
     board: Board
     standings: Standings | None = None
-    weighting: Weighting | None = None
+    weighting: str | None = None
     sweep: Sweep | None = None
 
 
@@ -65,7 +64,7 @@ def holds_folds(folder: Path) -> bool:
 
 def open_board(
     folder: Path,
-    weighting: Weighting | None = None,
+    weighting: str | None = None,
     *,
     title: str | None = None,
     tasks: Sequence[str] = (),

@@ -10,12 +10,12 @@ from typing import TypeVar
 from polarity_bench.boards.columns import Sections
 from polarity_bench.boards.records import entry_of
 from polarity_bench.errors import InputError
+from polarity_bench.metrics.register import titled_metrics
 from polarity_bench.render.chart import BarChart, LineChart, Mark, MarkRole, Plane, Series
 from polarity_bench.results.aggregate import score_of
 from polarity_bench.results.curve import Curve
 from polarity_bench.results.frame import Record
-from polarity_bench.results.score_names import RANKED
-from polarity_bench.scores import Score, ScoreKey, Weighting
+from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.values import grouped
 
 _PLANE = ("polarity", "similarity")
@@ -53,7 +53,7 @@ def k_curves(sections: Sections) -> Iterator[LineChart]:
         for ending, y_title, compared in shown:
             scores: dict[str, dict[int, Score]] = {}
             for row in compared:
-                record = sections.cells[row["row"], task].get(RANKED[y_title])
+                record = sections.cells[row["row"], task].get(titled_metrics()[y_title].name)
                 if record and math.isfinite(record["value"]):
                     scores.setdefault(row["encoder"], {})[row["k"]] = score_of(record)
             several = [(names[e], by_k) for e, by_k in sorted(scores.items()) if len(by_k) > 1]
@@ -178,7 +178,7 @@ def _points(records: Iterable[Record]) -> list[tuple[Record, Record]]:
     return [(each[p], each[s]) for each in by_metric for p, s in [_PLANE] if {p, s} <= each.keys()]
 
 
-def _of_curves(curves: Sequence[Curve], k: int, weighting: Weighting) -> Iterator[Mark]:
+def _of_curves(curves: Sequence[Curve], k: int, weighting: str) -> Iterator[Mark]:
     p, s = (ScoreKey(metric, k, weighting) for metric in ("polarity", "similarity"))
     for curve in {curve.name: curve for curve in curves if k in curve.ks}.values():
         for point in curve.points:

@@ -33,6 +33,7 @@ from polarity_bench.boards.unseen_columns import (
     unseen_table,
 )
 from polarity_bench.compare.encoder_ranks import Standings
+from polarity_bench.metrics.register import metric_of, titled_metrics
 from polarity_bench.render.format import percent
 from polarity_bench.render.table import Column, Table
 from polarity_bench.results.aggregate import (
@@ -47,13 +48,10 @@ from polarity_bench.results.curve import Curve
 from polarity_bench.results.frame import Record
 from polarity_bench.results.published import PublishedNumber
 from polarity_bench.results.result_files import Result
-from polarity_bench.results.score_names import NOTES, RANKED
+from polarity_bench.results.score_names import NOTES
 from polarity_bench.scores import ScoreKey
 from polarity_bench.tasks.catalogue import KINDS
-from polarity_bench.tasks.types.polarity.scoring import REFERRING
 from polarity_bench.values import count, grouped, shortest
-
-_WITH_INTERVAL = frozenset({"polarity", "similarity", "joint", "front"})
 
 
 @dataclass(frozen=True)
@@ -145,9 +143,8 @@ class Sections:
 
     def title_of(self, metric: str, family: str = "") -> str:
         """Return the title of a metric, such as `P`; for `MAIN`, the title of the score to show."""
-        titles = [title for title, known in RANKED.items() if known == metric]
-        if titles:
-            return titles[0]
+        if title := metric_of(metric).title:
+            return title
         kind = self.first_of(family or self.alone).kind
         return self.config.measures.get(kind) or KINDS[kind].measure
 
@@ -170,7 +167,7 @@ class Sections:
         if self.alone:
             return MAIN
         if self.config.sort:
-            return RANKED[self.config.sort]
+            return titled_metrics()[self.config.sort].name
         rows = [row for row in self.rows if all((row["row"], t) in self.results for t in tasks)]
         is_measured = tasks and any(row["reference"] for row in rows)
         return "joint" if is_measured and not self.config.keep else "polarity"
@@ -389,8 +386,8 @@ class Sections:
             Column(title, [self._mean_share([name], row, "sources") for row in rows])
             for title, name in (("seen", task), ("seen, unseen", unseen))
         ]
-        for title in "PS":
-            of_tasks = ([self.value(row, [name], RANKED[title]) for row in rows] for name in pair)
+        for title, metric in (("P", "polarity"), ("S", "similarity")):
+            of_tasks = ([self.value(row, [name], metric) for row in rows] for name in pair)
             changes = [after - before for before, after in zip(*of_tasks, strict=True)]
             columns.append(Column(f"{title}, change", changes, unit="points"))
         heading = f"{task}: from the sources of the training file to unseen ones ({unseen})"
@@ -475,12 +472,11 @@ class Sections:
     ) -> list[tuple[str, Sequence[str], str]]:
         """Return the title, places and metric of the columns that `board.toml` lists, or of others.
 
-        The default columns are the first five of `RANKED`, or six in the table of a single task.
-        Front is left out if no row has it.
+        The default columns depend on `Metric.detail`. Metrics that no row has are left out.
         """
-        titles = list(RANKED)[: 6 if len(tasks) == 1 else 5]
-        shown = [title for title in titles if title != "front" or self.has_front(rows)]
-        return [(title, tasks, RANKED[title]) for title in self.config.columns or shown if tasks]
+        known, most_detail = titled_metrics(), 2 if len(tasks) == 1 else 1
+        usual = [t for t, m in titled_metrics(most_detail).items() if self.has_score(rows, m.name)]
+        return [(t, tasks, known[t].name) for t in self.config.columns or usual if tasks]
 
     def _columns(
         self, rows: Sequence[Row], specs: Sequence[tuple[str, Sequence[str], str]]
@@ -508,16 +504,17 @@ class Sections:
                 Column.of(
                     title,
                     [score_of(score) if score else None for score in scores],
-                    intervals=metric in _WITH_INTERVAL,
+                    intervals=metric_of(metric).has_interval,
                     rivals=rivals,
                     marks=[self._mark(number, column) for number in numbers],
                     spreads=[number.std if number else None for number in numbers],
+                    lower_is_better=not metric_of(metric).higher_is_better,
                 )
             )
             deviations = [
                 score["seed_std"] if score and score["n_planned"] > 1 else None for score in scores
             ]
-            if metric in _WITH_INTERVAL and any(value is not None for value in deviations):
+            if metric_of(metric).has_interval and any(value is not None for value in deviations):
                 columns.append(Column(f"{title} std over seeds", deviations))
         return columns
 
@@ -606,7 +603,8 @@ class Sections:
         rankings = []
         for competing in shares.values():
             first = competing[0]
-            under = f"under {self.names[first['reference']]}, " if by in REFERRING else ""
+            is_referring = metric_of(by).needs_reference
+            under = f"under {self.names[first['reference']]}, " if is_referring else ""
             under = f"{under}k = {first['k']}" if len(shares) > 1 else ""
             results = [[self.results[row["row"], place] for row in competing] for place in places]
             keys = [ScoreKey(by, first["k"], self.config.weighting)] * len(places)
@@ -637,10 +635,10 @@ class Sections:
         ]
         return _mean_of_all(scores)
 
-    def has_front(self, rows: Sequence[Row]) -> bool:
-        """Return whether at least one row has a front score."""
+    def has_score(self, rows: Sequence[Row], metric: str) -> bool:
+        """Return whether at least one row has a score of a metric."""
         keys = {key for row in rows for key in row["members"]}
-        return any("front" in of for (key, _), of in self.cells.items() if key in keys)
+        return any(metric in of for (key, _), of in self.cells.items() if key in keys)
 
 
 def _mean_of_all(values: Sequence[float | None]) -> float | None:

@@ -10,9 +10,9 @@ from pydantic import AfterValidator, Field, StringConstraints
 
 from polarity_bench.errors import InputError, check_known, nearest, reworded
 from polarity_bench.files import read_toml
+from polarity_bench.metrics.register import titled_metrics
 from polarity_bench.results.result_files import Result
-from polarity_bench.results.score_names import RANKED
-from polarity_bench.scores import Weighting
+from polarity_bench.scores import WEIGHTINGS
 from polarity_bench.tasks.catalogue import KINDS
 from polarity_bench.validation import Strict, one_of, validated
 
@@ -112,7 +112,7 @@ class FrontFile(Heading):
 class SweepFile(Heading):
     """Content of the `board.toml` of a sweep."""
 
-    weighting: Weighting = "linear"
+    weighting: Annotated[str, one_of(WEIGHTINGS.keys)] = "linear"
     """Weighting of the ranks."""
     models: Names = ()
     """Base encoders whose columns come first, in this order. The other bases that the sweep trains
@@ -131,7 +131,7 @@ class Method(Strict):
 class BoardFile(Heading):
     """Content of the `board.toml` of a board of results."""
 
-    weighting: Weighting = "linear"
+    weighting: Annotated[str, one_of(WEIGHTINGS.keys)] = "linear"
     """Weighting of the ranks."""
     tasks: Names = ()
     """Tasks to show; an empty list shows all tasks with results."""
@@ -140,7 +140,7 @@ class BoardFile(Heading):
     protocols: Names = ()
     """Protocols to show; an empty list shows all. A task type without results of these protocols
     shows all of its results."""
-    columns: tuple[Annotated[str, one_of(RANKED)], ...] = ()
+    columns: tuple[Annotated[str, one_of(titled_metrics)], ...] = ()
     """Titles of the columns of retrieval tables; an empty list shows the default columns."""
     measures: Annotated[dict[str, str], AfterValidator(_measures)] = Field(default_factory=dict)
     """Title of the column to show instead of the main score, by non-retrieval task type."""

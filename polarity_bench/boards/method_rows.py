@@ -18,7 +18,7 @@ from polarity_bench.boards.records import Row, entry_of
 from polarity_bench.results.curve import Curve
 from polarity_bench.results.frame import Record, score_columns
 from polarity_bench.results.result_files import Result, names_of
-from polarity_bench.scores import ScoreKey, Weighting
+from polarity_bench.scores import ScoreKey
 from polarity_bench.values import digest_of, shortest
 
 Cells = Mapping[tuple[str, str], Mapping[str, Record]]
@@ -59,7 +59,7 @@ def dialled_runs(
     cells: Cells,
     curves: Sequence[Curve],
     tasks: Sequence[str],
-    weighting: Weighting,
+    weighting: str,
 ) -> list[Row]:
     """Return a run for each k and each encoder with curves for all of these tasks.
 

@@ -11,13 +11,13 @@ from polarity_bench.boards.columns import Sections
 from polarity_bench.boards.rank_notes import Ranking
 from polarity_bench.boards.records import Row, rival_key
 from polarity_bench.boards.unseen_columns import seen_words, tasks_with_seen_rows
+from polarity_bench.metrics.register import metric_of
 from polarity_bench.render.format import percent
 from polarity_bench.render.markdown import escape
 from polarity_bench.render.table import Table
 from polarity_bench.results.published import PublishedNumber
 from polarity_bench.results.score_names import NOTES
 from polarity_bench.tasks.catalogue import KINDS
-from polarity_bench.tasks.types.polarity.scoring import REFERRING
 from polarity_bench.values import count, shortest
 
 
@@ -65,7 +65,7 @@ def finding(sections: Sections) -> str:
 
 def _group(row: Row, by: str) -> tuple[str, int]:
     """Return the reference and k of a row; '' as the reference if the score ignores it."""
-    return (row["reference"] or row["encoder"]) if by in REFERRING else "", row["k"]
+    return (row["reference"] or row["encoder"]) if metric_of(by).needs_reference else "", row["k"]
 
 
 def _how(sections: Sections, places: Sequence[str], row: Row) -> str:
@@ -121,7 +121,7 @@ def board_notes(sections: Sections, tables: Sequence[Table]) -> list[str]:
         (ranked, NOTES["rivals"]),
         (ranked, _no_rivals_note(sections)),
         (any(row["opposes"] for row in rows), NOTES["opposed"]),
-        (sections.has_front(rows), NOTES["front"]),
+        (sections.has_score(rows, "front"), NOTES["front"]),
         (roles & {"oracle", "random"}, NOTES["bounds" if "oracle" in roles else "random"]),
         (alone, of_alone),
         (plain, NOTES["plain_sorted"]),
@@ -181,7 +181,8 @@ def _no_rivals_note(sections: Sections) -> str:
     rows = (row for row in sections.first_rows if row["role"] == "encoder")
     encoders = [row for row in rows if not row["opposes"]]
     rivals = Counter(share for row in encoders if (share := rival_key(row, by)) is not None)
-    if by not in REFERRING or len(encoders) < 2 or max(rivals.values(), default=0) >= 2:
+    is_referring = metric_of(by).needs_reference
+    if not is_referring or len(encoders) < 2 or max(rivals.values(), default=0) >= 2:
         return ""
     return NOTES["no_rivals"].format(sections.title_of(by))
 

@@ -25,6 +25,7 @@ import numpy as np
 
 from polarity_bench.boards.config import BoardFile
 from polarity_bench.errors import InputError
+from polarity_bench.metrics.register import metric_of
 from polarity_bench.metrics.similarity import joint, retention
 from polarity_bench.render.format import percent
 from polarity_bench.results.comparability import cells_of
@@ -33,7 +34,7 @@ from polarity_bench.results.published import PublishedNumber, footnote, footnote
 from polarity_bench.results.result_files import Result
 from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.tasks.catalogue import KINDS
-from polarity_bench.tasks.types.polarity.scoring import REFERRING, unclipped
+from polarity_bench.tasks.types.polarity.scoring import unclipped
 
 MAIN = "main"
 """Placeholder for the only score that boards show for a task without retrieval."""
@@ -98,7 +99,12 @@ def _shown(result: Result, k: int, config: BoardFile) -> dict[ScoreKey, Score]:
         main = main_key(result, config)
         return {main: result.scores.get(main, Score.single(math.nan, 0))}
     at_k = {(None, "linear", None), (k, config.weighting, None)}
-    keys = {key.metric: key for key in result.scores if (key.k, key.weighting, key.part) in at_k}
+    keys = {
+        key.metric: key
+        for key in result.scores
+        if (key.k, key.weighting, key.part) in at_k
+        or key == metric_of(key.metric).key(k, config.weighting)
+    }
     scores = {metric: result.scores[key] for metric, key in keys.items()}
     return {key: unclipped(scores, metric) for metric, key in keys.items()}
 
@@ -143,7 +149,7 @@ def rival_key(row: Row, metric: str) -> str | None:
     competes = row["role"] in MEASURED and (metric == "front" or not is_chosen)
     if metric == MAIN:
         return "" if competes else None
-    is_referring, reference = metric in REFERRING, row["reference"]
+    is_referring, reference = metric_of(metric).needs_reference, row["reference"]
     if not competes or row["opposes"] or (is_referring and not reference):
         return None
     return f"{reference if is_referring else ''}@{row['k']}"
@@ -281,7 +287,7 @@ def difference_to_twin(number: PublishedNumber, of_place: Iterable[Record]) -> s
         if record["encoder_digest"] == number.twin
         if (score := record["result"].scores.get(number.key))
     }
-    if len(by_reference) > 1 and number.key.metric in REFERRING:
+    if len(by_reference) > 1 and metric_of(number.key.metric).needs_reference:
         raise InputError(
             f"{number.where}: the twin was evaluated with {len(by_reference)} references, and "
             f"{number.key} depends on the reference; leave `twin` empty"

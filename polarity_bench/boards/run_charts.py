@@ -16,13 +16,11 @@ from polarity_bench.render.chart import BarChart, Drawn
 from polarity_bench.results.comparability import difference
 from polarity_bench.results.curve import Curve
 from polarity_bench.results.result_files import Result, read_results
-from polarity_bench.scores import Score, ScoreKey, Weighting
+from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.tasks.catalogue import KINDS
 
 
-def plotted(
-    results: Sequence[Result], weighting: Weighting, curves: Sequence[Curve] = ()
-) -> list[Drawn]:
+def plotted(results: Sequence[Result], weighting: str, curves: Sequence[Curve] = ()) -> list[Drawn]:
     """Return the charts of one run, including results that were cut by a limit.
 
     Args:
@@ -46,7 +44,7 @@ def plotted(
     return [*drawn, *_bars(others, weighting)]
 
 
-def _bars(results: Sequence[Result], weighting: Weighting) -> Iterator[BarChart]:
+def _bars(results: Sequence[Result], weighting: str) -> Iterator[BarChart]:
     """Yield a bar chart for each task type, with a group of bars for each task.
 
     Bars of retrieval tasks show P. Bars of other tasks show the main score.

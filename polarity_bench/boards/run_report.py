@@ -16,25 +16,25 @@ from polarity_bench.boards.unseen_columns import (
     tasks_with_seen_rows,
     unseen_table,
 )
+from polarity_bench.metrics.register import METRICS, titled_metrics
 from polarity_bench.render.table import Board, Column, Table
 from polarity_bench.results.comparability import pairs_of
 from polarity_bench.results.curve import Curve
 from polarity_bench.results.result_files import Result, read_arrays
-from polarity_bench.results.score_names import RANKED, titles
-from polarity_bench.scores import WEIGHTINGS, Score, ScoreKey, Weighting
+from polarity_bench.results.score_names import titles
+from polarity_bench.scores import WEIGHTINGS, Score, ScoreKey
 from polarity_bench.tasks.catalogue import KINDS
 from polarity_bench.tasks.types.base import Task
-from polarity_bench.tasks.types.polarity.splits import METRICS
 from polarity_bench.tasks.types.polarity.task import PolarityTask
 from polarity_bench.tasks.types.transfer import ClassifierSpec
 from polarity_bench.values import grouped, shortest
 
-MAIN_COLUMNS = ("P", "S", "retention", "joint")
-"""Default columns of retrieval tasks. Tables of other task types show the main score."""
+_WEIGHTED = ("polarity", "similarity")
+"""Metrics that tables of one encoder show in all weightings."""
 
 
 def tables(
-    results: Sequence[Result], weighting: Weighting = "linear", columns: Collection[str] = ()
+    results: Sequence[Result], weighting: str = "linear", columns: Collection[str] = ()
 ) -> list[Table]:
     """Return tables of one encoder's results: one for each task type, then the details.
 
@@ -50,7 +50,7 @@ def tables(
     for name, kind in KINDS.items():
         chosen = [result for result in results if result.kind == name]
         if chosen and kind.ranks:
-            laid_out.append((_ranked(chosen, weighting), MAIN_COLUMNS))
+            laid_out.append((_ranked(chosen, weighting), titled_metrics(0)))
         elif chosen:
             laid_out.append((_plain(chosen), _main_titles(chosen)))
     ranked = [result for result in results if KINDS[result.kind].ranks]
@@ -138,12 +138,12 @@ def _row(table: Table, i: int) -> dict[str, Any]:
     return heads | {"values": values, "intervals": intervals}
 
 
-def curve_table(curve: Curve, weighting: Weighting = "linear") -> Table:
+def curve_table(curve: Curve, weighting: str = "linear") -> Table:
     """Return the table of a curve: for each k, a row for each point and a row for the front."""
     rows = [(k, point) for k in curve.ks for point in [*curve.points, None]]
     columns = []
-    for title in ("P", "S", "lift", "retention", "joint"):
-        metric = RANKED.get(title, title)
+    for metric in ("polarity", "similarity", "lift", "retention", "joint"):
+        title = METRICS[metric].title or metric
         scores = [p.scores[ScoreKey(metric, k, weighting)] if p else None for k, p in rows]
         columns.append(Column(title, scores))
     fronts = [None if point else curve.fronts[ScoreKey("front", k, weighting)] for k, point in rows]
@@ -225,22 +225,22 @@ def _unseen_tables(results: Sequence[Result]) -> list[Table]:
     ]
 
 
-def _ranked(results: Sequence[Result], weighting: Weighting) -> Table:
+def _ranked(results: Sequence[Result], weighting: str) -> Table:
     """Return the table of retrieval tasks, with a row for each task and k.
 
-    P and S are shown in both weightings, the other scores only in the selected weighting.
+    P and S are shown in all weightings, the other scores only in the selected weighting.
     """
-    rows = _rows(results)
-    (other,) = set(WEIGHTINGS) - {weighting}
-    has_front = any(key.metric == "front" for result in results for key in result.scores)
-    main = [*MAIN_COLUMNS, *(["front"] if has_front else [])]
+    rows, known = _rows(results), titled_metrics().values()
+    others = [other for other in WEIGHTINGS if other != weighting]
+    shown = [(m.title, m, weighting) for m in known if m.detail < 2]
+    main = {title for title, *_ in shown}
+    shown += [(f"{m.title} {w}", m, w) for w in others for m in known if m.name in _WEIGHTED]
+    shown += [(m.title, m, weighting) for m in known if m.detail >= 2]
     columns = [
-        *(_column(title, RANKED[title], weighting, rows, intervals=True) for title in main),
-        *(_column(f"{title} {other}", RANKED[title], other, rows) for title in "PS"),
-        _column("kNN accuracy", RANKED["kNN accuracy"], weighting, rows),
+        _column(title, rows, [m.key(k, w) for _, k in rows], intervals=title in main)
+        for title, m, w in shown
     ]
-    sgts = [result.scores.get(ScoreKey("sgts")) for result, _ in rows]
-    columns = [*map(_without_empty_intervals, columns), Column.of("SgTS", sgts)]
+    columns = [_without_empty_intervals(c) for c in columns if {*c.values} != {None}]
     return _table([result for result, _ in rows], columns, k=[str(k) for _, k in rows])
 
 
@@ -250,15 +250,12 @@ def _rows(results: Sequence[Result]) -> list[tuple[Result, int]]:
 
 def _column(
     title: str,
-    metric: str,
-    weighting: Weighting,
     rows: Sequence[tuple[Result | None, int]],
+    keys: Sequence[ScoreKey],
     *,
-    part: str | None = None,
     intervals: bool = False,
 ) -> Column:
-    """Return the column of a score, with the value of each result at the row's k."""
-    keys = [ScoreKey(metric, k, weighting, part) for _, k in rows]
+    """Return the column of the score that each row has under its key."""
     scores = [r.scores.get(key) if r else None for (r, _), key in zip(rows, keys, strict=True)]
     return Column.of(title, scores, intervals=intervals)
 
@@ -280,7 +277,7 @@ def _strengths(results: Sequence[Result]) -> list[tuple[str, list[str]]]:
     return [("strength", ["" if each is None else shortest(each) for each in strengths])]
 
 
-def _pair(pair: tuple[str, str], results: Sequence[Result], weighting: Weighting) -> Table:
+def _pair(pair: tuple[str, str], results: Sequence[Result], weighting: str) -> Table:
     """Return the table of a task and its copy on unseen sources, by strength and k."""
     both = [
         {(r.key.encoder.strength, k): r for r, k in _rows(results) if r.task == task}
@@ -291,9 +288,9 @@ def _pair(pair: tuple[str, str], results: Sequence[Result], weighting: Weighting
     columns = []
     for ending, by_place in zip(("", ", unseen"), both, strict=True):
         rows = [(by_place.get(place), place[1]) for place in places]
-        for title in "PS":
-            name = f"{title}{ending}"
-            columns.append(_column(name, RANKED[title], weighting, rows, intervals=True))
+        for metric in map(METRICS.__getitem__, _WEIGHTED):
+            keys = [metric.key(k, weighting) for _, k in rows]
+            columns.append(_column(f"{metric.title}{ending}", rows, keys, intervals=True))
         shares = [seen_share(result) if result else None for result, _ in rows]
         columns.append(Column(f"seen{ending}", shares))
     heads = [("k", [str(k) for _, k in places]), *_strengths([some[place] for place in places])]
@@ -302,26 +299,23 @@ def _pair(pair: tuple[str, str], results: Sequence[Result], weighting: Weighting
     return Table(title, heads, columns)
 
 
-def _details(results: Sequence[Result], weighting: Weighting) -> Table:
+def _details(results: Sequence[Result], weighting: str) -> Table:
     """Return the table of scores that only some tasks have.
 
-    These scores are shares of groups, accuracy on minimal pairs, and P by part. The table has a row
-    for each result and k.
+    These scores are shares of groups, and P by part. The table has a row for each result and k.
 
     Args:
         results: Results of one encoder on one task, at one or more strengths.
         weighting: Weighting of the ranks.
     """
     first, rows = results[0], _rows(results)
-    keys = [
-        key
-        for key in sorted(first.scores, key=str)
+    titles = {
+        key: f"P, {key.part}" if key.part else key.metric
+        for key in sorted(first.scores, key=lambda key: (key.part is not None, str(key)))
         if (key.k, key.weighting) == (first.ks[-1], weighting)
         and (key.part or key.metric not in METRICS)
+    }
+    columns = [
+        _column(title, rows, [replace(key, k=k) for _, k in rows]) for key, title in titles.items()
     ]
-    pairs = [result.scores.get(ScoreKey("pairwise_accuracy")) for result, _ in rows]
-    columns = [_column(key.metric, key.metric, weighting, rows) for key in keys if not key.part]
-    columns += [Column.of("minimal pairs", pairs)] if any(pairs) else []
-    parts = [(key.part, key.metric) for key in keys if key.part]
-    columns += [_column(f"P, {part}", m, weighting, rows, part=part) for part, m in parts]
     return _table([result for result, _ in rows], columns, k=[str(k) for _, k in rows])

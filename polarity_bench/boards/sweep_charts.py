@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from polarity_bench.render.chart import Drawn, LineChart, Mark, MarkRole, Plane, Series
 from polarity_bench.results.aggregate import seed_means
-from polarity_bench.scores import Weighting
 from polarity_bench.sweeps.to_frame import METRICS
 from polarity_bench.training.examples.spec import DEFAULT_COUNT
 
@@ -27,7 +26,7 @@ def sweep_planes(
     runs: DataFrame,
     bases: DataFrame,
     published: DataFrame,
-    weighting: Weighting,
+    weighting: str,
     ending: str = "",
 ) -> Iterator[Drawn]:
     """Yield a P–S plane for each base and task, with the training runs and published numbers.

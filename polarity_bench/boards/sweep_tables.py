@@ -29,7 +29,6 @@ from polarity_bench.render.table import Board, Column, Detail, Role, Table
 from polarity_bench.results.aggregate import scores_of, seed_means
 from polarity_bench.results.published import footnote
 from polarity_bench.results.score_names import NOTES
-from polarity_bench.scores import Weighting
 from polarity_bench.sweeps.grid import SHIPPED
 from polarity_bench.sweeps.plan import read_plan
 from polarity_bench.sweeps.to_frame import (
@@ -77,7 +76,7 @@ class Sweep:
     command: str
 
     @property
-    def weighting(self) -> Weighting:
+    def weighting(self) -> str:
         """Weighting of the ranks."""
         return self.config.weighting
 
@@ -93,7 +92,7 @@ class Sweep:
 
 def read_sweep(
     folder: Path,
-    weighting: Weighting | None = None,
+    weighting: str | None = None,
     where: Sequence[str] = (),
     title: str | None = None,
 ) -> Sweep:

@@ -14,7 +14,6 @@ from polarity_bench.errors import InputError
 from polarity_bench.evaluation.many_encoders import EncoderReport, EvaluationRequest
 from polarity_bench.metrics.pairwise import LEVEL
 from polarity_bench.render.markdown import escape, table
-from polarity_bench.scores import Weighting
 
 
 def with_and_without(request: EvaluationRequest) -> Iterator[EvaluationRequest]:
@@ -39,9 +38,7 @@ def _check_prompt(encoder: Encoder, _reference: Encoder | None) -> None:
     raise InputError(f"`compare_prompts`: the encoder {encoder.id.name!r} {why}")
 
 
-def compare_prompts(
-    reports: Sequence[EncoderReport], weighting: Weighting
-) -> list[list[Comparison]]:
+def compare_prompts(reports: Sequence[EncoderReport], weighting: str) -> list[list[Comparison]]:
     """Compare the main scores of each encoder with its prompt to those without, by task.
 
     P-values are corrected by Holm's method for the tasks of the encoder. Results that cannot be

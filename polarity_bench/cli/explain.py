@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from polarity_bench.explain.dial_page import Dial
     from polarity_bench.explain.explanation import Answer, Explanation
     from polarity_bench.results.result_files import Result
-    from polarity_bench.scores import Weighting
     from polarity_bench.tasks.types.polarity.task import PolarityTask
 
 
@@ -158,7 +157,7 @@ def _turned(
     options: EncoderOptions,
     folder: Path,
     embedding: EmbeddingFlags,
-    weighting: Weighting,
+    weighting: str,
 ) -> Dial:
     """Return the results of an encoder at all strengths of the page, stored or newly computed.
 

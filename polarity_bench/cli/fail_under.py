@@ -15,7 +15,6 @@ from polarity_bench.errors import InputError
 from polarity_bench.evaluation.one_task import other_reference
 from polarity_bench.metrics.pairwise import LEVEL
 from polarity_bench.render.markdown import MISSING, escape, percent, table
-from polarity_bench.scores import Weighting
 
 if TYPE_CHECKING:
     from polarity_bench.cli.output import OutputFlags
@@ -45,7 +44,7 @@ class RunGate:
     def expect(
         self,
         tasks: Sequence[Task],
-        weighting: Weighting,
+        weighting: str,
         out: OutputFlags,
         encoder: Encoder,
         reference: Encoder | None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from polarity_bench.cli.inputs import check_file, split_names
-from polarity_bench.cli.options import Commands, by_default
+from polarity_bench.cli.options import Commands, by_default, check_weighting
 from polarity_bench.cli.output import (
     AsJson,
     OutputFlags,
@@ -22,14 +22,12 @@ from polarity_bench.cli.output import (
     write_file,
 )
 from polarity_bench.errors import InputError, check_known, how_to_install
-from polarity_bench.scores import Weighting
 from polarity_bench.values import count
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
     from polarity_bench.boards.board_folder import OpenBoard
-    from polarity_bench.scores import Weighting
 
 leaderboard_app = Commands(
     name="leaderboard",
@@ -60,9 +58,10 @@ def show_board(
     ] = None,
     figure: Annotated[Path | None, "Also plot P against S in this .svg file."] = None,
     weighting: Annotated[
-        Weighting | None,
+        str | None,
         "Weights of the retrieved sources: linear (the nearest counts most) or uniform (all count "
         "the same) [default: from board.toml, or linear].",
+        check_weighting,
     ] = None,
     title: Annotated[str | None, "Heading of the leaderboard."] = None,
     tasks: Annotated[str | None, "Show only these tasks, separated by commas.", "-t"] = None,

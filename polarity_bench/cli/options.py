@@ -32,7 +32,7 @@ from polarity_bench.cli.output import name_options
 from polarity_bench.encoders.base import Backend, Dtype, Encoder, Quantization, Sides
 from polarity_bench.encoders.load import EncoderOptions
 from polarity_bench.errors import InputError, check_known
-from polarity_bench.scores import Weighting
+from polarity_bench.scores import WEIGHTINGS
 from polarity_bench.training.parameters import ParameterInfo, Parameters, flattened
 
 if TYPE_CHECKING:
@@ -80,10 +80,20 @@ Suite = Annotated[
 
 
 Output = Annotated[Path, "Folder to store the results in.", "-o"]
+
+
+def check_weighting(name: str | None) -> str | None:
+    """Return the name of a weighting; raise InputError if there is no such weighting."""
+    if name is not None:
+        check_known(name, WEIGHTINGS, f"`weighting`: unknown value {name!r}")
+    return name
+
+
 Weight = Annotated[
-    Weighting,
+    str,
     "Weights of the retrieved sources: linear (the nearest counts most) or uniform (all count the "
     "same).",
+    check_weighting,
 ]
 Workers = Annotated[int | None, "Number of processes that fit classifiers [default: one per core]."]
 
@@ -243,7 +253,8 @@ def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
         if is_dataclass(kind):
             members = _group_options(kind, *details)
         elif get_origin(kind) is dict:
-            make, members = _given, list(_parameter_options(*details))
+            make, others = _given, {option.name for option in options}
+            members = [m for m in _parameter_options(*details) if m.name not in others]
         else:
             options.append(_option(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)))
             continue
@@ -266,20 +277,23 @@ def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def _option(parameter: inspect.Parameter) -> inspect.Parameter:
     """Return a parameter as an argument or option for Typer if its annotation has a help text.
 
-    A parameter without a help text is returned unchanged. A name in capital letters after the help
+    A parameter without a help text is returned unchanged. A function at the end checks the value
+    and returns it. A name in capital letters after the help
     text makes the parameter an argument. Otherwise it is an option with a long flag made from its
     name, unless the annotation has a long flag, or a short flag equal to the name (`-k` for `k`).
     """
     kind, *texts = get_args(parameter.annotation) or (None, None)
     if get_origin(parameter.annotation) is not Annotated or not isinstance(texts[0], str):
         return parameter
+    check = texts.pop() if callable(texts[-1]) else None
     help_text, *flags = map(str, texts)
     if flags and not flags[0].startswith("-"):
         declared = typer.Argument(metavar=flags[0], help=help_text)
         return parameter.replace(annotation=Annotated[kind, declared])
     if not any(flag.startswith("--") or flag == f"-{parameter.name}" for flag in flags):
         flags = ["--" + parameter.name.replace("_", "-"), *flags]
-    return parameter.replace(annotation=Annotated[kind, typer.Option(*flags, help=help_text)])
+    option = typer.Option(*flags, help=help_text, callback=check)
+    return parameter.replace(annotation=Annotated[kind, option])
 
 
 def _flag(option: inspect.Parameter) -> str:

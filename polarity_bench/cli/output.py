@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from polarity_bench.scores import Weighting
 from polarity_bench.values import printable
 
 if TYPE_CHECKING:
@@ -222,7 +221,7 @@ class OutputFlags:
 def print_report(
     report: EncoderReport,
     output: OutputFlags,
-    weighting: Weighting,
+    weighting: str,
     columns: Sequence[str] = (),
 ) -> None:
     """Print the tables of an encoder, its failures and the names of reused results.
@@ -263,12 +262,14 @@ def print_report(
         )
 
 
-def _how_to_read(results: Sequence[Result], weighting: Weighting) -> str:
+def _how_to_read(results: Sequence[Result], weighting: str) -> str:
     """Return the explanation below the tables."""
+    from polarity_bench.scores import WEIGHTINGS
     from polarity_bench.tasks.catalogue import KINDS
 
     ranked = any(KINDS[result.kind].ranks for result in results)
-    weights = "; all ranks have the same weight" if ranked and weighting == "uniform" else ""
+    is_usual = not ranked or weighting == "linear"
+    weights = "" if is_usual else f"; {WEIGHTINGS[weighting].explanation}"
     alike = " Compare S, retention and joint only under one reference encoder." if ranked else ""
     return f"Percent, [95 % interval]{weights}.{alike}"
 
@@ -279,7 +280,7 @@ def write_and_print_curves(
     reports: Mapping[float, SuiteReport],
     folder: Path,
     output: OutputFlags,
-    weighting: Weighting,
+    weighting: str,
 ) -> list[Path]:
     """Write and print the curve of every polarity task.
 

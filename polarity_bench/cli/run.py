@@ -45,7 +45,6 @@ from polarity_bench.cli.output import (
     write_file,
 )
 from polarity_bench.errors import InputError, nearest
-from polarity_bench.scores import Weighting
 from polarity_bench.tasks.senteval.protocol_names import SentEvalProtocol, TorchPreset
 
 if TYPE_CHECKING:
@@ -197,7 +196,7 @@ class FileFlags:
         reports: Sequence[EncoderReport],
         curves: Sequence[Path],
         folder: Path,
-        weighting: Weighting,
+        weighting: str,
     ) -> None:
         """Write the CSV file of scores per fold, and the plot, if the user asked for them.
 

@@ -32,6 +32,7 @@ from polarity_bench.metrics.correlation import (
     weighted_correlation,
 )
 from polarity_bench.metrics.pairwise import Moments, unit_moments
+from polarity_bench.metrics.register import metric_of
 from polarity_bench.metrics.statistics import (
     N_SAMPLES,
     SEED,
@@ -44,7 +45,7 @@ from polarity_bench.results.comparability import difference
 from polarity_bench.results.result_files import Result, read_arrays
 from polarity_bench.scores import ScoreKey
 from polarity_bench.tasks.catalogue import task_type
-from polarity_bench.tasks.types.polarity.scoring import DERIVED, component_keys, derived
+from polarity_bench.tasks.types.polarity.scoring import component_keys, derived
 from polarity_bench.tasks.types.transfer import RIGHT
 from polarity_bench.values import FloatArray, IntArray
 
@@ -58,9 +59,9 @@ _TITLES = {"polarity": "P", "similarity": "S"} | dict.fromkeys(("knn_accuracy", 
 Arrays = Mapping[str, NDArray[Any]]
 
 
-def needs_reference(result: Result, key: ScoreKey) -> bool:
+def needs_reference(key: ScoreKey) -> bool:
     """Return whether a score depends on the reference encoder."""
-    return key.metric in task_type(result.kind).referring
+    return metric_of(key.metric).needs_reference
 
 
 def align(results: Sequence[Result], key: ScoreKey) -> Alignment:
@@ -108,7 +109,7 @@ def first_difference(one: Result, other: Result, key: ScoreKey) -> tuple[str, An
     if mismatch := difference(one, other):
         return mismatch
     first, second = one.key.reference_encoder, other.key.reference_encoder
-    if needs_reference(one, key) and first.digest != second.digest:
+    if needs_reference(key) and first.digest != second.digest:
         return "reference", f"{first.label} ({first.digest})", f"{second.label} ({second.digest})"
     return None
 
@@ -117,7 +118,7 @@ def _arrays(result: Result, key: ScoreKey) -> Arrays:
     """Read the arrays that make up a score, and those with the units and strata of resampling."""
     if key not in result.scores:
         raise InputError(f"{result.path}: the result has no score {key}; choose another score")
-    if result.lacks_reference and needs_reference(result, key):
+    if result.lacks_reference and needs_reference(key):
         raise InputError(
             f"{result.path}: {key} is undefined, because the reference was not available; set a "
             "`reference` and evaluate again"
@@ -152,7 +153,12 @@ class Alignment:
     @property
     def is_mean(self) -> bool:
         """Whether the score is a mean over queries."""
-        return self.key.metric not in {*DERIVED, *COEFFICIENTS}
+        return not self.is_derived and not self.is_correlation
+
+    @property
+    def is_derived(self) -> bool:
+        """Whether the score is computed from the means of other scores."""
+        return bool(metric_of(self.key.metric).of_means)
 
     @property
     def is_correlation(self) -> bool:
@@ -169,7 +175,7 @@ class Alignment:
         Raises:
             ValueError: If the score is computed from several means.
         """
-        if self.key.metric in DERIVED:
+        if self.is_derived:
             raise ValueError(f"{self.key} combines several means, so it has no values per query")
         if self.is_correlation:
             return np.stack([self._products(column) for column in self._columns])
@@ -217,14 +223,14 @@ class Alignment:
         if self.is_mean:
             n_defined = (~np.isnan(self.values)).sum(axis=1)
             return ratio(np.nansum(self.values, axis=1), n_defined)
-        if self.key.metric in DERIVED:
+        if self.is_derived:
             means = {key: np.asarray(row.mean()) for key, row in self._parts.items()}
             return np.array([float(self._derived(means, i)) for i in range(len(self.arrays))])
         return self._correlations(np.ones((1, self.n_queries)))[:, 0]
 
     def recomputed(self, i: int) -> dict[ScoreKey, float]:
         """Return scores computed from the values per query of result i, to check stored scores."""
-        if self.key.metric in DERIVED:
+        if self.is_derived:
             return {key: float(self._parts[i, key].mean()) for key in self._component_keys}
         exact = ScoreKey("exact_accuracy") if self.key.metric in RIGHT else self.key
         return {exact: float(self.scores[i])}
@@ -238,7 +244,7 @@ class Alignment:
         if self.is_mean:
             means = Bootstrap(dict(enumerate(self.values)), n_samples, seed, self.resampling)
             return np.stack([means.resampled[i] for i in range(n)])
-        if self.key.metric in DERIVED:
+        if self.is_derived:
             # Results may share values, such as those of chance. Shared values are resampled once.
             first = {row.tobytes(): key for key, row in self._parts.items()}
             once = {key: self._parts[key] for key in first.values()}
@@ -262,7 +268,7 @@ class Alignment:
         computed from several means, the contribution is q - 1 times the decrease of the difference
         if the query is left out.
         """
-        if self.key.metric not in DERIVED:
+        if not self.is_derived:
             return np.asarray(self.values[-1] - self.values[0])
         n = self.n_queries
         without = {key: (row.sum() - row) / (n - 1) for key, row in self._parts.items()}
@@ -277,7 +283,7 @@ class Alignment:
         key = self.key
         if self.is_correlation:
             return {self._name: np.stack(self._columns)}
-        if key.metric not in DERIVED:
+        if not self.is_derived:
             return {_TITLES.get(key.metric, key.metric): self.values}
         keys = {m: str(ScoreKey(m, key.k, key.weighting)) for m in ("polarity", "similarity")}
         return {

@@ -29,10 +29,10 @@ from polarity_bench.metrics.pairwise import (
     rank_ranges,
     tie_groups,
 )
+from polarity_bench.metrics.register import metric_of
 from polarity_bench.metrics.statistics import LEAST_DRAWN, N_SAMPLES, SEED
 from polarity_bench.results.result_files import Result
 from polarity_bench.scores import ScoreKey
-from polarity_bench.tasks.types.polarity.scoring import CLIPPED
 from polarity_bench.validation import validated
 from polarity_bench.values import digest_of
 
@@ -197,7 +197,7 @@ def pairwise(aligned: Sequence[Alignment]) -> Pairwise:
     if len(aligned) > 1:
         aligned = [replace(each, clipped=False) for each in aligned]
     scores = np.mean([each.scores for each in aligned], axis=0)
-    if all(each.key.metric in CLIPPED for each in aligned):
+    if all(metric_of(each.key.metric).is_clipped for each in aligned):
         scores = np.maximum(scores, 0.0)  # `BoardRow.mean` clips the means of tables, too.
     drawn = [each.resampled(N_SAMPLES, SEED + i) for i, each in enumerate(aligned)]
     compared = pairwise_resampled(scores, np.mean(drawn, axis=0))

@@ -101,4 +101,4 @@ def judge(
 def _lacks_s(aligned: Alignment) -> bool:
     """Return whether only P is compared, although the task's main score depends on S."""
     result = aligned.results[0]
-    return needs_reference(result, result.main_score) and not needs_reference(result, aligned.key)
+    return needs_reference(result.main_score) and not needs_reference(aligned.key)

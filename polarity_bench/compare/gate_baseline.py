@@ -25,7 +25,7 @@ from polarity_bench.errors import InputError, reworded
 from polarity_bench.evaluation.one_task import result_key
 from polarity_bench.metrics.statistics import LEAST_DRAWN
 from polarity_bench.results.result_files import Result
-from polarity_bench.scores import ScoreKey, Weighting
+from polarity_bench.scores import ScoreKey
 from polarity_bench.tasks.types.base import Task
 
 
@@ -63,7 +63,7 @@ def baselines(
     tasks: Sequence[Task],
     encoder: EncoderId,
     reference: EncoderId | None = None,
-    weighting: Weighting = "linear",
+    weighting: str = "linear",
     *,
     p_alone: bool = False,
 ) -> dict[str, Alignment]:
@@ -134,14 +134,14 @@ def _baseline(of_task: Sequence[Result], run: Result, key: ScoreKey, p_alone: bo
         InputError: If there is no such result, or it has missing values or too few queries.
         NoCommonReferenceError: If results are comparable except for the reference encoder.
     """
-    plain = replace(key, metric="polarity") if needs_reference(run, key) else key
+    plain = replace(key, metric="polarity") if needs_reference(key) else key
     ranked = sorted(of_task, key=lambda result: bool(result.experiment))
     reasons = [_why_not(each, run, plain) for each in ranked]
     alike = [each for each, reason in zip(ranked, reasons, strict=True) if reason is None]
     if not alike:
         raise InputError(f"{ranked[0].path}: cannot be compared with this run: {reasons[0]}")
     key = plain if p_alone else key
-    is_lost = needs_reference(run, key) and run.lacks_reference
+    is_lost = needs_reference(key) and run.lacks_reference
     measured = [r for r in alike if not is_lost and first_difference(r, run, key) is None]
     if not measured:
         raise NoCommonReferenceError(_no_common_reference(alike[0], run))

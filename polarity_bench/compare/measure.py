@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from polarity_bench.errors import InputError, nearest
+from polarity_bench.metrics.register import titled_metrics
 from polarity_bench.results.result_files import Result
-from polarity_bench.results.score_names import RANKED
-from polarity_bench.scores import ScoreKey, Weighting
+from polarity_bench.scores import ScoreKey
 from polarity_bench.tasks.catalogue import task_type
 
 
-def measure_of(result: Result, named: str | None, weighting: Weighting = "linear") -> ScoreKey:
+def measure_of(result: Result, named: str | None, weighting: str = "linear") -> ScoreKey:
     """Return the key of a score. The default k is that of the result's main score.
 
     Args:
@@ -40,7 +40,7 @@ def measure_of(result: Result, named: str | None, weighting: Weighting = "linear
     return key
 
 
-def _names(result: Result, weighting: Weighting) -> dict[str, ScoreKey]:
+def _names(result: Result, weighting: str) -> dict[str, ScoreKey]:
     """Return the keys of the result's scores, by column title, by metric and by score name."""
     k = result.main_score.k
 
@@ -49,7 +49,7 @@ def _names(result: Result, weighting: Weighting) -> dict[str, ScoreKey]:
         tried = [*ranked, ScoreKey(metric)]
         return next((key for key in tried if key in result.scores), None)
 
-    titles = {title: at_its_k(metric) for title, metric in RANKED.items()}
+    titles = {title: at_its_k(metric.name) for title, metric in titled_metrics().items()}
     titles["accuracy"] = titles["kNN accuracy"]
     titles |= dict(task_type(result.kind).columns)
     metrics = {metric: at_its_k(metric) for metric in {key.metric for key in result.scores}}

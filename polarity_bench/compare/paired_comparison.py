@@ -32,7 +32,7 @@ from polarity_bench.metrics.significance import (
 from polarity_bench.metrics.statistics import SEED, Bootstrap, interval
 from polarity_bench.results.packed_results import PROVENANCE, is_stored
 from polarity_bench.results.result_files import Result, names_of, read_result, read_results
-from polarity_bench.scores import ScoreKey, Weighting
+from polarity_bench.scores import ScoreKey
 
 N_SAMPLES = 10_000
 """Number of bootstrap samples for one difference. The smallest possible p is 2 / 10,001."""
@@ -182,7 +182,7 @@ def compare_encoders(
     *,
     results: str | Path = "results",
     measure: str | None = None,
-    weighting: Weighting = "linear",
+    weighting: str = "linear",
     n_changed: int = 0,
 ) -> Comparison:
     """Compare encoder B with encoder A on a task, by a paired test over the queries.
@@ -270,7 +270,7 @@ def pair_up(
     ones: Sequence[Result],
     others: Sequence[Result],
     measure: str | None = None,
-    weighting: Weighting = "linear",
+    weighting: str = "linear",
 ) -> tuple[Alignment, str]:
     """Choose one result of each encoder that can be paired, and align the two results.
 
@@ -327,7 +327,7 @@ def _n_experiments(pair: Pair) -> int:
     return sum(bool(result.experiment) for result in pair)
 
 
-def _common(pair: Pair, measure: str | None, weighting: Weighting) -> ScoreKey | None:
+def _common(pair: Pair, measure: str | None, weighting: str) -> ScoreKey | None:
     """Return the key of the score to compare; None if one of the results lacks it."""
     one, other = pair
     try:
@@ -345,7 +345,7 @@ def _refuse_several(equal: Sequence[tuple[Pair, ScoreKey]]) -> None:
 
     def question(pair: Pair, key: ScoreKey) -> tuple[ScoreKey, str, str]:
         result = pair[0]
-        reference = result.key.reference_encoder.digest if needs_reference(result, key) else ""
+        reference = result.key.reference_encoder.digest if needs_reference(key) else ""
         return key, result.key.data, reference
 
     first, *others = equal

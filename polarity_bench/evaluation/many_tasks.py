@@ -1,10 +1,11 @@
 """Evaluation of one encoder on many tasks.
 
 The output folder is checked before any text is encoded. A stored result is reused if it has the
-same task, data, encoder, reference encoder and protocol, and if its values per query are stored
-too. The texts of all other tasks are embedded together. Then each task is scored and its result is
-stored. If a task fails, the other tasks are still scored. With several workers, tasks that use a
-single CPU core are scored in worker processes, in parallel with the other tasks.
+same task, data, encoder, reference encoder and protocol, if it has the scores of all installed
+metrics, and if its values per query are stored too. The texts of all other tasks are embedded
+together. Then each task is scored and its result is stored. If a task fails, the other tasks are
+still scored. With several workers, tasks that use a single CPU core are scored in worker processes,
+in parallel with the other tasks.
 """
 
 from __future__ import annotations
@@ -170,7 +171,8 @@ def _stored(task: Task, plan: EvaluationPlan, output: Path) -> Result | None:
             result = read_result(path)
         except InputError:
             continue  # The file is incomplete or from another version, so replace it.
-        if result.key.digest == key.digest and has_values_per_query(result):
+        is_current = result.key.digest == key.digest and task.has_all(result.scores)
+        if is_current and has_values_per_query(result):
             check_probe(result.key.encoder, encoder, path)
             if reference and result.key.reference:
                 check_probe(result.key.reference, reference.id, path)

@@ -12,7 +12,7 @@ from polarity_bench.data.split import Split
 from polarity_bench.embedding.embedder import EmbeddedTexts, Embedder
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError, check_at_least
-from polarity_bench.scores import Score, Weighting
+from polarity_bench.scores import Score
 from polarity_bench.tasks.types.polarity.splits import PolarityProtocol
 from polarity_bench.tasks.types.polarity.task import PolaritySpec, PolarityTask
 from polarity_bench.values import FloatArray, IntArray
@@ -27,7 +27,7 @@ def score(
     reference_queries: ArrayLike | None = None,
     reference_sources: ArrayLike | None = None,
     k: int = 16,
-    weighting: Weighting = "linear",
+    weighting: str = "linear",
 ) -> dict[str, Score]:
     """Score polarity retrieval with your own vectors.
 

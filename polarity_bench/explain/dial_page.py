@@ -18,7 +18,7 @@ from polarity_bench.metrics.polarity import rank_weights
 from polarity_bench.render.html.templates import one_file
 from polarity_bench.results.result_files import TRAINED_BY, Result, read_arrays
 from polarity_bench.retrieval import cosine_at
-from polarity_bench.scores import Score, ScoreKey, Weighting
+from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.tasks.types.polarity.scoring import TaskRetrieval
 from polarity_bench.tasks.types.polarity.task import PolarityTask
 
@@ -42,7 +42,7 @@ class Dial:
     task: PolarityTask
     by_strength: Mapping[float, Result]
     reference: TaskRetrieval
-    weighting: Weighting = "linear"
+    weighting: str = "linear"
 
 
 def dial_page(dial: Dial, start: float = 0.0) -> bytes:

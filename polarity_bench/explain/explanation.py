@@ -23,7 +23,7 @@ from polarity_bench.errors import InputError
 from polarity_bench.results.comparability import FREE
 from polarity_bench.results.packed_results import is_stored
 from polarity_bench.results.result_files import Result, read_arrays
-from polarity_bench.scores import ScoreKey, Weighting
+from polarity_bench.scores import ScoreKey
 from polarity_bench.tasks.types.polarity.task import PolarityTask
 
 _BECAME = {
@@ -100,7 +100,7 @@ class Explanation:
         return self.p.aligned.key.k or 0
 
     @property
-    def weighting(self) -> Weighting:
+    def weighting(self) -> str:
         """Weighting of the ranks in P and in the vote."""
         return self.p.aligned.key.weighting
 
@@ -126,7 +126,7 @@ class Explanation:
 
 
 def explain(
-    task: PolarityTask, one: Result, other: Result, k: int, weighting: Weighting = "linear"
+    task: PolarityTask, one: Result, other: Result, k: int, weighting: str = "linear"
 ) -> Explanation:
     """Compare the results of two encoders on a task query by query.
 

@@ -16,8 +16,8 @@ from typing import Any
 
 from polarity_bench.files import folder_name, json_bytes, mteb_name, write_atomically
 from polarity_bench.integrations.hub_card import HOMEPAGE, SOURCE, CardScore, select_scores
+from polarity_bench.metrics.register import metric_of
 from polarity_bench.metrics.statistics import N_SAMPLES
-from polarity_bench.results.aggregate import RANGES
 from polarity_bench.results.result_files import read_results
 from polarity_bench.training.model_card import DataSet
 from polarity_bench.values import grouped
@@ -98,7 +98,8 @@ def _log(scores: Sequence[CardScore], organization: str) -> dict[str, Any]:
 def _entry(card: CardScore) -> dict[str, Any]:
     """Return one score with its metric, its data and its uncertainty."""
     result, key, score = card.result, card.key, card.result.scores[card.key]
-    least, most = RANGES.get(key.metric, (-math.inf, math.inf))
+    metric = metric_of(key.metric)
+    least, most = metric.bounds
     parameters = {"k": key.k, "weighting": key.weighting} if key.k else {}
     on_hub = card.data_set.dataset_revision is not None
     hub = {"source_type": "hf_dataset", "hf_repo": card.data_set.dataset_type}
@@ -126,7 +127,7 @@ def _entry(card: CardScore) -> dict[str, Any]:
             "metric_name": _PERCENT.sub("", card.name),
             "metric_unit": "proportion",
             "metric_parameters": parameters,
-            "lower_is_better": False,
+            "lower_is_better": not metric.higher_is_better,
             "score_type": "continuous",
             "min_score": _bound(least),
             "max_score": _bound(most),

@@ -30,7 +30,7 @@ from polarity_bench.boards.unseen_columns import seen_parts, seen_words
 from polarity_bench.errors import InputError
 from polarity_bench.render.markdown import escape
 from polarity_bench.results.result_files import Result
-from polarity_bench.scores import ScoreKey, Weighting
+from polarity_bench.scores import ScoreKey
 from polarity_bench.tasks.catalogue import KINDS
 from polarity_bench.training.history import SCORE_TITLES
 from polarity_bench.training.model_card import (
@@ -77,7 +77,7 @@ class CardScore:
         kind, key = KINDS[self.result.kind], self.key
         if not kind.ranks:
             return f"{kind.measure}, percent"
-        weights = ", uniform weights" if key.weighting == "uniform" else ""
+        weights = "" if key.weighting == "linear" else f", {key.weighting} weights"
         return f"{SCORE_TITLES[key.metric]} at {key.k}{weights}, percent"
 
     @property
@@ -108,7 +108,7 @@ class CardScore:
         return (self.key.metric, self.key.k, self.key.part) == (main.metric, main.k, main.part)
 
 
-def shown_keys(result: Result, weighting: Weighting = "linear") -> list[ScoreKey]:
+def shown_keys(result: Result, weighting: str = "linear") -> list[ScoreKey]:
     """Return the keys of a result's scores that a model card shows, without undefined scores.
 
     The card of a retrieval task shows P, S, retention and joint at each k. Other tasks show their
@@ -122,7 +122,7 @@ def shown_keys(result: Result, weighting: Weighting = "linear") -> list[ScoreKey
 def select_scores(
     results: Sequence[Result],
     data_sets: Mapping[str, DataSet] | None = None,
-    weighting: Weighting = "linear",
+    weighting: str = "linear",
 ) -> list[CardScore]:
     """Return the scores to show in the model card of an encoder.
 

@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from polarity_bench.scores import Weighting
+from polarity_bench.scores import WEIGHTINGS
 from polarity_bench.values import BoolArray, FloatArray, IntArray
 
 
-def rank_weights(k: int, weighting: Weighting) -> FloatArray:
+def rank_weights(k: int, weighting: str) -> FloatArray:
     """Return the weights of the ranks 1 to k, which sum to 1.
 
     Args:
         k: Number of ranks.
-        weighting: `linear` is the papers' equation, and `uniform` is their released code.
+        weighting: Name of the weighting: `linear` is the papers' equation, and `uniform` is their
+            released code.
 
     Returns:
         The weight of each rank, (k,).
@@ -31,12 +32,10 @@ def rank_weights(k: int, weighting: Weighting) -> FloatArray:
         >>> rank_weights(3, "linear") * 6  # 2 (k + 1 - i) / (k (k + 1))
         array([3., 2., 1.])
     """
-    if weighting == "uniform":
-        return np.full(k, 1 / k)
-    return 2 * (k + 1 - np.arange(1, k + 1)) / (k * (k + 1))
+    return WEIGHTINGS[weighting].weights(k)
 
 
-def polarity(hits: BoolArray, weighting: Weighting) -> FloatArray:
+def polarity(hits: BoolArray, weighting: str) -> FloatArray:
     """Return the Polarity Score P, the sum of the rank weights of same-label sources.
 
     Args:
@@ -75,9 +74,7 @@ def chance_polarity(query_labels: IntArray, source_labels: IntArray) -> FloatArr
     return np.asarray(counts[query_labels] / len(source_labels))
 
 
-def neighbour_vote(
-    query_labels: IntArray, found_labels: IntArray, weighting: Weighting
-) -> FloatArray:
+def neighbour_vote(query_labels: IntArray, found_labels: IntArray, weighting: str) -> FloatArray:
     """Classify each query by the weighted vote of its k nearest sources.
 
     If labels tie, the label that occurs at the better rank wins.

@@ -13,11 +13,10 @@ import numpy as np
 
 from polarity_bench.metrics.pareto_front import lift
 from polarity_bench.metrics.polarity import rank_weights
-from polarity_bench.scores import Weighting
 from polarity_bench.values import FloatArray, IntArray
 
 
-def similarity(reference_cosine: FloatArray, weighting: Weighting) -> FloatArray:
+def similarity(reference_cosine: FloatArray, weighting: str) -> FloatArray:
     """Return the Semantic Similarity Score S, the weighted mean of the cosines over the ranks.
 
     Args:

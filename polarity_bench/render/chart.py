@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from polarity_bench.scores import Weighting
-
 MarkRole = Literal["random", "oracle", "base", "published", "encoder", "curve"]
 _COUNTED: tuple[MarkRole, ...] = ("encoder", "curve", "base")
 
@@ -59,7 +57,7 @@ class Plane:
     task: str
     reference: str
     k: int
-    weighting: Weighting
+    weighting: str
     marks: Sequence[Mark]
 
     @property

@@ -111,7 +111,7 @@ def _unless_missing(template: str, text: str) -> str:
 
 
 def best_of(column: Column) -> list[bool]:
-    """Return, for each value, whether it is among the highest values of its group.
+    """Return, for each value, whether it is among the best values of its group.
 
     Values that are equal after rounding tie. A value that is alone in its group is never best.
 
@@ -121,17 +121,18 @@ def best_of(column: Column) -> list[bool]:
     """
     texts = _numbers(column)
     rivals = column.rivals or [None] * len(texts)
+    sign = -1 if column.lower_is_better else 1
     groups: dict[str, list[float]] = {}
     for text, rival in zip(texts, rivals, strict=True):
         if rival is not None and text != MISSING:
-            groups.setdefault(rival, []).append(float(text))
+            groups.setdefault(rival, []).append(sign * float(text))
     least = {
         rival: sorted(numbers)[-min(column.n_best, len(numbers))]
         for rival, numbers in groups.items()
         if len(numbers) > 1
     }
     return [
-        text != MISSING and rival in least and float(text) >= least[rival]
+        text != MISSING and rival in least and sign * float(text) >= least[rival]
         for text, rival in zip(texts, rivals, strict=True)
     ]
 

@@ -39,6 +39,7 @@ class Column:
         n_best: Number of values to mark as best in each group; values that tie after rounding are
             marked too.
         spread_as: Format of the spreads: after a ± sign, or as a subscript.
+        lower_is_better: Whether the lowest values are the best.
     """
 
     title: str
@@ -51,6 +52,7 @@ class Column:
     digits: int = 2
     n_best: int = 1
     spread_as: Literal["±", "sub"] = "±"
+    lower_is_better: bool = False
 
     @classmethod
     def of(
@@ -62,6 +64,7 @@ class Column:
         rivals: Sequence[str | None] = (),
         marks: Sequence[str] = (),
         spreads: Sequence[float | None] = (),
+        lower_is_better: bool = False,
     ) -> Column:
         """Return a column of scores.
 
@@ -72,10 +75,12 @@ class Column:
             rivals: Group of each value, as in `Column`.
             marks: Text after each number, as in `Column`.
             spreads: Standard deviation of each value, as in `Column`.
+            lower_is_better: Whether the lowest values are the best.
         """
         means = [score.mean if score else None for score in scores]
         ends = [s.ci95 if s and not math.isnan(s.ci95[0]) else None for s in scores]
-        return cls(title, means, ends if intervals else (), rivals, spreads, marks)
+        shown = ends if intervals else ()
+        return cls(title, means, shown, rivals, spreads, marks, lower_is_better=lower_is_better)
 
 
 _UPPER = 2

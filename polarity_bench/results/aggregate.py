@@ -7,26 +7,15 @@ from collections.abc import Sequence
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING
 
+from polarity_bench.metrics.register import metric_of
 from polarity_bench.metrics.statistics import interval_over_seeds
 from polarity_bench.results.frame import Record
 from polarity_bench.scores import Score
-from polarity_bench.tasks.types.polarity.scoring import CLIPPED
 from polarity_bench.values import grouped
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-_SHARES = (
-    *("polarity", "joint", "front", "knn_accuracy", "pairwise_accuracy", "overlap"),
-    *("accuracy", "exact_accuracy", "dev_accuracy", "macro_f1", "f1", "recall"),
-    *("ndcg", "mrr", "paired_accuracy"),
-)
-RANGES = (
-    dict.fromkeys(_SHARES, (0.0, 1.0))
-    | dict.fromkeys(("similarity", "sgts", "pearson", "spearman", "dev_pearson"), (-1.0, 1.0))
-    | dict.fromkeys(("retention", "lift"), (-math.inf, 1.0))
-)
-"""Range of each metric. Intervals over seeds are clipped to it."""
 MEASURES = ("value", "std", "ci_low", "ci_high", "seed_std", "seed_min", "seed_max")
 """Columns of a score and of its spread."""
 
@@ -82,7 +71,7 @@ def mean_over_seeds(records: Sequence[Record]) -> Record:
     mean: Record = {name: first.get(name, math.nan) if is_alone else math.nan for name in MEASURES}
     if known and not is_alone:
         low, high = interval_over_seeds([score_of(record) for record in known])
-        least, most = RANGES.get(first["metric"], (-math.inf, math.inf))
+        least, most = metric_of(first["metric"]).bounds
         # `max` and `min` return their first argument if it is NaN.
         mean |= {"value": fmean(values), "ci_low": max(low, least), "ci_high": min(high, most)}
     if known and first.get("role") != "published":
@@ -97,7 +86,7 @@ def clipped(mean: Record, metric: str) -> Record:
     Scores are clipped after they are averaged. If clipped scores were averaged, an encoder at
     chance would have a mean above chance.
     """
-    ends = ("value", "ci_low", "ci_high") if metric in CLIPPED else ()
+    ends = ("value", "ci_low", "ci_high") if metric_of(metric).is_clipped else ()
     return mean | {end: 0.0 for end in ends if mean[end] < 0}
 
 

@@ -14,25 +14,18 @@ import numpy as np
 
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError
+from polarity_bench.metrics.register import front_of, plane_point
 from polarity_bench.metrics.statistics import Bootstrap, Resampling
 from polarity_bench.results.result_files import Result, read_arrays, scores_digest
-from polarity_bench.scores import WEIGHTINGS, Score, ScoreKey, Weighting
+from polarity_bench.scores import WEIGHTINGS, Score, ScoreKey
 from polarity_bench.tasks.catalogue import task_type
-from polarity_bench.tasks.types.polarity.scoring import front_of, plane_point
+from polarity_bench.tasks.types.polarity.scoring import component_keys, means_at
 from polarity_bench.values import FloatArray, digest_of
 
 Dial = Literal["strength", "weight"]
 """Varied parameter: the strength of a coordinate, or an encoder's weight in a blend."""
 
 _OF_A_POINT = ("polarity", "similarity", "retention", "joint")
-_OF_THE_PLANE = (
-    "polarity",
-    "similarity",
-    "similarity_reference",
-    "polarity_oracle",
-    "similarity_oracle",
-)
-_CHANCE = (ScoreKey("polarity_chance"), ScoreKey("similarity_chance"))
 
 
 @dataclass(frozen=True)
@@ -112,8 +105,8 @@ def make_curve(name: str, dial: Dial, by_setting: Mapping[float, Result]) -> Cur
                 "differ in task, data, reference encoder or protocol; run them again with the same "
                 "settings"
             )
-    ranks = [(k, weighting) for k in first.ks for weighting in WEIGHTINGS]
-    keys = [*_CHANCE, *(ScoreKey(metric, *rank) for metric in _OF_THE_PLANE for rank in ranks)]
+    ranks = _ranks(results)
+    keys = dict.fromkeys(key for rank in ranks for key in component_keys("front", *rank))
     arrays = [read_arrays(result.path) for result in results]
     drawn = None
     if "resampled_units" in arrays[0]:
@@ -148,7 +141,7 @@ def front_of_results(results: Sequence[Result], front: ScoreKey) -> float:
         front: Key of the front score, with k and the weighting.
     """
     k, weighting = front.k or 0, front.weighting
-    keys = [*_CHANCE, *(ScoreKey(metric, k, weighting) for metric in _OF_THE_PLANE)]
+    keys = component_keys("front", k, weighting)
     means = {
         (i, key): np.array(each.scores[key].mean) for i, each in enumerate(results) for key in keys
     }
@@ -156,7 +149,7 @@ def front_of_results(results: Sequence[Result], front: ScoreKey) -> float:
 
 
 def _front(
-    means: Mapping[tuple[int, ScoreKey], FloatArray], *, k: int, weighting: Weighting
+    means: Mapping[tuple[int, ScoreKey], FloatArray], *, k: int, weighting: str
 ) -> FloatArray:
     """Compute the front from the mean of each score of each point.
 
@@ -168,8 +161,15 @@ def _front(
     parts: dict[int, dict[ScoreKey, FloatArray]] = {}
     for (i, key), mean in means.items():
         parts.setdefault(i, {})[key] = mean
-    points = [plane_point(part, k, weighting) for part in parts.values()]
-    return front_of(points, plane_point(parts[0], k, weighting, "_oracle"))
+    at_rank = [means_at(part, k, weighting) for part in parts.values()]
+    return front_of([*map(plane_point, at_rank)], plane_point(at_rank[0], "_oracle"))
+
+
+def _ranks(results: Sequence[Result]) -> list[tuple[int, str]]:
+    """Return each k with each weighting that all results have."""
+    keys = [(k, weighting) for k in results[0].ks for weighting in WEIGHTINGS]
+    fronts = [(ScoreKey("front", *rank), rank) for rank in keys]
+    return [rank for key, rank in fronts if all(key in each.scores for each in results)]
 
 
 def _check(result: Result) -> None:
@@ -194,9 +194,8 @@ def point_of(at: float, result: Result) -> Point:
     """Return the point of a curve for a result at one setting of the dial."""
     means = {key: np.array(score.mean) for key, score in result.scores.items()}
     scores: dict[ScoreKey, float] = {}
-    for k in result.ks:
-        for w in WEIGHTINGS:
-            keys = {ScoreKey(metric, k, w) for metric in _OF_A_POINT}
-            scores |= {key: result.scores[key].mean for key in keys}
-            scores[ScoreKey("lift", k, w)] = float(plane_point(means, k, w).lift)
+    for k, w in _ranks([result]):
+        keys = {ScoreKey(metric, k, w) for metric in _OF_A_POINT}
+        scores |= {key: result.scores[key].mean for key in keys}
+        scores[ScoreKey("lift", k, w)] = float(plane_point(means_at(means, k, w)).lift)
     return Point(at, result.key.encoder.digest, result.key.digest, scores_digest(result), scores)

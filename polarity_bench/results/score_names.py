@@ -1,4 +1,4 @@
-"""One-line explanations of columns and scores, and the notes below boards."""
+"""One-line explanations of scores and of other columns, and the notes below boards."""
 
 from __future__ import annotations
 
@@ -7,47 +7,10 @@ from collections.abc import Iterable
 from functools import cache
 
 from polarity_bench.errors import InputError, nearest
-from polarity_bench.scores import ScoreKey
+from polarity_bench.metrics.register import METRICS, titled_metrics
+from polarity_bench.scores import WEIGHTINGS, ScoreKey
 from polarity_bench.tasks.catalogue import KINDS, load_tasks
 from polarity_bench.tasks.types.base import TaskSpec
-
-MEANINGS = {
-    "polarity": "share of the k nearest sources that have the query's label, weighted by rank",
-    "similarity": "mean cosine, under the reference encoder, between the query and the k retrieved "
-    "sources, weighted by rank",
-    "similarity_reference": "S of the k sources that the reference ranks nearest",
-    "retention": "share of the reference's S above chance that is kept; 100 % for the reference "
-    "itself",
-    "joint": "harmonic mean of P's lift over chance, clipped at 0, and of retention",
-    "front": "share of the area under the oracle's point, in lift and retention, that an encoder "
-    "dominates; a curve counts with all its points",
-    "lift": "how far P is above chance; 0 is chance and 1 is a perfect P",
-    "polarity_oracle": "P of retrieval with gold labels, which ranks the sources with the query's "
-    "label first",
-    "similarity_oracle": "S of retrieval with gold labels",
-    "knn_accuracy": "share of queries whose label wins the weighted vote of the k nearest sources",
-    "overlap": "share of the k nearest sources that the reference also finds",
-    "sgts": "Spearman's correlation of cosine with equality of labels (SentiCSE)",
-    "pairwise_accuracy": "share of minimal pairs in which both queries are nearer to the source of "
-    "their own polarity than to its twin; chance is 0.25",
-    "polarity_chance": "P of random retrieval",
-    "similarity_chance": "S of random retrieval",
-    "accuracy": "test accuracy of a classifier on frozen vectors, rounded as SentEval rounds",
-    "exact_accuracy": "test accuracy of a classifier on frozen vectors, not rounded",
-    "dev_accuracy": "accuracy on the rows used to choose the regularisation",
-    "macro_f1": "mean of the classes' F1",
-    "f1": "F1 of the class 1",
-    "recall": "share of the rows of a class for which the class is predicted; recall@k: share of a "
-    "query's answers among the k nearest sources",
-    "mrr": "mean of 1 / rank of a query's first answer; 0 if it is not among the k nearest sources",
-    "paired_accuracy": "share of query pairs with both nearer to their own answer; chance is 0.25",
-    "ndcg": "gain of the answers, discounted by log2(1 + rank), over that of the best ranking",
-    "pearson": "Pearson's correlation with human scores",
-    "spearman": "Spearman's correlation with human scores",
-    "mse": "mean squared error of the predicted scores",
-    "dev_pearson": "Pearson's correlation on the dev set, used to stop training",
-}
-"""Explanation of each metric, by name."""
 
 WORDS = {
     "k": "number of nearest sources that are scored",
@@ -76,19 +39,7 @@ WORDS = {
     "folds": "number of folds completed so far",
     "s per fold": "mean duration of a fold, in seconds",
 }
-"""Explanations of other columns, such as those of training histories, seen texts and `fewshot`."""
-
-RANKED = {
-    "P": "polarity",
-    "S": "similarity",
-    "retention": "retention",
-    "joint": "joint",
-    "front": "front",
-    "kNN accuracy": "knn_accuracy",
-    "SgTS": "sgts",
-    "minimal pairs": "pairwise_accuracy",
-}
-"""Metric of each column of polarity tasks, by title."""
+"""Explanations of columns that are no scores, such as those of histories and of seen texts."""
 
 NOTES = {
     "bold": "Bold: the best in its column.",
@@ -170,12 +121,11 @@ _PARTS = {
     "unseen": "on the copy with unseen sources, or over the rows that are not training texts",
     "unseen_base": "score of the base over the rows that are not training texts of the encoder",
 }
-_WEIGHTS = {"linear": "linear weights of ranks", "uniform": "equal weights of all ranks"}
 
 
 def titles() -> dict[str, ScoreKey]:
     """Return a mapping from column titles to score keys. The keys have no k."""
-    found = {title: ScoreKey(metric) for title, metric in RANKED.items()}
+    found = {title: ScoreKey(metric.name) for title, metric in titled_metrics().items()}
     for kind in KINDS.values():
         found.update(kind.columns)
     return found
@@ -208,9 +158,10 @@ def explain(name: str, groups: Iterable[str] = ()) -> str:
         if core.endswith(ending):
             core, also = core.removesuffix(ending), [spread, *also]
             break
-    if core.endswith("_uniform") and (bare := core.removesuffix("_uniform")) in RANKED.values():
+    bare, _, weighting = core.rpartition("_")
+    if bare in METRICS and weighting in WEIGHTINGS:
         # Names in a training history have no k, so `ScoreKey.parse` would not read the weighting.
-        core, also = bare, [_WEIGHTS["uniform"], *also]
+        core, also = bare, [WEIGHTINGS[weighting].explanation, *also]
     return "; ".join([_meaning(core, name, groups), *also])
 
 
@@ -226,24 +177,25 @@ def _meaning(core: str, name: str, groups: Iterable[str]) -> str:
     if words in WORDS:
         return "; ".join(filter(None, [WORDS[words], _PARTS.get(part, "")]))
     by_title = {title.casefold(): key for title, key in titles().items()}
-    bare = [words.removesuffix(f" {weights}") for weights in _WEIGHTS]
+    bare = [words.removesuffix(f" {weighting}") for weighting in WEIGHTINGS]
     known = next((by_title[t.casefold()] for t in bare if t.casefold() in by_title), None)
     key = known or ScoreKey.parse(core)
-    meanings = MEANINGS | {
+    meanings = {
         group: f"share of the k nearest sources that have the query's {group}, weighted by rank"
         for group in groups
     }
-    for kind in KINDS.values():
-        meanings |= kind.meanings
+    for metric in METRICS.values():
+        chance = "" if metric.chance is None else f"; chance is {metric.chance:g}"
+        meanings[metric.name] = metric.explanation + chance
     if key.metric not in meanings:
         raise InputError(
             f"unknown score or column {name!r}{nearest(name, {*titles(), *meanings, *WORDS})}"
         )
     part = part or key.part or ""
-    weights = key.weighting if known is None else words.rpartition(" ")[2]
+    weighting = key.weighting if known is None else words.rpartition(" ")[2]
     at_k = f"at k = {key.k}" if key.k else ""
     only = _PARTS.get(part, f"of {part} alone") if part else ""
-    shown = _WEIGHTS[weights] if weights in _WEIGHTS and weights != "linear" else ""
+    shown = WEIGHTINGS[weighting].explanation if weighting in {*WEIGHTINGS} - {"linear"} else ""
     return "; ".join(filter(None, [meanings[key.metric], only, shown, at_k]))
 
 

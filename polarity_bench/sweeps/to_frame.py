@@ -41,7 +41,7 @@ from polarity_bench.results.published import (
     refuse_repeated,
 )
 from polarity_bench.results.result_files import Result, made_by, read_result
-from polarity_bench.scores import ScoreKey, Weighting
+from polarity_bench.scores import ScoreKey
 from polarity_bench.sweeps.plan import PlanItem, SweepPlan
 from polarity_bench.sweeps.state_files import SweepState
 from polarity_bench.values import shortest
@@ -62,7 +62,7 @@ _Results = Mapping[tuple[str, str], Sequence[Result]]
 
 
 def read_frame(
-    folder: Path, plan: SweepPlan, weighting: Weighting, models: Sequence[str] = ()
+    folder: Path, plan: SweepPlan, weighting: str, models: Sequence[str] = ()
 ) -> DataFrame:
     """Return the scores of a sweep on the tasks that its training runs train on.
 
@@ -186,7 +186,7 @@ def _base_records(
     trainings: Iterable[PlanItem],
     evaluations: Mapping[str, PlanItem],
     results: _Results,
-    weighting: Weighting,
+    weighting: str,
 ) -> tuple[list[dict[str, Any]], dict[tuple[str, str, str | None], int]]:
     """Return the records of the bases on the tasks of their training runs, and their numbers.
 
@@ -221,7 +221,7 @@ def _item_records(
     item: Mapping[str, Any],
     settings: Mapping[str, Any],
     result: Result | None,
-    weighting: Weighting,
+    weighting: str,
 ) -> list[dict[str, Any]]:
     """Return the P and S records of an item; the values are NaN if there is no result.
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 import difflib
 import warnings
 from collections.abc import Mapping, Sequence
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 
 from polarity_bench.data.sources import DataAccess
-from polarity_bench.errors import InputError, InputWarning, check_known, nearest, reworded
+from polarity_bench.errors import InputError, InputWarning, nearest, reworded
 from polarity_bench.files import read_toml
+from polarity_bench.registers import Register, entry_points_of
 from polarity_bench.tasks.mteb_names import MTEB_PREFIXES, named_tasks
 from polarity_bench.tasks.types.base import Settings, Task, TaskSpec
 from polarity_bench.tasks.types.opposite import OppositeSpec
@@ -29,14 +30,18 @@ from polarity_bench.validation import validated
 
 ENTRY_POINT_GROUP = "polarity_bench.tasks"
 
-KINDS: dict[str, type[TaskSpec]] = {
-    "polarity": PolaritySpec,
-    "opposite": OppositeSpec,
-    "transfer": TransferSpec,
-    "relatedness": RelatednessSpec,
-    "sts": StsSpec,
-    "probing": ProbingSpec,
-}
+KINDS: Register[type[TaskSpec]] = Register(
+    "polarity_bench.task_types",
+    TaskSpec,
+    {
+        "polarity": PolaritySpec,
+        "opposite": OppositeSpec,
+        "transfer": TransferSpec,
+        "relatedness": RelatednessSpec,
+        "sts": StsSpec,
+        "probing": ProbingSpec,
+    },
+)
 """Task types, keyed by the `kind` in task files, in the order of tables."""
 
 
@@ -107,22 +112,15 @@ def task_files(plugin: str) -> list[Path]:
     """Return the task files of a folder, of one file, or of an installed plug-in.
 
     Args:
-        plugin: Path of a folder or a task file, or the name of a package or of its entry point.
+        plugin: Path of a folder or a task file, or a name, see `registers.entry_points_of`.
 
     Raises:
-        InputError: If there is no such folder or plug-in, or it has no task files.
+        InputError: If there is no such folder or plug-in, or a folder has no task files.
     """
     if Path(plugin).exists():
         return _own_files(Path(plugin))
-    points = entry_points(group=ENTRY_POINT_GROUP)
-    names = {name: each for each in points for name in _names_of(each)}
-    check_known(plugin, names, f"{plugin}: neither a folder nor an installed plug-in")
-    return _files_of_module(names[plugin].value)
-
-
-def _names_of(entry_point: EntryPoint) -> list[str]:
-    package = [entry_point.dist.name] if entry_point.dist else []
-    return [entry_point.name, entry_point.value, *package]
+    points = [each for each in entry_points_of(plugin) if each.group == ENTRY_POINT_GROUP]
+    return [file for each in points for file in _files_of_module(each.value)]
 
 
 def _add_tasks(tasks: Mapping[str, TaskSpec], files: Sequence[Path]) -> dict[str, TaskSpec]:
@@ -227,7 +225,7 @@ def read_task(path: str | Path) -> TaskSpec:
         problem = "'kind' is missing" if kind is None else f"unknown kind {kind!r}"
         raise InputError(f"{path}: {problem}{nearest(str(kind), KINDS)}")
     with reworded(f"{path}: "):
-        return validated(KINDS[kind], {"file": path} | values)
+        return validated(KINDS[str(kind)], {"file": path} | values)
 
 
 def shipped_folder() -> Path:

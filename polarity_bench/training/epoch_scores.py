@@ -82,9 +82,9 @@ class EpochScorer:
 
         Returns:
             Fractions at the task's k: `polarity`, `similarity`, `retention` and `joint` with linear
-            weights; the same scores with uniform weights and the suffix `_uniform`; `joint_low` and
-            `joint_high`, the ends of the 95 % interval of `joint`. Scores of the held-out queries
-            have the prefix `held_out_`.
+            weights; the same scores with other weights and a suffix such as `_uniform`; `joint_low`
+            and `joint_high`, the ends of the 95 % interval of `joint`. Scores of the held-out
+            queries have the prefix `held_out_`.
         """
         encoder = SentenceTransformerEncoder(
             model,

@@ -11,6 +11,7 @@ from typing import Any
 from polarity_bench.errors import InputError, InputWarning, how_to_install
 from polarity_bench.files import write_atomically
 from polarity_bench.render.chart import LineChart, Series
+from polarity_bench.scores import WEIGHTINGS
 
 SCORE_TITLES = {"polarity": "P", "similarity": "S", "retention": "retention", "joint": "joint"}
 """Titles of the polarity scores that histories and model cards show, by metric."""
@@ -94,8 +95,8 @@ def is_over(rows: Sequence[Row], metric: str, *, epochs: int, patience: int) -> 
 
 
 def _place(name: str) -> tuple[bool, bool, str]:
-    """Return a sort key: the task's own scores before held-out ones, linear before uniform."""
-    return name.startswith("held_out_"), name.endswith("_uniform"), name
+    """Return a sort key: the task's own scores before held-out ones, linear before others."""
+    return name.startswith("held_out_"), name.rpartition("_")[2] in WEIGHTINGS, name
 
 
 def write_history(rows: Sequence[Row], folder: Path) -> None:

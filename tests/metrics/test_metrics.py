@@ -24,7 +24,7 @@ from polarity_bench.metrics.sentence_pairs import (
     sentiment_guided_similarity,
 )
 from polarity_bench.metrics.similarity import joint, overlap, retention, similarity
-from polarity_bench.scores import WEIGHTINGS, Weighting
+from polarity_bench.scores import WEIGHTINGS
 from polarity_bench.values import BoolArray, FloatArray, IntArray
 
 weightings = pytest.mark.parametrize("weighting", WEIGHTINGS)
@@ -38,12 +38,12 @@ label_arrays = shapes.flatmap(
 )
 
 
-def slow_weight(i: int, k: int, weighting: Weighting) -> float:
+def slow_weight(i: int, k: int, weighting: str) -> float:
     """Equation 1 of the margins paper: w_i = 2 (k + 1 - i) / (k (k + 1))."""
     return 1 / k if weighting == "uniform" else 2 * (k + 1 - i) / (k * (k + 1))
 
 
-def slow_sum(rows: FloatArray | BoolArray, weighting: Weighting) -> list[float]:
+def slow_sum(rows: FloatArray | BoolArray, weighting: str) -> list[float]:
     result = []
     for row in rows.tolist():
         total = 0.0
@@ -53,7 +53,7 @@ def slow_sum(rows: FloatArray | BoolArray, weighting: Weighting) -> list[float]:
     return result
 
 
-def slow_vote(query: int, found: list[int], weighting: Weighting) -> float:
+def slow_vote(query: int, found: list[int], weighting: str) -> float:
     votes: dict[int, float] = {}
     for i, label in enumerate(found, start=1):
         votes[label] = votes.get(label, 0.0) + slow_weight(i, len(found), weighting)
@@ -78,13 +78,13 @@ def slow_vote(query: int, found: list[int], weighting: Weighting) -> float:
         ([1], "linear", 1.0),
     ],
 )
-def test_polarity_by_hand(hits: list[int], weighting: Weighting, expected: float) -> None:
+def test_polarity_by_hand(hits: list[int], weighting: str, expected: float) -> None:
     assert polarity(np.array([hits], dtype=bool), weighting) == pytest.approx([expected])
 
 
 @weightings
 @pytest.mark.parametrize("k", [1, 2, 3, 16, 100])
-def test_weights_sum_to_one_and_never_rise(weighting: Weighting, k: int) -> None:
+def test_weights_sum_to_one_and_never_rise(weighting: str, k: int) -> None:
     weights = rank_weights(k, weighting)
     assert weights.shape == (k,)
     assert weights.sum() == pytest.approx(1.0, abs=1e-12)
@@ -94,7 +94,7 @@ def test_weights_sum_to_one_and_never_rise(weighting: Weighting, k: int) -> None
 
 @weightings
 @given(hits=hit_arrays)
-def test_polarity_is_the_papers_sum(weighting: Weighting, hits: BoolArray) -> None:
+def test_polarity_is_the_papers_sum(weighting: str, hits: BoolArray) -> None:
     found = polarity(hits, weighting)
     assert found.tolist() == pytest.approx(slow_sum(hits, weighting), abs=1e-12)
     assert ((found >= 0) & (found <= 1 + 1e-12)).all()
@@ -102,7 +102,7 @@ def test_polarity_is_the_papers_sum(weighting: Weighting, hits: BoolArray) -> No
 
 @weightings
 @given(cosines=cosine_arrays)
-def test_similarity_is_the_papers_sum(weighting: Weighting, cosines: FloatArray) -> None:
+def test_similarity_is_the_papers_sum(weighting: str, cosines: FloatArray) -> None:
     found = similarity(cosines, weighting)
     assert found.tolist() == pytest.approx(slow_sum(cosines, weighting), abs=1e-12)
     assert (np.abs(found) <= 1 + 1e-12).all()
@@ -125,9 +125,7 @@ def test_a_hit_moved_up_never_lowers_polarity(hits: BoolArray, data: st.DataObje
 
 @weightings
 @given(hits=hit_arrays, seed=st.integers(0, 99))
-def test_the_order_of_queries_is_irrelevant(
-    weighting: Weighting, hits: BoolArray, seed: int
-) -> None:
+def test_the_order_of_queries_is_irrelevant(weighting: str, hits: BoolArray, seed: int) -> None:
     order = np.random.default_rng(seed).permutation(len(hits))
     assert polarity(hits, weighting)[order].tolist() == polarity(hits[order], weighting).tolist()
 
@@ -140,7 +138,7 @@ def test_chance_is_the_share_of_each_querys_label() -> None:
 
 
 @weightings
-def test_retrieval_at_random_scores_chance(weighting: Weighting) -> None:
+def test_retrieval_at_random_scores_chance(weighting: str) -> None:
     generator = np.random.default_rng(0)
     source, query = generator.integers(3, size=500), generator.integers(3, size=4000)
     found = generator.integers(500, size=(4000, 16))
@@ -161,14 +159,14 @@ def test_retrieval_at_random_scores_chance(weighting: Weighting) -> None:
         ([1, 0, 0, 1], "linear", 1),  # 4 + 1 against 3 + 2, a tie
     ],
 )
-def test_vote_by_hand(found: list[int], weighting: Weighting, winner: int) -> None:
+def test_vote_by_hand(found: list[int], weighting: str, winner: int) -> None:
     rights = neighbour_vote(np.arange(3), np.array([found] * 3), weighting)
     assert rights.tolist() == [float(label == winner) for label in range(3)]
 
 
 @weightings
 @given(labels=label_arrays)
-def test_vote_is_the_slow_vote(weighting: Weighting, labels: IntArray) -> None:
+def test_vote_is_the_slow_vote(weighting: str, labels: IntArray) -> None:
     query, found = labels[:, 0], labels[:, 1:]
     expected = [slow_vote(q, row, weighting) for q, row in zip(query, found.tolist(), strict=True)]
     assert neighbour_vote(query, found, weighting).tolist() == expected

@@ -14,7 +14,7 @@ from polarity_bench.encoders.base import EncoderId
 from polarity_bench.render.table import Board
 from polarity_bench.results.curve import Curve, Point
 from polarity_bench.results.result_files import Result, ResultKey, place, scores_digest
-from polarity_bench.scores import WEIGHTINGS, Score, ScoreKey, Weighting
+from polarity_bench.scores import WEIGHTINGS, Score, ScoreKey
 
 CHANCE, S_CHANCE = 0.5, 0.2
 S_ORACLE, S_REFERENCE = 0.5, 0.6
@@ -121,7 +121,7 @@ def curve_of(
 
 def read_board(
     folder: Path,
-    weighting: Weighting | None = None,
+    weighting: str | None = None,
     title: str | None = None,
     **only: Sequence[str],
 ) -> Board:

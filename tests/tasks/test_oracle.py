@@ -103,7 +103,7 @@ def loaded(folder: Path, ks: tuple[int, ...] = (), **changes: object) -> Polarit
 
 
 def mean(result: Result, metric: str, k: int, weighting: str = "linear") -> float:
-    return result.scores[ScoreKey(metric, k, weighting)].mean  # type: ignore[arg-type]
+    return result.scores[ScoreKey(metric, k, weighting)].mean
 
 
 def test_the_oracle_of_a_result_is_all_of_the_label_under_the_reference(tmp_path: Path) -> None:

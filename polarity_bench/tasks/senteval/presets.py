@@ -79,7 +79,7 @@ class _Parameters(Strict):
     epoch_size: Annotated[int, Field(ge=1)] = 1
     max_epochs: Annotated[int, Field(ge=0, alias="max_epoch")] = 0
     n_hidden: Annotated[int, Field(ge=0, alias="nhid")] = 0
-    optimizer: Annotated[str, one_of(OPTIMIZERS), Field(alias="optim")] = ""
+    optimizer: Annotated[str, one_of(OPTIMIZERS.keys), Field(alias="optim")] = ""
     seed: Annotated[int, Field(ge=0)] = 0
     tenacity: Annotated[int, Field(ge=0)] = 0
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar
@@ -115,12 +115,8 @@ class TaskSpec(Strict):
     """Name of the main score in tables."""
     columns: ClassVar[tuple[tuple[str, ScoreKey], ...]] = ()
     """Title and score of each column in the table of a suite."""
-    meanings: ClassVar[Mapping[str, str]] = {}
-    """Explanation of each metric that only this task type has."""
     ranks: ClassVar[bool] = False
     """Whether tasks of this type are retrieval tasks, so scores depend on k and a reference."""
-    referring: ClassVar[frozenset[str]] = frozenset()
-    """Metrics that depend on the reference encoder."""
     has_subsets: ClassVar[bool] = False
     """Whether the counts of a result are the sizes of subsets with scores of their own."""
     retrieves: ClassVar[bool] = False
@@ -246,6 +242,10 @@ class Task(ABC):
             scores: Scores of an encoder on this task.
         """
         return self.main_score, 0.0
+
+    def has_all(self, scores: Collection[ScoreKey]) -> bool:  # noqa: ARG002
+        """Return whether stored scores include those of all installed metrics."""
+        return True
 
     def score_unseen(
         self,

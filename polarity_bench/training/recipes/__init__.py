@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from polarity_bench.registers import Register
+from polarity_bench.training.parameters import flattened
 from polarity_bench.training.recipes.axis.recipe import Axis
 from polarity_bench.training.recipes.base import Recipe
 from polarity_bench.training.recipes.margins.recipe import Margins
@@ -9,11 +11,16 @@ from polarity_bench.training.recipes.scl.recipe import Scl
 from polarity_bench.training.recipes.setfit.recipe import SetFit
 from polarity_bench.training.recipes.triple_entropy import TripleEntropy
 
-RECIPES: dict[str, type[Recipe]] = {
-    "margins": Margins,
-    "setfit": SetFit,
-    "scl": Scl,
-    "triple-entropy": TripleEntropy,
-    "axis": Axis,
-}
+RECIPES: Register[type[Recipe]] = Register(
+    "polarity_bench.recipes",
+    Recipe,
+    {
+        "margins": Margins,
+        "setfit": SetFit,
+        "scl": Scl,
+        "triple-entropy": TripleEntropy,
+        "axis": Axis,
+    },
+    check=flattened,
+)
 """All recipes by name, the default first. The command line builds its options from them."""

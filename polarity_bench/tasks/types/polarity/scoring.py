@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,27 +21,15 @@ from numpy.typing import NDArray
 from polarity_bench.data.split import Split
 from polarity_bench.embedding.arrays import Embeddings
 from polarity_bench.embedding.embedder import EmbeddedTexts
-from polarity_bench.metrics import pareto_front, polarity, sentence_pairs, similarity
+from polarity_bench.metrics import polarity, sentence_pairs
+from polarity_bench.metrics.register import METRICS, Means, Neighbours, Ranking, metric_of
 from polarity_bench.metrics.statistics import SEED, Bootstrap, Resampling
 from polarity_bench.retrieval import Retrieval, cosine_at, mean_cosine, pair_similarity, top_k
-from polarity_bench.scores import WEIGHTINGS, Score, ScoreKey, Weighting
+from polarity_bench.scores import WEIGHTINGS, Score, ScoreKey
 from polarity_bench.tasks.types.base import TaskScores
 from polarity_bench.tasks.types.polarity.oracle import nearest_of_own_label
 from polarity_bench.tasks.types.polarity.splits import PolarityData, numbers
 from polarity_bench.values import BoolArray, FloatArray, IntArray, grouped
-
-REFERRING = frozenset({"retention", "joint", "front", "overlap"})
-REFERRING |= {"similarity", "similarity_chance", "similarity_reference", "similarity_oracle"}
-"""Metrics that depend on the reference encoder."""
-
-DERIVED = ("retention", "joint", "front")
-"""Metrics computed from the means of several scores. They have no value per query."""
-
-OF_PAIRS = frozenset({"sgts", "pairwise_accuracy"})
-"""Metrics of pairs of texts. They have no value per query."""
-
-CLIPPED = frozenset({"joint", "front"})
-"""Metrics that are clipped to 0 below chance."""
 
 N_PAIRS = 20_000
 _P_CHANCE, _S_CHANCE = ScoreKey("polarity_chance"), ScoreKey("similarity_chance")
@@ -114,8 +102,9 @@ def polarity_scores(
     for key in scores:  # Queries of other parts have no value, but are not undefined.
         if key.part is not None:
             scores[key] = replace(scores[key], n_undefined=0)
-    for k, weighting, metric in product(task.ks, WEIGHTINGS, DERIVED):
-        scores[ScoreKey(metric, k, weighting)] = derived_score(bootstrap, metric, k, weighting)
+    from_means = [metric for metric in METRICS.values() if metric.of_means]
+    for k, weighting, metric in product(task.ks, WEIGHTINGS, from_means):
+        scores[metric.key(k, weighting)] = derived_score(bootstrap, metric.name, k, weighting)
     scores[ScoreKey("sgts")] = _sgts(task, ours)
     if task.design.pair is not None:
         scores[_PAIRWISE] = _pairwise(task, ours)
@@ -133,8 +122,9 @@ def polarity_scores(
 def without_reference(scored: TaskScores) -> TaskScores:
     """Return a copy with reference-based scores set to NaN, for a reference that is missing."""
     undefined = Score.single(math.nan, 0)
-    scores = {k: undefined if k.metric in REFERRING else s for k, s in scored.scores.items()}
-    names = {str(key) for key in scores if key.metric in REFERRING}
+    referring = {key for key in scored.scores if metric_of(key.metric).needs_reference}
+    scores = {key: undefined if key in referring else s for key, s in scored.scores.items()}
+    names = {*map(str, referring)}
     arrays = {name: array for name, array in scored.arrays.items() if name not in names}
     return TaskScores(scores, arrays)
 
@@ -150,11 +140,7 @@ def values_per_query(
         reference: Retrieval by the reference encoder; None if the encoder under test is the
             reference.
     """
-    index = ours.retrieval.index
     theirs = reference or ours
-    cosine = theirs.cosine_at(ours.retrieval)
-    reference_cosine = cosine if theirs is ours else theirs.cosine_at(theirs.retrieval)
-    oracle, oracle_cosine = theirs.oracle, theirs.cosine_at(theirs.oracle)
     query_labels, source_labels = label_codes(task)
     values = {
         _P_CHANCE: polarity.chance_polarity(query_labels, source_labels),
@@ -163,38 +149,34 @@ def values_per_query(
     breakdown = task.design.breakdown
     cells = np.asarray(task.query.columns[breakdown] if breakdown else ())
     parts = {str(part): cells == part for part in np.unique(cells)}
+    whole = [ours.retrieval, theirs.retrieval, theirs.oracle]
+    with_cosines = [(each.index, theirs.cosine_at(each)) for each in whole]
+    per_query = [metric for metric in METRICS.values() if metric.of_queries]
     for k in task.ks:
-        labels = source_labels[index[:, :k]]
-        hits = labels == query_labels[:, None]
-        oracle_hits = source_labels[oracle.index[:, :k]] == query_labels[:, None]
+        first, *others = (
+            Neighbours(index[:, :k], cosine[:, :k], query_labels, source_labels)
+            for index, cosine in with_cosines
+        )
+        found = Ranking(**vars(first), reference=others[0], oracle=others[1])
+        weighted = [metric for metric in per_query if metric.is_weighted]
         for w in WEIGHTINGS:
-            p = polarity.polarity(hits, w)
-            values |= {
-                ScoreKey("polarity", k, w): p,
-                ScoreKey("similarity", k, w): similarity.similarity(cosine[:, :k], w),
-                ScoreKey("similarity_reference", k, w): similarity.similarity(
-                    reference_cosine[:, :k], w
-                ),
-                ScoreKey("polarity_oracle", k, w): polarity.polarity(oracle_hits, w),
-                ScoreKey("similarity_oracle", k, w): similarity.similarity(oracle_cosine[:, :k], w),
-                ScoreKey("knn_accuracy", k, w): polarity.neighbour_vote(query_labels, labels, w),
-            }
+            values |= {metric.key(k, w): metric.values(found, w) for metric in weighted}
             for column in task.design.groups:
                 query_codes, source_codes = _codes(
                     task.query.columns[column], task.source.columns[column]
                 )
-                same = source_codes[index[:, :k]] == query_codes[:, None]
+                same = source_codes[found.index] == query_codes[:, None]
                 values[ScoreKey(column, k, w)] = polarity.polarity(same, w)
             for part, rows in parts.items():
+                p = values[ScoreKey("polarity", k, w)]
                 values[ScoreKey("polarity", k, w, part)] = np.where(rows, p, np.nan)
-        values[ScoreKey("overlap", k)] = similarity.overlap(
-            index[:, :k], theirs.retrieval.index[:, :k]
-        )
+        unweighted = [metric for metric in per_query if not metric.is_weighted]
+        values |= {metric.key(k, "linear"): metric.values(found, "linear") for metric in unweighted}
     return values
 
 
 def derived_score(
-    bootstrap: Bootstrap[ScoreKey], metric: str, k: int, weighting: Weighting = "linear"
+    bootstrap: Bootstrap[ScoreKey], metric: str, k: int, weighting: str = "linear"
 ) -> Score:
     """Return the score of `retention`, `joint` or `front`, with its bootstrap interval.
 
@@ -211,7 +193,7 @@ def derived(
     means: Mapping[ScoreKey, FloatArray],
     metric: str,
     k: int,
-    weighting: Weighting = "linear",
+    weighting: str = "linear",
     *,
     clipped: bool = True,
 ) -> FloatArray:
@@ -224,13 +206,8 @@ def derived(
         weighting: Weighting of the ranks.
         clipped: Whether `joint` and `front` are clipped to 0 below chance; see `similarity.joint`.
     """
-    point = plane_point(means, k, weighting)
-    if metric == "retention":
-        return point.retention
-    if metric == "joint":
-        p = means[ScoreKey("polarity", k, weighting)]
-        return similarity.joint(p, means[_P_CHANCE], point.retention, clipped=clipped)
-    return front_of([point], plane_point(means, k, weighting, "_oracle"), clipped=clipped)
+    by_metric = {key.metric: means[key] for key in component_keys(metric, k, weighting)}
+    return METRICS[metric].derived(by_metric, clipped=clipped)
 
 
 def score_of_queries(main: ScoreKey, arrays: Mapping[str, NDArray[Any]], rows: BoolArray) -> Score:
@@ -271,14 +248,13 @@ def unclipped(scores: Mapping[str, Score], metric: str) -> Score:
         metric: Metric of the score to return.
     """
     stored = scores[metric]
-    keys = component_keys(metric, 1) if metric in CLIPPED else []
-    if not keys or stored.ci95[0] > 0 or any(key.metric not in scores for key in keys):
+    of = metric_of(metric)
+    if not of.is_clipped or stored.ci95[0] > 0 or not {"polarity", *of.components} <= {*scores}:
         return stored
-    means = {key: np.asarray(scores[key.metric].mean) for key in keys}
+    means = {name: np.asarray(scores[name].mean) for name in of.components}
 
     def at(p: float) -> float:
-        moved = means | {ScoreKey("polarity", 1): np.asarray(p)}
-        return float(derived(moved, metric, 1, clipped=False))
+        return float(of.derived(means | {"polarity": np.asarray(p)}, clipped=False))
 
     p, (stored_low, stored_high) = scores["polarity"], stored.ci95
     low = at(p.ci95[0])
@@ -286,56 +262,18 @@ def unclipped(scores: Mapping[str, Score], metric: str) -> Score:
     return replace(stored, mean=at(p.mean), ci95=ends)
 
 
-def component_keys(metric: str, k: int, weighting: Weighting = "linear") -> list[ScoreKey]:
-    """Return the keys of the scores that determine `retention`, `joint` or `front`."""
-    names = ["polarity", "similarity", "similarity_reference"]
-    names += ["polarity_oracle", "similarity_oracle"] if metric == "front" else []
-    return [*(ScoreKey(name, k, weighting) for name in names), _P_CHANCE, _S_CHANCE]
+def component_keys(metric: str, k: int, weighting: str = "linear") -> list[ScoreKey]:
+    """Return the keys of the scores whose means determine a score."""
+    return [METRICS[name].key(k, weighting) for name in METRICS[metric].components]
 
 
-class PlanePoint(NamedTuple):
-    """Point, or points, in the plane of polarity and meaning.
-
-    Attributes:
-        lift: P relative to chance, see `metrics.pareto_front.lift`.
-        retention: Retention, an array of the same shape.
-    """
-
-    lift: FloatArray
-    retention: FloatArray
-
-
-def plane_point(
-    means: Mapping[ScoreKey, FloatArray], k: int, weighting: Weighting, whose: str = ""
-) -> PlanePoint:
-    """Return the points for means of scores.
-
-    Args:
-        means: Means, keyed by score, as arrays of the same shape.
-        k: Number of retrieved sources.
-        weighting: Weighting of the ranks.
-        whose: Suffix of the metrics: '' for the encoder, or `_oracle`.
-    """
-    p, s, s_reference = (
-        means[ScoreKey(name, k, weighting)]
-        for name in (f"polarity{whose}", f"similarity{whose}", "similarity_reference")
-    )
-    retention = similarity.retention(s, means[_S_CHANCE], s_reference)
-    return PlanePoint(pareto_front.lift(p, means[_P_CHANCE]), retention)
-
-
-def front_of(
-    points: Sequence[PlanePoint], oracle: PlanePoint, *, clipped: bool = True
-) -> FloatArray:
-    """Return the front score of a curve; see `metrics.pareto_front`.
-
-    Args:
-        points: Points of the curve.
-        oracle: Point of the oracle.
-        clipped: Whether the score is clipped to 0 below chance.
-    """
-    lift, retention = (np.stack(side) for side in zip(*points, strict=True))
-    return pareto_front.front(lift, retention, *oracle, clipped=clipped)
+def means_at(means: Mapping[ScoreKey, FloatArray], k: int, weighting: str) -> Means:
+    """Return the means of whole tasks at one k and weighting, by metric."""
+    return {
+        key.metric: mean
+        for key, mean in means.items()
+        if key == metric_of(key.metric).key(k, weighting)
+    }
 
 
 def label_codes(task: PolarityData) -> tuple[IntArray, IntArray]:

@@ -8,7 +8,7 @@ both splits, checks all counts and draws the sources. `scoring` computes the sco
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -23,7 +23,8 @@ from polarity_bench.data.specs import FileRef, FormatSpec, Name, SplitSpec
 from polarity_bench.data.split import Split, load_split, split_of
 from polarity_bench.embedding.embedder import EmbeddedTexts
 from polarity_bench.errors import InputError, listed, reworded, warn
-from polarity_bench.scores import Score, ScoreKey
+from polarity_bench.metrics.register import METRICS, metric_of
+from polarity_bench.scores import WEIGHTINGS, Score, ScoreKey
 from polarity_bench.tasks.types.base import RetrievalTask, Settings, TaskScores, TaskSpec
 from polarity_bench.tasks.types.polarity.mteb_sets import (
     MtebSet,
@@ -32,16 +33,13 @@ from polarity_bench.tasks.types.polarity.mteb_sets import (
     restriction,
 )
 from polarity_bench.tasks.types.polarity.scoring import (
-    DERIVED,
-    OF_PAIRS,
-    REFERRING,
     component_keys,
     polarity_scores,
     rank,
     score_of_queries,
     without_reference,
 )
-from polarity_bench.tasks.types.polarity.splits import METRICS, PolarityData, PolarityProtocol
+from polarity_bench.tasks.types.polarity.splits import PolarityData, PolarityProtocol
 from polarity_bench.values import BoolArray
 
 MOST_OVERLAP = 0.1
@@ -80,7 +78,6 @@ class PolaritySpec(TaskSpec):
 
     moving: ClassVar[tuple[str, ...]] = ("mteb", "labels", "format", "splits", "protocol")
     ranks: ClassVar[bool] = True
-    referring: ClassVar[frozenset[str]] = REFERRING
     retrieves: ClassVar[bool] = True
     mteb_type: ClassVar[str] = "Retrieval"
     mteb_prompt: ClassVar[str] = "Retrieve sentences of the same polarity."
@@ -120,7 +117,7 @@ class PolaritySpec(TaskSpec):
         used = {*protocol.groups, protocol.breakdown, protocol.pair} - {None}
         if used and self.mteb is not None:
             raise ValueError("[protocol] 'groups', 'breakdown' and 'pair' need files, not 'mteb'")
-        if taken := METRICS.intersection(protocol.groups):
+        if taken := {*METRICS}.intersection(protocol.groups):
             raise ValueError(
                 f"[protocol] 'groups': {min(taken)!r} is the name of a metric; rename the column"
             )
@@ -140,9 +137,9 @@ class PolaritySpec(TaskSpec):
     @classmethod
     def arrays_of(cls, key: ScoreKey) -> Sequence[str]:
         """Return the score itself, or the scores that a derived score is computed from."""
-        if key.metric in DERIVED and key.k is not None:
+        if metric_of(key.metric).of_means and key.k is not None:
             return [str(part) for part in component_keys(key.metric, key.k, key.weighting)]
-        return () if key.metric in OF_PAIRS else [str(key)]
+        return () if key.metric in ("sgts", "pairwise_accuracy") else [str(key)]
 
     @property
     def result_name(self) -> str:
@@ -391,6 +388,11 @@ class PolarityTask(PolarityData, RetrievalTask):
     def chance(self, scores: Mapping[ScoreKey, Score]) -> tuple[ScoreKey, float]:
         """Return P and its value for random retrieval."""
         return ScoreKey("polarity", self.main_score.k), scores[ScoreKey("polarity_chance")].mean
+
+    def has_all(self, scores: Collection[ScoreKey]) -> bool:
+        """Return whether stored scores include those of all installed metrics and weightings."""
+        computed = [m for m in METRICS.values() if m.of_queries or m.of_means]
+        return all(m.key(k, w) in scores for m in computed for k in self.ks for w in WEIGHTINGS)
 
     def score_unseen(
         self, arrays: Mapping[str, NDArray[Any]], seen: Mapping[str, BoolArray]

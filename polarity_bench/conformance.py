@@ -1,0 +1,241 @@
+"""Checks of plug-ins: the promises that every task, metric, weighting and recipe here keeps."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from polarity_bench.data.sources import DataAccess
+from polarity_bench.encoders.baselines import RandomEncoder
+from polarity_bench.encoders.load import EncoderOptions
+from polarity_bench.errors import InputError
+from polarity_bench.evaluation.many_tasks import EvaluationPlan, run_suite
+from polarity_bench.metrics.register import METRICS, Metric, metric_of
+from polarity_bench.progress import Bar, no_bar
+from polarity_bench.registers import Register, entry_points_of
+from polarity_bench.render.format import percent
+from polarity_bench.results.result_files import Result
+from polarity_bench.scores import WEIGHTINGS, ScoreKey, Weighting
+from polarity_bench.tasks.catalogue import KINDS, check_names, load_task, load_tasks, read_task
+from polarity_bench.tasks.types.base import Settings, Task, TaskSpec
+from polarity_bench.training.job import Job
+from polarity_bench.training.parameters import flattened
+from polarity_bench.training.recipes import RECIPES
+from polarity_bench.training.recipes.base import Recipe
+from polarity_bench.training.train import train
+
+TASK = "contrast"
+"""Task by which metrics, weightings and recipes are checked. Its texts are in the package."""
+_ERRORS = 4.0
+"""Number of standard errors by which chance may be exceeded."""
+_SOURCES_PER_K = 4
+"""Minimum number of sources for each retrieved source."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """Outcome of one check.
+
+    Attributes:
+        name: Name of the checked object or task, or of a task file that cannot be read.
+        check: Name of the check.
+        problem: What is wrong and what to do; '' if the check passed.
+    """
+
+    name: str
+    check: str
+    problem: str = ""
+
+
+def check_objects(plugin: str, model: str, *, bar: Bar = no_bar) -> Iterator[Check]:
+    """Check the metrics, weightings, task types and recipes of an installed plug-in.
+
+    The checks are `loads` (the object can be imported, and its name is free) and, depending on the
+    object:
+
+    - weightings: `weights` (k weights of at least 0, which sum to 1);
+    - metrics and weightings: `scores`, `chance`, `bounds`, `resumes` and `repeats`, as for tasks,
+      on the task `contrast`;
+    - task types: `metrics` (those of its columns are known); its tasks are checked as task files;
+    - recipes: `options` (no parameter has the name of another option), `trains`, `resumes` and
+      `repeats`, on the task `contrast`.
+
+    Args:
+        plugin: Name of the plug-in, see `registers.entry_points_of`.
+        model: Encoder to train with recipes.
+        bar: Function that opens a progress bar.
+    """
+    registers: list[Register[Any]] = [METRICS, WEIGHTINGS, KINDS, RECIPES]
+    for entry_point in entry_points_of(plugin):
+        for register in registers:
+            if register.group == entry_point.group:
+                yield from _check_object(register, entry_point, model, bar)
+
+
+def _check_object(
+    register: Register[Any], entry_point: EntryPoint, model: str, bar: Bar
+) -> Iterator[Check]:
+    name = entry_point.name
+    try:
+        found = register.load(entry_point)
+        if register.get(name) is not found:
+            raise InputError("the name is taken; choose another name")  # noqa: TRY301
+    except Exception as error:  # noqa: BLE001  A plug-in may raise any error.
+        yield Check(name, "loads", str(error))
+        return
+    yield Check(name, "loads")
+    if isinstance(found, Weighting):
+        yield Check(name, "weights", _wrong_weights(found))
+        yield from _check_scores(name, load_task(TASK), bar, METRICS["polarity"], name)
+    elif isinstance(found, Metric) and (found.of_queries or found.of_means):
+        yield from _check_scores(name, load_task(TASK), bar, found)
+    elif isinstance(found, type) and issubclass(found, TaskSpec):
+        unknown = sorted({key.metric for _, key in found.columns} - {*METRICS})
+        problem = f"register a metric for {', '.join(unknown)}" if unknown else ""
+        yield Check(name, "metrics", problem)
+    elif isinstance(found, type) and issubclass(found, Recipe):
+        yield from _check_recipe(found, model, bar)
+
+
+def _wrong_weights(weighting: Weighting) -> str:
+    for k in (1, 2, 16):
+        weights = np.asarray(weighting.weights(k))
+        is_right = weights.shape == (k,) and (weights >= 0).all()
+        if not is_right or not math.isclose(weights.sum(), 1, abs_tol=1e-9):
+            return f"for k = {k}, expected {k} weights of at least 0 with the sum 1, got {weights}"
+    return ""
+
+
+def _check_recipe(recipe: type[Recipe], model: str, bar: Bar) -> Iterator[Check]:
+    """Check a recipe: train twice with its defaults, and once more in a finished folder."""
+    taken = {each.name for kind in (Job, EncoderOptions) for each in fields(kind)}
+    clash = sorted(taken.intersection(flattened(recipe)))
+    problem = f"other options are named {', '.join(clash)}; rename the parameters" if clash else ""
+    yield Check(recipe.name, "options", problem)
+    with tempfile.TemporaryDirectory() as folder:
+        jobs = [Job(recipe(), model, TASK, Path(folder) / name) for name in ("one", "two", "one")]
+        try:
+            first, again, resumed = [train(job, bar=bar) for job in jobs]
+        except Exception as error:  # noqa: BLE001  A plug-in may raise any error.
+            yield Check(recipe.name, "trains", str(error))
+            return
+    yield Check(recipe.name, "trains")
+    yield Check(recipe.name, "resumes", "" if resumed.reused else "the run was not reused")
+    is_same = first.rows == again.rows
+    yield Check(recipe.name, "repeats", "" if is_same else "scores differ between two runs")
+
+
+def check_tasks(files: Sequence[Path], access: DataAccess, *, bar: Bar = no_bar) -> Iterator[Check]:
+    """Check task files and their data, with the baseline `random`.
+
+    The checks are `reads` (the file is a valid task with a free name), `loads` (the data is there
+    and fits), `size` (the main score is defined, and k is small beside the sources), `chance` (the
+    baseline is not better than chance), `resumes` (a second run reuses the result) and `repeats` (a
+    new run gives the same scores). If the task cannot be read, loaded or scored (`scores`), the
+    other checks are left out.
+
+    Args:
+        files: The task files.
+        access: Permitted sources of data.
+        bar: Function that opens a progress bar.
+    """
+    known = load_tasks()
+    for file in files:
+        yield from _check_task(file, known, access, bar)
+
+
+def _check_task(
+    file: Path, known: dict[str, TaskSpec], access: DataAccess, bar: Bar
+) -> Iterator[Check]:
+    """Check one task file, and add its task to the known tasks if its name is free."""
+    name, check = file.name, "reads"
+    try:
+        spec = read_task(file)
+        name = spec.name
+        if file.resolve() not in {other.file.resolve() for other in known.values()}:
+            check_names(spec, known)
+            known[name] = spec
+        yield Check(name, check)
+        check = "loads"
+        task = spec.load(access, Settings())
+        yield Check(name, check)
+    except InputError as error:
+        yield Check(name, check, str(error))
+        return
+    yield from _check_scores(name, task, bar)
+
+
+def _check_scores(
+    name: str, task: Task, bar: Bar, metric: Metric | None = None, weighting: str = "linear"
+) -> Iterator[Check]:
+    """Score a task with the baseline `random`, and check all scores or those of a metric.
+
+    Args:
+        name: Name of the checked object.
+        task: The task.
+        bar: Function that opens a progress bar.
+        metric: Metric to check; None checks the task.
+        weighting: Weighting of the ranks.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        plan = EvaluationPlan(RandomEncoder(), bar=bar)
+        ran = run_suite(plan, [task], Path(folder))
+        if ran.failures:
+            yield Check(name, "scores", ran.failures[task.spec.name])
+            return
+        (result,) = ran.results
+        key, chance = task.chance(result.scores)
+        if metric is None:
+            yield Check(name, "size", _too_small(task, result))
+        else:
+            key, chance = metric.key(result.ks[-1], weighting), metric.chance
+            score, (least, most) = result.scores[key].mean, metric.bounds
+            problem = f"expected a score from {least:g} to {most:g}, got {score:g}"
+            yield Check(name, "bounds", "" if least <= score <= most else problem)
+        if chance is not None:
+            yield Check(name, "chance", _above_chance(result, key, chance))
+        reused = run_suite(plan, [task], Path(folder)).reused
+        yield Check(name, "resumes", "" if reused else "the stored result was not reused")
+        again = run_suite(plan, [task], Path(folder), overwrite=True).results[0]
+    differing = [str(key) for key in result.scores if not _is_equal(result, again, str(key))]
+    problem = f"scores differ between two runs: {', '.join(differing[:3])}" if differing else ""
+    yield Check(name, "repeats", problem)
+
+
+def _too_small(task: Task, result: Result) -> str:
+    n_sources, ks = task.counts.get("sources", 0), result.ks
+    if ks and n_sources < _SOURCES_PER_K * ks[-1]:
+        return (
+            f"k = {ks[-1]} is more than a quarter of the {n_sources} sources, so P says little; "
+            "lower `k` in the task file, or add sources"
+        )
+    if math.isnan(result.main.mean):
+        return "the main score is undefined; check labels and gold scores"
+    return ""
+
+
+def _above_chance(result: Result, key: ScoreKey, chance: float) -> str:
+    """Describe by how much the baseline exceeds chance; '' if it does not."""
+    score = result.scores[key]
+    n = max(score.n or 0, 1)
+    error = (1.0 if math.isnan(score.std) else score.std) / math.sqrt(n)
+    sign = 1 if metric_of(key.metric).higher_is_better else -1
+    if not sign * (score.mean - chance) > _ERRORS * error:
+        return ""
+    return (
+        f"the baseline `random` has {percent(score.mean)} on {key}, and chance is "
+        f"{percent(chance)}; look for texts that occur among both the sources and the queries, or "
+        "in several parts of the data"
+    )
+
+
+def _is_equal(one: Result, other: Result, name: str) -> bool:
+    first, second = one.flat[name], other.flat[name]
+    return first == second or (math.isnan(first) and math.isnan(second))

@@ -1,0 +1,330 @@
+"""All metrics: what each is called, how it is computed from retrieved sources, and how it is shown.
+
+A metric of retrieval is a function of the values per query, or of means of other metrics. Metrics
+of other task types are computed by the task type. All scores are fractions, which tables show in
+percent.
+
+Shapes: q queries, n sources, k ranks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property, partial
+from itertools import starmap
+from typing import NamedTuple
+
+import numpy as np
+
+from polarity_bench.errors import InputError
+from polarity_bench.metrics.pareto_front import front, lift
+from polarity_bench.metrics.polarity import neighbour_vote, polarity
+from polarity_bench.metrics.similarity import joint, overlap, retention, similarity
+from polarity_bench.registers import Register
+from polarity_bench.scores import ScoreKey
+from polarity_bench.values import BoolArray, FloatArray, IntArray
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """The k nearest sources of each query.
+
+    Attributes:
+        index: Position of each retrieved source, nearest first, (q, k).
+        cosine: Cosine of the query and each retrieved source under the reference encoder, (q, k).
+        query_labels: Label of each query, from 0, (q,).
+        source_labels: Label of each source, from 0, (n,).
+    """
+
+    index: IntArray
+    cosine: FloatArray
+    query_labels: IntArray
+    source_labels: IntArray
+
+    @cached_property
+    def labels(self) -> IntArray:
+        """Label of each retrieved source, (q, k)."""
+        return self.source_labels[self.index]
+
+    @cached_property
+    def hits(self) -> BoolArray:
+        """Whether each retrieved source has the query's label, (q, k)."""
+        return np.asarray(self.labels == self.query_labels[:, None])
+
+
+@dataclass(frozen=True)
+class Ranking(Neighbours):
+    """The k nearest sources under the encoder under test, and two retrievals to compare with.
+
+    Attributes:
+        reference: The sources that the reference encoder retrieves.
+        oracle: The sources that the reference encoder retrieves among those of the query's label,
+            followed by the others.
+    """
+
+    reference: Neighbours
+    oracle: Neighbours
+
+
+Means = Mapping[str, FloatArray]
+"""Means over queries, by metric, as arrays of the same shape."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric.
+
+    Attributes:
+        name: Name in scores.
+        explanation: Explanation in one line, for `explain-score`, pages and documentation.
+        title: Title of the column; '' if tables of retrieval tasks have no such column.
+        detail: Tables of retrieval tasks that show the column by default: 0 all; 1 only those of
+            boards; 2 only those of one task on a board; 3 none.
+        bounds: Range of the score. Intervals over seeds are clipped to it.
+        chance: Score of random retrieval or guessing, if it is the same on every task.
+        higher_is_better: Whether higher scores are better.
+        has_interval: Whether boards show the 95 % interval.
+        needs_reference: Whether the score depends on the reference encoder.
+        of_queries: Function that computes the metric from a `Ranking` and the name of a weighting
+            of its ranks, (q,). NaN is an undefined value. The score is the mean.
+        is_weighted: Whether `of_queries` uses the weighting.
+        components: Metrics whose means determine the score.
+        of_means: Function that computes the score from the means of `components`. Its second
+            argument is whether to clip the score at 0, if `is_clipped`.
+        is_clipped: Whether scores below chance are shown as 0. Means are taken before clipping.
+    """
+
+    name: str
+    explanation: str
+    _: KW_ONLY
+    title: str = ""
+    detail: int = 0
+    bounds: tuple[float, float] = (0.0, 1.0)
+    chance: float | None = None
+    higher_is_better: bool = True
+    has_interval: bool = True
+    needs_reference: bool = False
+    of_queries: Callable[[Ranking, str], FloatArray] | None = None
+    is_weighted: bool = True
+    components: tuple[str, ...] = ()
+    of_means: Callable[[Means, bool], FloatArray] | None = None
+    is_clipped: bool = False
+
+    def key(self, k: int, weighting: str) -> ScoreKey:
+        """Return the key of the score at k, without k or weighting if they have no effect."""
+        if not self.of_queries and not self.of_means:
+            return ScoreKey(self.name)
+        return ScoreKey(self.name, k, weighting if self.is_weighted else "linear")
+
+    def values(self, found: Ranking, weighting: str) -> FloatArray:
+        """Compute the values per query, (q,).
+
+        Raises:
+            InputError: If the function does not return a number or NaN for each query.
+        """
+        assert self.of_queries is not None  # noqa: S101  The caller chooses such metrics.
+        values = np.asarray(self.of_queries(found, weighting))
+        if values.shape != found.query_labels.shape or np.isinf(values.astype(np.float64)).any():
+            raise InputError(
+                f"the metric {self.name!r} must return a finite number or NaN for each of the "
+                f"{len(found.query_labels)} queries, got {values.dtype} of shape {values.shape}"
+            )
+        return values
+
+    def derived(self, means: Means, *, clipped: bool = True) -> FloatArray:
+        """Compute the score from the means of its components."""
+        assert self.of_means is not None  # noqa: S101  The caller chooses such metrics.
+        return self.of_means(means, clipped)
+
+
+class PlanePoint(NamedTuple):
+    """Point, or points, in the plane of polarity and meaning.
+
+    Attributes:
+        lift: P relative to chance, see `pareto_front.lift`.
+        retention: Retention, an array of the same shape.
+    """
+
+    lift: FloatArray
+    retention: FloatArray
+
+
+def plane_point(means: Means, whose: str = "") -> PlanePoint:
+    """Return the points for means of scores.
+
+    Args:
+        means: Means at one k and weighting.
+        whose: Suffix of the metrics: '' for the encoder, or `_oracle`.
+    """
+    p, s = means[f"polarity{whose}"], means[f"similarity{whose}"]
+    kept = retention(s, means["similarity_chance"], means["similarity_reference"])
+    return PlanePoint(lift(p, means["polarity_chance"]), kept)
+
+
+def front_of(
+    points: Sequence[PlanePoint], oracle: PlanePoint, *, clipped: bool = True
+) -> FloatArray:
+    """Return the front score of a curve; see `metrics.pareto_front`.
+
+    Args:
+        points: Points of the curve.
+        oracle: Point of the oracle.
+        clipped: Whether the score is clipped to 0 below chance.
+    """
+    sides = (np.stack(side) for side in zip(*points, strict=True))
+    return front(*sides, *oracle, clipped=clipped)
+
+
+def _joint(means: Means, clipped: bool) -> FloatArray:
+    kept = plane_point(means).retention
+    return joint(means["polarity"], means["polarity_chance"], kept, clipped=clipped)
+
+
+def _front(means: Means, clipped: bool) -> FloatArray:
+    return front_of([plane_point(means)], plane_point(means, "_oracle"), clipped=clipped)
+
+
+_OF_A_POINT = ("polarity", "similarity", "similarity_reference")
+_OF_A_POINT += ("polarity_chance", "similarity_chance")
+_cosine = partial(Metric, bounds=(-1.0, 1.0))
+_s = partial(_cosine, needs_reference=True)
+_derived = partial(Metric, needs_reference=True, components=_OF_A_POINT)
+_of_pairs = partial(Metric, detail=3, has_interval=False)
+
+_METRICS = (
+    Metric(
+        "polarity",
+        "share of the k nearest sources that have the query's label, weighted by rank",
+        title="P",
+        of_queries=lambda found, weighting: polarity(found.hits, weighting),
+    ),
+    _s(
+        "similarity",
+        "mean cosine, under the reference encoder, between the query and the k retrieved sources, "
+        "weighted by rank",
+        title="S",
+        of_queries=lambda found, weighting: similarity(found.cosine, weighting),
+    ),
+    _derived(
+        "retention",
+        "share of the reference's S above chance that is kept; 100 % for the reference itself",
+        title="retention",
+        bounds=(-math.inf, 1.0),
+        has_interval=False,
+        of_means=lambda means, _: plane_point(means).retention,
+    ),
+    _derived(
+        "joint",
+        "harmonic mean of P's lift over chance, clipped at 0, and of retention",
+        title="joint",
+        of_means=_joint,
+        is_clipped=True,
+    ),
+    _derived(
+        "front",
+        "share of the area under the oracle's point, in lift and retention, that an encoder "
+        "dominates; a curve counts with all its points",
+        title="front",
+        detail=1,
+        components=(*_OF_A_POINT, "polarity_oracle", "similarity_oracle"),
+        of_means=_front,
+        is_clipped=True,
+    ),
+    _s(
+        "similarity_reference",
+        "S of the k sources that the reference ranks nearest",
+        of_queries=lambda found, weighting: similarity(found.reference.cosine, weighting),
+    ),
+    Metric(
+        "polarity_oracle",
+        "P of retrieval with gold labels, which ranks the sources with the query's label first",
+        of_queries=lambda found, weighting: polarity(found.oracle.hits, weighting),
+    ),
+    _s(
+        "similarity_oracle",
+        "S of retrieval with gold labels",
+        of_queries=lambda found, weighting: similarity(found.oracle.cosine, weighting),
+    ),
+    Metric(
+        "knn_accuracy",
+        "share of queries whose label wins the weighted vote of the k nearest sources",
+        title="kNN accuracy",
+        detail=2,
+        has_interval=False,
+        of_queries=lambda f, weighting: neighbour_vote(f.query_labels, f.labels, weighting),
+    ),
+    Metric(
+        "overlap",
+        "share of the k nearest sources that the reference also finds",
+        needs_reference=True,
+        of_queries=lambda found, _: overlap(found.index, found.reference.index),
+        is_weighted=False,
+    ),
+    _of_pairs(
+        "sgts",
+        "Spearman's correlation of cosine with equality of labels (SentiCSE)",
+        title="SgTS",
+        bounds=(-1.0, 1.0),
+    ),
+    _of_pairs(
+        "pairwise_accuracy",
+        "share of minimal pairs in which both queries are nearer to the source of their own "
+        "polarity than to its twin",
+        title="minimal pairs",
+        chance=0.25,
+    ),
+    Metric("polarity_chance", "P of random retrieval"),
+    _s("similarity_chance", "S of random retrieval"),
+    Metric(
+        "lift",
+        "how far P is above chance; 0 is chance and 1 is a perfect P",
+        bounds=(-math.inf, 1.0),
+    ),
+    _cosine("pearson", "Pearson's correlation with human scores"),
+    _cosine("spearman", "Spearman's correlation with human scores"),
+    _cosine("dev_pearson", "Pearson's correlation on the dev set, used to stop training"),
+    Metric(
+        "mse",
+        "mean squared error of the predicted scores",
+        bounds=(0.0, math.inf),
+        higher_is_better=False,
+    ),
+    Metric(
+        "paired_accuracy", "share of query pairs with both nearer to their own answer", chance=0.25
+    ),
+)
+_SHARES = {
+    "accuracy": "test accuracy of a classifier on frozen vectors, rounded as SentEval rounds",
+    "exact_accuracy": "test accuracy of a classifier on frozen vectors, not rounded",
+    "dev_accuracy": "accuracy on the rows used to choose the regularisation",
+    "macro_f1": "mean of the classes' F1",
+    "f1": "F1 of the class 1",
+    "recall": "share of the rows of a class for which the class is predicted; recall@k: share of a "
+    "query's answers among the k nearest sources",
+    "mrr": "mean of 1 / rank of a query's first answer; 0 if it is not among the k nearest sources",
+    "ndcg": "gain of the answers, discounted by log2(1 + rank), over that of the best ranking",
+}
+"""Explanations of metrics in [0, 1] that have no further properties."""
+
+METRICS = Register(
+    "polarity_bench.metrics",
+    Metric,
+    {each.name: each for each in (*_METRICS, *starmap(Metric, _SHARES.items()))},
+)
+"""Metrics by name. Those with a title are in the order of columns."""
+
+
+def metric_of(name: str) -> Metric:
+    """Return a metric; for one that is not installed or a column of groups, an unknown metric."""
+    return METRICS.get(name) or Metric(name, "", bounds=(-math.inf, math.inf))
+
+
+def titled_metrics(most_detail: int = 3) -> dict[str, Metric]:
+    """Return the metrics with columns in tables of retrieval tasks, by title.
+
+    Args:
+        most_detail: Largest `detail` of the metrics.
+    """
+    return {m.title: m for m in METRICS.values() if m.title and m.detail <= most_detail}

@@ -1,0 +1,105 @@
+"""Registers: metrics, weightings, task types and recipes of this project and of others, by name.
+
+Other packages register objects through entry points. The group of an entry point names the
+register, its name is the name of the object, and its value is the place of the object, such as
+`my_package:PRECISION`. A package is imported when a register is read completely for the first time.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import UserDict
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, TypeVar
+
+from polarity_bench.errors import InputError, InputWarning, check_known
+
+T = TypeVar("T")
+
+
+def entry_points_of(plugin: str) -> list[EntryPoint]:
+    """Return the entry points of an installed plug-in.
+
+    Args:
+        plugin: Name of the package, or of one of its entry points or modules.
+
+    Raises:
+        InputError: If there is no such plug-in.
+    """
+    named = [
+        (each, {each.name, each.value.partition(":")[0], each.dist.name if each.dist else ""})
+        for each in entry_points()
+        if each.group.startswith("polarity_bench.")
+    ]
+    known = {name for _, names in named for name in names if name}
+    check_known(plugin, known, f"{plugin}: neither a folder nor an installed plug-in")
+    return [each for each, names in named if plugin in names]
+
+
+class Register(UserDict[str, T]):
+    """Objects by name, those of this project first.
+
+    An object of another package that cannot be used is left out, and a warning names the package.
+
+    Attributes:
+        group: Name of the entry-point group.
+
+    Args:
+        group: Name of the entry-point group.
+        kind: Class of the objects, or base class if the objects are classes.
+        own: Objects of this project.
+        check: Function that raises an error if an object of another package is not usable.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        kind: type[Any],
+        own: Mapping[str, T],
+        check: Callable[[Any], object] = repr,
+    ) -> None:
+        self.group, self._kind, self._known, self._check = group, kind, dict(own), check
+        self._is_complete = False
+
+    @cached_property
+    def entry_points(self) -> list[EntryPoint]:
+        """The entry points of other packages, sorted. Listing them imports no package."""
+        return sorted(entry_points(group=self.group))
+
+    def has_name(self, name: str) -> bool:
+        """Return whether an object has this name, without importing other packages."""
+        return name in self._known or any(each.name == name for each in self.entry_points)
+
+    def load(self, entry_point: EntryPoint) -> T:
+        """Import an object of another package, and check it.
+
+        Raises:
+            Exception: An error of the package, or an InputError if the object is not usable.
+        """
+        loaded: Any = entry_point.load()
+        kind = loaded if isinstance(loaded, type) else type(loaded)
+        if not issubclass(kind, self._kind):
+            raise InputError(f"expected a {self._kind.__name__}, got {loaded!r}")
+        if (name := getattr(loaded, "name", entry_point.name)) != entry_point.name:
+            raise InputError(f"its `name` is {name!r}; give the entry point the same name")
+        self._check(loaded)
+        usable: T = loaded
+        return usable
+
+    @property
+    def data(self) -> dict[str, T]:  # type: ignore[override]  # UserDict has an attribute.
+        """All objects. Those of other packages are imported on first use."""
+        if not self._is_complete:
+            self._is_complete = True  # first, because a package may read the register
+            for each in self.entry_points:
+                try:
+                    if each.name in self._known:
+                        raise InputError("the name is taken; choose another name")  # noqa: TRY301
+                    self._known[each.name] = self.load(each)
+                except Exception as error:  # noqa: BLE001  A broken package must not stop others.
+                    package = each.dist.name if each.dist else each.value
+                    what = f"{each.name!r} of the package {package!r}, in {self.group}, is skipped"
+                    warnings.warn(f"{what}: {error}", InputWarning, stacklevel=4)
+        return self._known

@@ -1,0 +1,176 @@
+"""Plug-ins: what one module of another package registers is known everywhere."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from standins import QUERIES, SOURCES, Bench
+
+from polarity_bench.encoders.load import load_encoder
+from polarity_bench.errors import InputWarning
+from polarity_bench.metrics.register import METRICS, Metric
+from polarity_bench.registers import Register
+from polarity_bench.results.result_files import read_results
+from polarity_bench.scores import WEIGHTINGS, ScoreKey
+from polarity_bench.tasks.catalogue import KINDS
+from polarity_bench.training.recipes import RECIPES
+
+TOYS = Path(__file__).parent / "toys"
+REGISTERS: tuple[Register[object], ...] = (METRICS, WEIGHTINGS, KINDS, RECIPES)  # type: ignore[assignment]
+Install = Callable[[str], None]
+
+
+def unread(registers: tuple[Register[object], ...] = REGISTERS) -> None:
+    """Let registers look for plug-ins again."""
+    for register in registers:
+        register.__dict__.pop("entry_points", None)
+        register._is_complete = False
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+    """Install a package with these entry points; its modules are in `toys` or in the folder."""
+    for register in REGISTERS:
+        monkeypatch.setattr(register, "_known", dict(register._known))
+    before = {*sys.modules}
+
+    def put(entry_points: str) -> None:
+        info = tmp_path / "site" / "toy_scores-1.0.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: toy-scores\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(entry_points)
+        for path in (TOYS, tmp_path / "site"):
+            monkeypatch.syspath_prepend(str(path))
+        unread()
+
+    yield put
+    monkeypatch.undo()
+    unread()
+    for name in {*sys.modules} - before:
+        if name.startswith(("toy_", "broken_")):
+            del sys.modules[name]
+
+
+SCORES = """[polarity_bench.metrics]
+first_hit = toy_scores:FIRST_HIT
+miss_rate = toy_scores:MISS_RATE
+[polarity_bench.weightings]
+steep = toy_scores:STEEP
+"""
+
+
+def nearest_hits(model: str) -> list[list[bool]]:
+    """Whether each source has the label of the query, in order of rank."""
+    encoder = load_encoder(model)
+    sources = encoder.encode([text for text, _ in SOURCES])
+    hits = []
+    for text, label in QUERIES:
+        query = encoder.encode([text])[0]
+        cosine = sources @ query / np.linalg.norm(sources, axis=1)
+        hits.append([SOURCES[i][1] == label for i in np.argsort(-cosine)])
+    return hits
+
+
+def cells(text: str, column: str) -> list[str]:
+    lines = [line for line in text.splitlines() if line[:1] == "|"]
+    head, _, *rows = ([cell.strip(" *") for cell in line.strip("|").split("|")] for line in lines)
+    return [row[head.index(column)] for row in rows]
+
+
+def test_a_metric_and_a_weighting_of_one_module_are_known_everywhere(
+    bench: Bench, task_dir: Path, tmp_path: Path, install: Install
+) -> None:
+    run = ("run", "--tasks", "mini", "--task-dir", task_dir, "--output", "board/results", "-m")
+    assert "hit@1" not in bench(*run, "random").out
+    install(SCORES)
+    hits = np.array(nearest_hits("random"))
+    table = bench(*run, "random").out
+    assert "reused" not in table
+    assert cells(table, "hit@1")[0].startswith(f"{100 * hits[:, 0].mean():.2f}")
+    assert cells(table, "misses")[0].startswith(f"{100 - 100 * hits[:, :4].mean():.2f}")
+    steep = float((hits[:, :4] @ np.array([8, 4, 2, 1]) / 15).mean())
+    assert cells(bench(*run, "random", "--columns", "all").out, "P steep") == [f"{100 * steep:.2f}"]
+    shown = json.loads(bench(*run, "random", "--json", "--weighting", "steep").out)["results"][0]
+    assert shown["reused"]
+    assert shown["scores"]["polarity_steep_at_4"] == pytest.approx(steep)
+    assert (
+        "weights that halve from rank to rank" in bench(*run, "tfidf", "--weighting", "steep").out
+    )
+    (result, _) = read_results(tmp_path / "board" / "results")
+    assert {ScoreKey("first_hit", 4), ScoreKey("joint", 4, "steep")} <= {*result.scores}
+
+    (tmp_path / "board" / "board.toml").write_text('weighting = "steep"\n')
+    board = bench("leaderboard", "board").out
+    assert f"{100 * steep:.2f}" in {cell.split(" ")[0].strip("*") for cell in cells(board, "P")}
+    assert f"{100 * hits[:, 0].mean():.2f}" in {cell.split()[0] for cell in cells(board, "hit@1")}
+    misses = [cell for line in board.splitlines() for cell in line.split("|") if "**" in cell]
+    fewest = min(float(cell.split()[0].strip("*")) for cell in cells(board, "misses"))
+    assert any(cell.strip().startswith(f"**{fewest:.2f}**") for cell in misses)
+    assert bench("leaderboard", "build", "board").code == 0
+    page = (tmp_path / "board" / "index.html").read_text(encoding="utf-8")
+    assert "Share of queries whose nearest source has their label." in page
+
+    words = ("compare", "random", "tfidf", "-t", "mini", "--task-dir", task_dir)
+    compare = (*words, "--results", "board/results", "--measure", "hit@1", "--json")
+    compared = json.loads(bench(*compare).out)
+    assert compared["measure"] == "first_hit_at_4"
+    assert compared["method"].startswith("permutation")
+    assert bench("explain-score", "hit@1").out.strip() == (
+        "hit@1: share of queries whose nearest source has their label"
+    )
+    explained = bench("explain-score", "P steep").out
+    assert "weighted by rank; weights that halve from rank to rank" in explained
+
+
+def test_an_unknown_weighting_is_answered_with_the_known_ones(bench: Bench) -> None:
+    done = bench("run", "--weighting", "unifrom")
+    assert done.code == 2
+    assert "--weighting: unknown value 'unifrom'; did you mean 'uniform'?" in done.err
+
+
+@pytest.mark.parametrize(
+    ("entry", "problem"),
+    [
+        ("metrics]\njoint = toy_scores:FIRST_HIT", "'joint' of .*: the name is taken"),
+        ("metrics]\nother = toy_scores:FIRST_HIT", "'other' of .*: its `name` is 'first_hit'"),
+        ("metrics]\nfirst = toy_scores:STEEP", "'first' of .*: expected a Metric, got Weighting"),
+        ("metrics]\nfirst = toy_scores:NOTHING", "'first' of .*: module 'toy_scores' has no attr"),
+        ("weightings]\na_b = broken_names:AB", "'a_b' of .*: .* another score has the same name"),
+        ("task_types]\ntoy = toy_scores:STEEP", "'toy' of .*: expected a TaskSpec"),
+        ("recipes]\ntoy = broken_names:gone", "'toy' of .*: module 'broken_names' has no attr"),
+    ],
+    ids=["taken", "other-name", "other-type", "missing", "bad-name", "task-type", "recipe"],
+)
+def test_a_broken_plug_in_is_named_and_takes_nothing_down(
+    tmp_path: Path, install: Install, entry: str, problem: str
+) -> None:
+    install(
+        f"[polarity_bench.{entry}\n[polarity_bench.metrics]\nfirst_hit = toy_scores:FIRST_HIT\n"
+        if "metrics]" not in entry
+        else f"[polarity_bench.{entry}\nfirst_hit = toy_scores:FIRST_HIT\n"
+    )
+    module = (
+        "from polarity_bench.scores import Weighting\nAB = Weighting('a_b', 'no', lambda k: k)\n"
+    )
+    (tmp_path / "site" / "broken_names.py").write_text(module)
+    with pytest.warns(InputWarning, match=f"{problem}"):
+        known = [name for register in REGISTERS for name in register]
+    assert {"first_hit", "joint", "linear", "polarity", "margins"} <= {*known}
+    assert isinstance(METRICS["joint"].of_means, type(METRICS["retention"].of_means))
+
+
+def test_a_metric_without_a_value_per_query_is_refused_by_name(
+    bench: Bench, task_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = Metric("bad", "no values", of_queries=lambda *_: np.zeros(3))
+    monkeypatch.setitem(METRICS, "bad", bad)
+    done = bench("run", "-m", "random", "--tasks", "mini", "--task-dir", task_dir)
+    assert done.code == 2
+    assert (
+        "the metric 'bad' must return a finite number or NaN for each of the 8 queries" in done.err
+    )

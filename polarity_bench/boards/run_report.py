@@ -16,7 +16,7 @@ from polarity_bench.boards.unseen_columns import (
     tasks_with_seen_rows,
     unseen_table,
 )
-from polarity_bench.metrics.register import METRICS, titled_metrics
+from polarity_bench.metrics.register import METRICS, metric_of, titled_metrics
 from polarity_bench.render.table import Board, Column, Table
 from polarity_bench.results.comparability import pairs_of
 from polarity_bench.results.curve import Curve
@@ -31,6 +31,8 @@ from polarity_bench.values import grouped, shortest
 
 _WEIGHTED = ("polarity", "similarity")
 """Metrics that tables of one encoder show in all weightings."""
+_OF_SOME_TASKS = 4
+"""Detail of metrics that only some tasks have."""
 
 
 def tables(
@@ -230,7 +232,7 @@ def _ranked(results: Sequence[Result], weighting: str) -> Table:
 
     P and S are shown in all weightings, the other scores only in the selected weighting.
     """
-    rows, known = _rows(results), titled_metrics().values()
+    rows, known = _rows(results), titled_metrics(_OF_SOME_TASKS - 1).values()
     others = [other for other in WEIGHTINGS if other != weighting]
     shown = [(m.title, m, weighting) for m in known if m.detail < 2]
     main = {title for title, *_ in shown}
@@ -302,7 +304,8 @@ def _pair(pair: tuple[str, str], results: Sequence[Result], weighting: str) -> T
 def _details(results: Sequence[Result], weighting: str) -> Table:
     """Return the table of scores that only some tasks have.
 
-    These scores are shares of groups, and P by part. The table has a row for each result and k.
+    These scores are shares of groups, accuracy on minimal pairs, and P by part. The table has a row
+    for each result and k.
 
     Args:
         results: Results of one encoder on one task, at one or more strengths.
@@ -310,12 +313,16 @@ def _details(results: Sequence[Result], weighting: str) -> Table:
     """
     first, rows = results[0], _rows(results)
     titles = {
-        key: f"P, {key.part}" if key.part else key.metric
-        for key in sorted(first.scores, key=lambda key: (key.part is not None, str(key)))
-        if (key.k, key.weighting) == (first.ks[-1], weighting)
-        and (key.part or key.metric not in METRICS)
+        key: f"P, {key.part}" if key.part else metric_of(key.metric).title or key.metric
+        for key in sorted(first.scores, key=lambda key: (key.part or "", key.k is None, str(key)))
+        if (
+            (key.k, key.weighting) == (first.ks[-1], weighting)
+            and (key.part or key.metric not in METRICS)
+        )
+        or metric_of(key.metric).detail == _OF_SOME_TASKS
     }
     columns = [
-        _column(title, rows, [replace(key, k=k) for _, k in rows]) for key, title in titles.items()
+        _column(title, rows, [replace(key, k=key.k and k) for _, k in rows])
+        for key, title in titles.items()
     ]
     return _table([result for result, _ in rows], columns, k=[str(k) for _, k in rows])

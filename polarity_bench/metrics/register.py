@@ -80,8 +80,8 @@ class Metric:
         name: Name in scores.
         explanation: Explanation in one line, for `explain-score`, pages and documentation.
         title: Title of the column; '' if tables of retrieval tasks have no such column.
-        detail: Tables of retrieval tasks that show the column by default: 0 all; 1 only those of
-            boards; 2 only those of one task on a board; 3 none.
+        detail: Tables of retrieval tasks that show the column by default: 0 all; 1 those of boards;
+            2 those of one task on a board; 3 none; 4 none, because only some tasks have the score.
         bounds: Range of the score. Intervals over seeds are clipped to it.
         chance: Score of random retrieval or guessing, if it is the same on every task.
         higher_is_better: Whether higher scores are better.
@@ -191,7 +191,6 @@ _OF_A_POINT += ("polarity_chance", "similarity_chance")
 _cosine = partial(Metric, bounds=(-1.0, 1.0))
 _s = partial(_cosine, needs_reference=True)
 _derived = partial(Metric, needs_reference=True, components=_OF_A_POINT)
-_of_pairs = partial(Metric, detail=3, has_interval=False)
 
 _METRICS = (
     Metric(
@@ -262,18 +261,21 @@ _METRICS = (
         of_queries=lambda found, _: overlap(found.index, found.reference.index),
         is_weighted=False,
     ),
-    _of_pairs(
+    _cosine(
         "sgts",
         "Spearman's correlation of cosine with equality of labels (SentiCSE)",
         title="SgTS",
-        bounds=(-1.0, 1.0),
+        detail=3,
+        has_interval=False,
     ),
-    _of_pairs(
+    Metric(
         "pairwise_accuracy",
         "share of minimal pairs in which both queries are nearer to the source of their own "
         "polarity than to its twin",
         title="minimal pairs",
+        detail=4,
         chance=0.25,
+        has_interval=False,
     ),
     Metric("polarity_chance", "P of random retrieval"),
     _s("similarity_chance", "S of random retrieval"),
@@ -321,7 +323,7 @@ def metric_of(name: str) -> Metric:
     return METRICS.get(name) or Metric(name, "", bounds=(-math.inf, math.inf))
 
 
-def titled_metrics(most_detail: int = 3) -> dict[str, Metric]:
+def titled_metrics(most_detail: int = 4) -> dict[str, Metric]:
     """Return the metrics with columns in tables of retrieval tasks, by title.
 
     Args:

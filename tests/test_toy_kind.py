@@ -1,4 +1,4 @@
-"""A new kind of task, one module and one line in the registry, from command line to board."""
+"""A new kind of task, one module of another package, from command line to board."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -19,17 +20,10 @@ from polarity_bench.scores import ScoreKey
 from polarity_bench.tasks.catalogue import load_tasks
 from polarity_bench.values import FloatArray
 
-REGISTERED = """
-import sys
-
-from polarity_bench.tasks import catalogue
-from toy_kind import ToySpec
-
-catalogue.KINDS["toy"] = ToySpec
-
-from polarity_bench.cli.app import main
-
-main()
+ENTRY_POINTS = """[polarity_bench.task_types]
+toy = toy_kind:ToySpec
+[polarity_bench.metrics]
+put_right = toy_kind:PUT_RIGHT
 """
 ROWS = [
     row for pair in zip(SOURCES[:12], SOURCES[12:], strict=True) for row in (*pair, *pair[::-1])
@@ -37,18 +31,30 @@ ROWS = [
 ROWS += QUERIES
 
 
-def bench(*arguments: str | Path) -> str:
-    paths = [str(Path(__file__).parent / "toys"), os.environ.get("PYTHONPATH", "")]
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Run:
+    """Return a function that runs a command line beside an installed package with the kind."""
+    info = tmp_path / "site" / "toys-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: toys\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(ENTRY_POINTS)
+    paths = [
+        str(info.parent),
+        str(Path(__file__).parent / "toys"),
+        os.environ.get("PYTHONPATH", ""),
+    ]
     env = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
-    done = subprocess.run(
-        [sys.executable, "-c", REGISTERED, *map(str, arguments)],
-        env=env,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+
+    def bench(*arguments: str | Path) -> str:
+        words = [sys.executable, "-m", "polarity_bench", *map(str, arguments)]
+        done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return bench
 
 
 @pytest.fixture
@@ -76,7 +82,9 @@ def put_right(model: str) -> float:
     return sum(rights) / len(rights)
 
 
-def test_a_toy_kind_runs_from_the_command_line_to_a_board(tasks: Path, tmp_path: Path) -> None:
+def test_a_toy_kind_runs_from_the_command_line_to_a_board(
+    bench: Run, tasks: Path, tmp_path: Path
+) -> None:
     wanted = put_right("random")
     assert 0 < wanted < 1
     out = tmp_path / "results"
@@ -109,6 +117,8 @@ def test_a_toy_kind_runs_from_the_command_line_to_a_board(tasks: Path, tmp_path:
     assert compared["method"].startswith("permutation")
     assert "share of texts put into their class" in bench("explain-score", "put right")
 
+    assert "| toy " in bench("test", tasks / "toy.toml")
+    assert "put_right | passed" in " ".join(bench("test", "toys").split())
     listed = bench("tasks", "--task-dir", tasks).splitlines()
     assert any("toy" in line and "Bricks" in line for line in listed)
 

@@ -42,17 +42,14 @@ if TYPE_CHECKING:
     from polarity_bench.tasks.types.base import TaskSpec
     from polarity_bench.tasks.types.polarity.task import PolaritySpec
 
-Model = Annotated[
-    str,
+_ENCODER = (
     "Encoder: a hub name, a folder, `minilm`, `mteb:NAME` (by mteb's code), `vectors:PATH` (saved "
-    "vectors), `glove:FILE`, or a baseline (random, constant or tfidf).",
-    "-m",
-]
+    "vectors), `glove:FILE`, or a baseline (random, constant or tfidf)."
+)
+Model = Annotated[str, _ENCODER, "-m"]
 Models = Annotated[
     list[str] | None,
-    "Encoder: a hub name, a folder, `minilm`, `mteb:NAME` (by mteb's code), `vectors:PATH` (saved "
-    "vectors), `glove:FILE`, or a baseline (random, constant or tfidf). Repeat the option to "
-    "evaluate several encoders [default: minilm].",
+    f"{_ENCODER} Repeat the option to evaluate several encoders [default: minilm].",
     "-m",
 ]
 Strength = Annotated[

@@ -125,11 +125,11 @@ class Metric:
             InputError: If the function does not return a number or NaN for each query.
         """
         assert self.of_queries is not None  # noqa: S101  The caller chooses such metrics.
-        values = np.asarray(self.of_queries(found, weighting))
-        if values.shape != found.query_labels.shape or np.isinf(values.astype(np.float64)).any():
+        values = np.asarray(self.of_queries(found, weighting), dtype=np.float64)
+        if values.shape != found.query_labels.shape or np.isinf(values).any():
             raise InputError(
                 f"the metric {self.name!r} must return a finite number or NaN for each of the "
-                f"{len(found.query_labels)} queries, got {values.dtype} of shape {values.shape}"
+                f"{len(found.query_labels)} queries, got an array of shape {values.shape}"
             )
         return values
 
@@ -187,10 +187,11 @@ def _front(means: Means, clipped: bool) -> FloatArray:
 
 
 _OF_A_POINT = ("polarity", "similarity", "similarity_reference")
-_OF_A_POINT += ("polarity_chance", "similarity_chance")
+_OF_THE_ORACLE = ("polarity_oracle", "similarity_oracle")
+_OF_CHANCE = ("polarity_chance", "similarity_chance")
 _cosine = partial(Metric, bounds=(-1.0, 1.0))
 _s = partial(_cosine, needs_reference=True)
-_derived = partial(Metric, needs_reference=True, components=_OF_A_POINT)
+_derived = partial(Metric, needs_reference=True, components=(*_OF_A_POINT, *_OF_CHANCE))
 
 _METRICS = (
     Metric(
@@ -227,7 +228,7 @@ _METRICS = (
         "dominates; a curve counts with all its points",
         title="front",
         detail=1,
-        components=(*_OF_A_POINT, "polarity_oracle", "similarity_oracle"),
+        components=(*_OF_A_POINT, *_OF_THE_ORACLE, *_OF_CHANCE),
         of_means=_front,
         is_clipped=True,
     ),
@@ -320,7 +321,7 @@ METRICS = Register(
 
 def metric_of(name: str) -> Metric:
     """Return a metric; for one that is not installed or a column of groups, an unknown metric."""
-    return METRICS.get(name) or Metric(name, "", bounds=(-math.inf, math.inf))
+    return METRICS.get(name) or Metric(name, "", bounds=(-math.inf, math.inf), has_interval=False)
 
 
 def titled_metrics(most_detail: int = 4) -> dict[str, Metric]:

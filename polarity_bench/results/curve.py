@@ -14,7 +14,7 @@ import numpy as np
 
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError
-from polarity_bench.metrics.register import front_of, plane_point
+from polarity_bench.metrics.register import METRICS, front_of, plane_point
 from polarity_bench.metrics.statistics import Bootstrap, Resampling
 from polarity_bench.results.result_files import Result, read_arrays, scores_digest
 from polarity_bench.scores import WEIGHTINGS, Score, ScoreKey
@@ -106,7 +106,9 @@ def make_curve(name: str, dial: Dial, by_setting: Mapping[float, Result]) -> Cur
                 "settings"
             )
     ranks = _ranks(results)
-    keys = dict.fromkeys(key for rank in ranks for key in component_keys("front", *rank))
+    parts = METRICS["front"].components
+    of_parts = dict.fromkeys(METRICS[part].key(*rank) for part in parts for rank in ranks)
+    keys = sorted(of_parts, key=lambda key: key.k is not None)  # The order moves the last digit.
     arrays = [read_arrays(result.path) for result in results]
     drawn = None
     if "resampled_units" in arrays[0]:
@@ -167,9 +169,12 @@ def _front(
 
 def _ranks(results: Sequence[Result]) -> list[tuple[int, str]]:
     """Return each k with each weighting that all results have."""
-    keys = [(k, weighting) for k in results[0].ks for weighting in WEIGHTINGS]
-    fronts = [(ScoreKey("front", *rank), rank) for rank in keys]
-    return [rank for key, rank in fronts if all(key in each.scores for each in results)]
+    ranks = [(k, weighting) for k in results[0].ks for weighting in WEIGHTINGS]
+    return [
+        rank
+        for rank in ranks
+        if all(ScoreKey("polarity_oracle", *rank) in each.scores for each in results)
+    ]
 
 
 def _check(result: Result) -> None:

@@ -18,9 +18,12 @@ from polarity_bench.data.specs import FileRef, FormatSpec
 from polarity_bench.data.split import Split
 from polarity_bench.embedding.embedder import EmbeddedTexts
 from polarity_bench.errors import InputError
+from polarity_bench.metrics.register import Metric
 from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.tasks.types.base import Settings, Task, TaskScores, TaskSpec
 from polarity_bench.values import digest_of
+
+PUT_RIGHT = Metric("put_right", "share of texts put into their class")
 
 
 class ToySpec(TaskSpec):
@@ -33,7 +36,6 @@ class ToySpec(TaskSpec):
     heading: ClassVar[str] = "Toys"
     measure: ClassVar[str] = "share put right"
     columns: ClassVar[tuple[tuple[str, ScoreKey], ...]] = (("put right", ScoreKey("put_right")),)
-    meanings: ClassVar[Mapping[str, str]] = {"put_right": "share of texts put into their class"}
     mteb_type: ClassVar[str] = "Classification"
     mteb_prompt: ClassVar[str] = "Classify user passages."
 
@@ -86,6 +88,10 @@ class ToyTask(Task):
     def counts(self) -> Mapping[str, int]:
         """How many rows."""
         return {"rows": len(self.rows)}
+
+    def chance(self, scores: Mapping[ScoreKey, Score]) -> tuple[ScoreKey, float]:
+        """Return the share that is put right by chance, if the classes have equal sizes."""
+        return self.main_score, 1 / len(set(self.rows.labels))
 
     def score(self, embedded: EmbeddedTexts, reference: EmbeddedTexts | None) -> TaskScores:
         """Put odd rows into the class of the nearest mean of even rows."""

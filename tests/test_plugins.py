@@ -76,9 +76,11 @@ def nearest_hits(model: str) -> list[list[bool]]:
     return hits
 
 
-def cells(text: str, column: str) -> list[str]:
+def cells(text: str, column: str, stripped: str = " *") -> list[str]:
     lines = [line for line in text.splitlines() if line[:1] == "|"]
-    head, _, *rows = ([cell.strip(" *") for cell in line.strip("|").split("|")] for line in lines)
+    head, _, *rows = (
+        [cell.strip(stripped) for cell in line.strip("|").split("|")] for line in lines
+    )
     return [row[head.index(column)] for row in rows]
 
 
@@ -108,9 +110,9 @@ def test_a_metric_and_a_weighting_of_one_module_are_known_everywhere(
     board = bench("leaderboard", "board").out
     assert f"{100 * steep:.2f}" in {cell.split(" ")[0].strip("*") for cell in cells(board, "P")}
     assert f"{100 * hits[:, 0].mean():.2f}" in {cell.split()[0] for cell in cells(board, "hit@1")}
-    misses = [cell for line in board.splitlines() for cell in line.split("|") if "**" in cell]
-    fewest = min(float(cell.split()[0].strip("*")) for cell in cells(board, "misses"))
-    assert any(cell.strip().startswith(f"**{fewest:.2f}**") for cell in misses)
+    misses = [cell for cell in cells(board, "misses", " ") if cell != "-"]
+    (best,) = (cell for cell in misses if "**" in cell)
+    assert best == min(misses, key=lambda cell: float(cell.split()[0].strip("*")))
     assert bench("leaderboard", "build", "board").code == 0
     page = (tmp_path / "board" / "index.html").read_text(encoding="utf-8")
     assert "Share of queries whose nearest source has their label." in page
@@ -130,7 +132,7 @@ def test_a_metric_and_a_weighting_of_one_module_are_known_everywhere(
 def test_an_unknown_weighting_is_answered_with_the_known_ones(bench: Bench) -> None:
     done = bench("run", "--weighting", "unifrom")
     assert done.code == 2
-    assert "--weighting: unknown value 'unifrom'; did you mean 'uniform'?" in done.err
+    assert "Invalid value for '--weighting': unknown value 'unifrom'; did you mean 'un" in done.err
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ from polarity_bench.cli.inputs import check_device, tasks_of
 from polarity_bench.cli.output import name_options
 from polarity_bench.encoders.base import Backend, Dtype, Encoder, Quantization, Sides
 from polarity_bench.encoders.load import EncoderOptions
-from polarity_bench.errors import InputError, check_known
+from polarity_bench.errors import InputError, check_known, nearest
 from polarity_bench.scores import WEIGHTINGS
 from polarity_bench.training.parameters import ParameterInfo, Parameters, flattened
 
@@ -80,9 +80,9 @@ Output = Annotated[Path, "Folder to store the results in.", "-o"]
 
 
 def check_weighting(name: str | None) -> str | None:
-    """Return the name of a weighting; raise InputError if there is no such weighting."""
-    if name is not None:
-        check_known(name, WEIGHTINGS, f"`weighting`: unknown value {name!r}")
+    """Return the name of a weighting; refuse an unknown name."""
+    if name is not None and name not in WEIGHTINGS:
+        raise typer.BadParameter(f"unknown value {name!r}{nearest(name, WEIGHTINGS)}")
     return name
 
 

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,11 +22,11 @@ from polarity_bench.tasks.catalogue import KINDS
 from polarity_bench.training.recipes import RECIPES
 
 TOYS = Path(__file__).parent / "toys"
-REGISTERS: tuple[Register[object], ...] = (METRICS, WEIGHTINGS, KINDS, RECIPES)  # type: ignore[assignment]
+REGISTERS: tuple[Register[Any], ...] = (METRICS, WEIGHTINGS, KINDS, RECIPES)
 Install = Callable[[str], None]
 
 
-def unread(registers: tuple[Register[object], ...] = REGISTERS) -> None:
+def unread(registers: tuple[Register[Any], ...] = REGISTERS) -> None:
     """Let registers look for plug-ins again."""
     for register in registers:
         register.__dict__.pop("entry_points", None)

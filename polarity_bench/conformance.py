@@ -120,8 +120,10 @@ def _check_recipe(recipe: type[Recipe], model: str, bar: Bar) -> Iterator[Check]
     problem = f"other options are named {', '.join(clash)}; rename the parameters" if clash else ""
     yield Check(recipe.name, "options", problem)
     with tempfile.TemporaryDirectory() as folder:
-        jobs = [Job(recipe(), model, TASK, Path(folder) / name) for name in ("one", "two", "one")]
         try:
+            jobs = [
+                Job(recipe(), model, TASK, Path(folder, name)) for name in ("one", "two", "one")
+            ]
             first, again, resumed = [train(job, bar=bar) for job in jobs]
         except Exception as error:  # noqa: BLE001  A plug-in may raise any error.
             yield Check(recipe.name, "trains", str(error))

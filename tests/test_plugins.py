@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 from standins import QUERIES, SOURCES, Bench
 
+from polarity_bench.conformance import _wrong_weights, check_objects
 from polarity_bench.encoders.load import load_encoder
 from polarity_bench.errors import InputWarning
 from polarity_bench.metrics.register import METRICS, Metric
 from polarity_bench.registers import Register
 from polarity_bench.results.result_files import read_results
-from polarity_bench.scores import WEIGHTINGS, ScoreKey
+from polarity_bench.scores import WEIGHTINGS, ScoreKey, Weighting
 from polarity_bench.tasks.catalogue import KINDS
 from polarity_bench.training.recipes import RECIPES
 
@@ -177,3 +178,60 @@ def test_a_metric_without_a_value_per_query_is_refused_by_name(
     assert (
         "the metric 'bad' must return a finite number or NaN for each of the 8 queries" in done.err
     )
+
+
+RECIPES_OF_TOYS = """[polarity_bench.recipes]
+nudge = toy_recipe:Nudge
+clashing = toy_recipe:Clashing
+"""
+BAD_SCORES = """[polarity_bench.metrics]
+lucky = toy_scores:LUCKY
+joint = toy_scores:FIRST_HIT
+"""
+
+
+def problems(model: str = "") -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = {}
+    for check in check_objects("toy-scores", model):
+        found.setdefault(check.name, {})[check.check] = check.problem
+    return found
+
+
+def test_good_metrics_and_weightings_pass_all_checks(install: Install) -> None:
+    install(SCORES)
+    checks = ["loads", "bounds", "resumes", "repeats"]
+    assert problems() == {
+        "first_hit": dict.fromkeys(checks, ""),
+        "miss_rate": dict.fromkeys(checks, ""),
+        "steep": dict.fromkeys(["loads", "weights", *checks[1:]], ""),
+    }
+
+
+def test_bad_metrics_fail_the_checks_that_they_break(install: Install) -> None:
+    install(BAD_SCORES)
+    with pytest.warns(InputWarning, match="'joint' of .*: the name is taken"):
+        found = problems()
+    assert found["joint"] == {
+        "loads": "its `name` is 'first_hit'; give the entry point the same name"
+    }
+    assert found["lucky"].pop("bounds") == "expected a score from 0 to 0.6, got 0.75"
+    assert "has 75.00 on lucky_at_16, and chance is 50.00" in found["lucky"].pop("chance")
+    assert set(found["lucky"].values()) == {""}
+
+
+@pytest.mark.parametrize("k", [1, 2, 16])
+def test_weights_with_another_sum_are_found(k: int) -> None:
+    heavy = Weighting("heavy", "no sum of 1 at one k", lambda n: np.full(n, 1 / n + (n == k)))
+    assert _wrong_weights(heavy).startswith(f"for k = {k}, expected {k} weights of at least 0")
+    assert _wrong_weights(WEIGHTINGS["linear"]) == ""
+
+
+def test_recipes_are_trained_by_the_checks(tiny_model: Path, install: Install) -> None:
+    install(RECIPES_OF_TOYS)
+    found = problems(str(tiny_model))
+    assert found["nudge"] == dict.fromkeys(["loads", "options", "trains", "resumes", "repeats"], "")
+    assert found["clashing"] == {
+        "loads": "",
+        "options": "other options are named task; rename the parameters",
+        "trains": "no idea how",
+    }

@@ -39,3 +39,10 @@ STEEP = Weighting(
     "weights that halve from rank to rank",
     lambda k: 0.5 ** np.arange(k) / (2 - 0.5 ** (k - 1)),
 )
+LUCKY = Metric(
+    "lucky",
+    "a constant above chance",
+    chance=0.5,
+    bounds=(0.0, 0.6),
+    of_queries=lambda found, _: np.full(len(found.hits), 0.75),
+)

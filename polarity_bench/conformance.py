@@ -121,16 +121,14 @@ def _check_recipe(recipe: type[Recipe], model: str, bar: Bar) -> Iterator[Check]
     yield Check(recipe.name, "options", problem)
     with tempfile.TemporaryDirectory() as folder:
         try:
-            jobs = [
-                Job(recipe(), model, TASK, Path(folder, name)) for name in ("one", "two", "one")
-            ]
-            first, again, resumed = [train(job, bar=bar) for job in jobs]
+            paths = [Path(folder, name) for name in ("one", "two", "one")]
+            runs = [train(Job(recipe(), model, TASK, path), bar=bar) for path in paths]
         except Exception as error:  # noqa: BLE001  A plug-in may raise any error.
             yield Check(recipe.name, "trains", str(error))
             return
     yield Check(recipe.name, "trains")
-    yield Check(recipe.name, "resumes", "" if resumed.reused else "the run was not reused")
-    is_same = first.rows == again.rows
+    yield Check(recipe.name, "resumes", "" if runs[2].reused else "the run was not reused")
+    is_same = runs[0].rows == runs[1].rows
     yield Check(recipe.name, "repeats", "" if is_same else "scores differ between two runs")
 
 

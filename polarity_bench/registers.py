@@ -17,6 +17,8 @@ from typing import Any, TypeVar
 from polarity_bench.errors import InputError, InputWarning, check_known
 
 T = TypeVar("T")
+GROUPS = ("tasks", "metrics", "weightings", "task_types", "recipes")
+"""Entry-point groups of plug-ins, below `polarity_bench`. Only the first has no register."""
 
 
 def entry_points_of(plugin: str) -> list[EntryPoint]:
@@ -30,8 +32,8 @@ def entry_points_of(plugin: str) -> list[EntryPoint]:
     """
     named = [
         (each, {each.name, each.value.partition(":")[0], each.dist.name if each.dist else ""})
-        for each in entry_points()
-        if each.group.startswith("polarity_bench.")
+        for group in GROUPS
+        for each in entry_points(group=f"polarity_bench.{group}")
     ]
     known = {name for _, names in named for name in names if name}
     check_known(plugin, known, f"{plugin}: neither a folder nor an installed plug-in")

@@ -192,14 +192,15 @@ def _check_scores(
             return
         (result,) = ran.results
         key, chance = task.chance(result.scores)
+        is_known = metric is None or metric.chance is not None
         if metric is None:
             yield Check(name, "size", _too_small(task, result))
         else:
-            key, chance = metric.key(result.ks[-1], weighting), metric.chance
+            key, chance = metric.key(result.ks[-1], weighting), metric.chance or 0.0
             score, (least, most) = result.scores[key].mean, metric.bounds
             problem = f"expected a score from {least:g} to {most:g}, got {score:g}"
             yield Check(name, "bounds", "" if least <= score <= most else problem)
-        if chance is not None:
+        if is_known:
             yield Check(name, "chance", _above_chance(result, key, chance))
         reused = run_suite(plan, [task], Path(folder)).reused
         yield Check(name, "resumes", "" if reused else "the stored result was not reused")

@@ -173,8 +173,8 @@ def front_of(
         oracle: Point of the oracle.
         clipped: Whether the score is clipped to 0 below chance.
     """
-    sides = (np.stack(side) for side in zip(*points, strict=True))
-    return front(*sides, *oracle, clipped=clipped)
+    lifts, kept = (np.stack(side) for side in zip(*points, strict=True))
+    return front(lifts, kept, *oracle, clipped=clipped)
 
 
 def _joint(means: Means, clipped: bool) -> FloatArray:

@@ -11,7 +11,7 @@ from polarity_bench.values import FloatArray
 
 def first_hit(found: Ranking, weighting: str) -> FloatArray:
     """Return whether the nearest source has the query's label, (q,)."""
-    return found.hits[:, 0].astype(np.float64)
+    return np.asarray(found.hits[:, 0], dtype=np.float64)
 
 
 def miss_rate(found: Ranking, weighting: str) -> FloatArray:

@@ -98,7 +98,8 @@ def validated(model: type[T], values: Any) -> T:
 
 def as_json(record: Any) -> Any:
     """Return a record as JSON values, as its type declares them. NaN becomes None."""
-    return json.loads(_adapter(type(record)).dump_json(record))
+    declared: Any = type(record)
+    return json.loads(_adapter(declared).dump_json(record))
 
 
 @cache

@@ -16,7 +16,13 @@ from pydantic import AliasChoices, BeforeValidator, Field, PlainSerializer
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError
 from polarity_bench.metrics.statistics import Bootstrap, Resampling
-from polarity_bench.results.result_files import Result, StoredKey, read_arrays, scores_digest
+from polarity_bench.results.result_files import (
+    Result,
+    StoredEncoder,
+    StoredKey,
+    read_arrays,
+    scores_digest,
+)
 from polarity_bench.scores import WEIGHTINGS, Score, ScoreKey, Weighting
 from polarity_bench.tasks.catalogue import task_type
 from polarity_bench.tasks.types.polarity.scoring import front_of, plane_point
@@ -98,7 +104,9 @@ class Curve:
     question: str
     limit: int | None
     encoder: str
-    reference: Annotated[EncoderId, PlainSerializer(partial(EncoderId.to_dict, with_defaults=True))]
+    reference: Annotated[
+        StoredEncoder, PlainSerializer(partial(EncoderId.to_dict, with_defaults=True))
+    ]
     points: tuple[Point, ...]
     fronts: Mapping[StoredKey, Annotated[Score, BeforeValidator(_read), PlainSerializer(_plain)]]
 

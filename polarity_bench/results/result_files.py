@@ -96,7 +96,9 @@ def _encoder(content: str) -> EncoderId:
     Args:
         content: The encoder's identity as JSON.
     """
-    return validated(EncoderId, json.loads(content))
+    stored = json.loads(content)
+    validated(EncoderId, stored)
+    return EncoderId(**stored)  # not converted, because the digests of 4 and 4.0 differ
 
 
 def _at(place: str, *further: str | int) -> Any:
@@ -418,10 +420,10 @@ def read_result(path: str | Path) -> Result:
     """
     path = Path(path)
     made, stored = _read_provenance(path), read_stored(path)
-    if not isinstance(stored, dict) or made["scores_sha256"] != _digest_of_scores(stored):
+    if not isinstance(stored, dict) or _digest_of_scores(stored) != made.get("scores_sha256"):
         raise InputError(f"{path}: the scores were edited or are incomplete; {_AGAIN}")
     with reworded(f"{path}: not a result of polarity-bench (", f"); {_AGAIN}"):
-        scores = _scores_of(stored["scores"]["test"][0], made["n"])
+        scores = _scores_of(stored["scores"]["test"][0], made.get("n", {}))
         further = {"key": validated(ResultKey, made), "scores": scores, "mteb": stored}
         return validated(Result, {**made, **further, "path": path})
 

@@ -11,10 +11,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
-from pydantic import BeforeValidator, PlainSerializer, TypeAdapter
 
 from polarity_bench.compare.alignment import Alignment, align
 from polarity_bench.compare.measure import is_comparable
@@ -33,7 +31,7 @@ from polarity_bench.metrics.statistics import LEAST_DRAWN, N_SAMPLES, SEED
 from polarity_bench.results.result_files import Result
 from polarity_bench.scores import ScoreKey
 from polarity_bench.tasks.types.polarity.scoring import CLIPPED
-from polarity_bench.validation import validated
+from polarity_bench.validation import NullableFloat, as_json, validated
 from polarity_bench.values import digest_of
 
 FILE = "statistics.json"
@@ -54,11 +52,7 @@ class Standing:
 
     ranks: tuple[tuple[int, int], ...]
     ties: tuple[tuple[int, ...], ...]
-    detectable: Annotated[
-        float,
-        BeforeValidator(lambda value: math.nan if value is None else value),
-        PlainSerializer(lambda value: None if math.isnan(value) else value),
-    ]
+    detectable: NullableFloat
     n: int
 
 
@@ -227,4 +221,4 @@ def read_standings(file: Path) -> Standings:
 def standings_bytes(standings: Standings) -> bytes:
     """Return the content of `statistics.json`. Equal standings give equal bytes."""
     stored = _File(FORMAT, dict(sorted(standings.kept.items())))
-    return json_bytes(TypeAdapter(_File).dump_python(stored, mode="json"))
+    return json_bytes(as_json(stored))

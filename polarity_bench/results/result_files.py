@@ -73,6 +73,8 @@ PROGRAMS = frozenset({"polarity-bench", "__main__.py"})
 """Possible first words of a recorded command of this project."""
 TRAINED_BY = "training command"
 """Key, in the environment of a result, of the command that trained the encoder."""
+CROSS_VALIDATION = "cross-validation"
+"""Kind of the results of few-shot experiments, whose arrays have a value for each fold."""
 SAMPLES = ".samples.jsonl"
 _QUERIES = ".queries.safetensors"
 _EDITED = "the provenance of this result was edited"
@@ -138,7 +140,7 @@ class Result:
 
     Attributes:
         task: Name of the task.
-        kind: Task type.
+        kind: Task type, or `CROSS_VALIDATION`.
         result_name: Name of the task in mteb and in file names.
         version: Version of the task.
         languages: Languages of the task.
@@ -397,15 +399,21 @@ def write_seen(result: Result) -> None:
     write_atomically(provenance, json_bytes(content))
 
 
-def read_results(folder: Path) -> Iterator[Result]:
-    """Yield every result below a folder, sorted by path.
+def read_results(folder: Path, *, of_folds: bool | None = False) -> Iterator[Result]:
+    """Yield the results below a folder, sorted by path.
 
     Packed results and results behind symbolic links are included.
+
+    Args:
+        folder: Folder of results.
+        of_folds: Whether to yield cross-validations instead of evaluations; None yields both.
 
     Raises:
         InputError: If a result is damaged.
     """
-    yield from map(read_result, result_paths(folder))
+    for result in map(read_result, result_paths(folder)):
+        if of_folds in (None, result.kind == CROSS_VALIDATION):
+            yield result
 
 
 def read_arrays(path: Path, names: Collection[str] | None = None) -> dict[str, NDArray[Any]]:

@@ -154,9 +154,8 @@ def compare_methods(frame: DataFrame) -> DataFrame:
     import pandas as pd
 
     measured = frame[frame["role"] == "measured"].groupby(["table", "task"], sort=False)
-    compared = pd.concat([*(_compared(rows) for _, rows in measured)])
     guesses = frame[frame["role"] == "chance"].assign(mark="", row="")
-    return pd.concat([compared, guesses]) if len(guesses) else compared
+    return pd.concat([*(_compared(rows) for _, rows in measured), guesses])
 
 
 def _compared(rows: DataFrame) -> DataFrame:
@@ -237,21 +236,17 @@ def _overview(rows: DataFrame, heading: str, lead: str, notes: Sequence[str]) ->
     import pandas as pd
 
     tasks = {task: _by_method(of_task) for task, of_task in rows.groupby("task", sort=False)}
-    means = pd.DataFrame({task: scores["value"] for task, scores in tasks.items()}).mean(
-        axis=1, skipna=False
-    )
-    known = _by_method(rows)
+    values = pd.DataFrame({task: scores["value"] for task, scores in tasks.items()})
+    known = _by_method(rows).assign(mean=values.mean(axis=1, skipna=False)).sort_index()
     is_guess = known["role"] == "chance"
-    best_first = (
-        means[known.index[~is_guess]].sort_index().sort_values(ascending=False, kind="stable")
-    )
-    known = known.loc[[*best_first.index, *known.index[is_guess]]]
+    best_first = known[~is_guess].sort_values("mean", ascending=False, kind="stable")
+    known = pd.concat([best_first, known[is_guess].loc[[MAJORITY, PRIOR]]])
     methods = known.index.tolist()
     columns = [_scores(str(task), scores.reindex(methods)) for task, scores in tasks.items()]
     return Table(
         heading,
         [("method", methods)],
-        columns + ([Column("mean", means[methods].tolist())] if len(columns) > 1 else []),
+        columns + ([Column("mean", known["mean"].tolist())] if len(columns) > 1 else []),
         ["chance" if role == "chance" else "encoder" for role in known["role"]],
         details=known["row"].tolist(),
         lead=lead,
@@ -264,7 +259,7 @@ def _by_method(rows: DataFrame) -> DataFrame:
 
 
 def _scores(title: str, rows: DataFrame) -> Column:
-    marks = rows["mark"].fillna("").tolist() if "mark" in rows else ()
+    marks = rows["mark"].fillna("").tolist()
     return Column(title, rows["value"].tolist(), spreads=rows["std"].tolist(), marks=marks)
 
 

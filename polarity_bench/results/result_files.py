@@ -158,7 +158,8 @@ class Result:
         data_set: Data set of mteb that the task reads: its name, subsets, hub id, revision and
             licence, and why its texts must not be published; None for other tasks.
         training: Training of the encoder: `recipe` with its name and settings, `seed` and `base`;
-            None if unknown.
+            None if unknown. For a cross-validation, the method that was trained on each fold, with
+            its `title`.
         experiment: Settings that differ from the task's defaults, and the reference if it is
             another encoder; '' if there are none.
         reference_is_default: Whether the reference was not chosen by the user: it is the base of a
@@ -169,7 +170,7 @@ class Result:
             several tasks, `embed` is the time to embed the texts of all tasks.
         environment: Versions, device and platform, and the commands that computed the scores.
         date: Time of the evaluation, in seconds since 1970 (UTC).
-        arrays: Values per query and retrieved sources, by name.
+        arrays: Values per query or fold, and retrieved sources, by name.
         path: Path of the stored result; `Path()` if the result is not stored.
     """
 

@@ -50,11 +50,11 @@ from polarity_bench.errors import InputError, MissingValuesError
 from polarity_bench.evaluation.one_task import environment
 from polarity_bench.files import check_writable, folder_name, input_errors
 from polarity_bench.progress import Bar, no_bar
-from polarity_bench.results.packed_results import PROVENANCE, is_stored
 from polarity_bench.results.result_files import (
     CROSS_VALIDATION,
     Result,
     ResultKey,
+    has_values_per_query,
     place,
     read_arrays,
     read_result,
@@ -221,7 +221,8 @@ def _run(experiment: Experiment, output: Path, mapped: Map, bar: Bar) -> Result:
         folds: list[Fold] = []
         with suppress(MissingValuesError):
             folds = folds_of(read_arrays(path))
-        if folds and not is_stored(path.with_suffix(PROVENANCE)):  # killed while writing the result
+        # A killed process may have stored the values of a fold, but not the result.
+        if folds and not has_values_per_query(replace(planned, path=path)):
             _write(planned, folds, output)
         with bar(f"{planned.task} {full_title(experiment.method)}", len(parts)) as advance:
             advance(len(folds))

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,7 +73,7 @@ PROGRAMS = frozenset({"polarity-bench", "__main__.py"})
 """Possible first words of a recorded command of this project."""
 TRAINED_BY = "training command"
 """Key, in the environment of a result, of the command that trained the encoder."""
-CROSS_VALIDATION = "cross-validation"
+CROSS_VALIDATION: Final = "cross-validation"
 """Kind of the results of few-shot experiments, whose arrays have a value for each fold."""
 SAMPLES = ".samples.jsonl"
 _QUERIES = ".queries.safetensors"

@@ -47,6 +47,7 @@ from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders.load import EncoderOptions
 from polarity_bench.errors import InputError
 from polarity_bench.results.frame import read_records
+from polarity_bench.results.packed_results import pack
 from polarity_bench.results.result_files import read_results
 from polarity_bench.tasks.labelled import LabelledTexts
 from polarity_bench.training.losses.metric import SoftTriple, SupCon
@@ -354,6 +355,24 @@ def test_a_run_killed_while_a_result_is_written_keeps_the_folds(
         (again,) = run_experiments([make(Frozen())], tmp_path / "cut")
     assert files(tmp_path / "cut") == files(tmp_path / "whole")
     assert again.scores == whole[0].scores
+
+
+def test_a_packed_result_of_fewer_folds_is_written_again(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if the last of the folds was killed while its result was written."""
+    with monkeypatch.context() as patch:
+        stop_in(patch, 3, Frozen)
+        with suppress(KeyboardInterrupt):
+            run_experiments([make(Frozen())], tmp_path)
+    pack(tmp_path)
+    (whole,) = run_experiments([make(Frozen())], tmp_path)
+    whole.path.unlink()
+    whole.path.with_suffix(".provenance.json").unlink()
+    (packed,) = read_experiments(tmp_path)
+    assert (packed.main.n, len(packed.arrays["fold"])) == (2, 4)
+    (again,) = run_experiments([make(Frozen())], tmp_path)
+    assert again.scores == whole.scores
 
 
 def test_a_result_without_its_values_is_done_again(make: Make, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ Weighting = Literal["linear", "uniform"]
 WEIGHTINGS: tuple[Weighting, ...] = get_args(Weighting)
 
 
-_NAMED_PARTS = ("accuracy", "recall", "spearman", "pearson")
+_NAMED_PARTS = ("accuracy", "macro_f1", "recall", "spearman", "pearson")
 _RANKED = re.compile(r"(?P<name>.+?)(?P<uniform>_uniform)?_at_(?P<k>\d+)")
 
 

@@ -25,7 +25,7 @@ from polarity_bench.boards.board import find_board, sections_of
 from polarity_bench.boards.board_folder import open_board
 from polarity_bench.boards.records import main_key
 from polarity_bench.boards.sweep_tables import read_sweep
-from polarity_bench.cross_validation.experiment import read_outcomes
+from polarity_bench.cross_validation.experiment import read_experiments
 from polarity_bench.cross_validation.to_frame import fold_frame, published_folds
 from polarity_bench.results.aggregate import clipped
 from polarity_bench.results.comparability import cells_of
@@ -170,7 +170,8 @@ def of_sweep(folder: Path) -> Iterator[tuple[Key, Numbers]]:
 def of_folds(folder: Path) -> Iterator[tuple[Key, Numbers]]:
     """Yield the scores of each method on a board of cross-validations, and published numbers."""
     board = folder.name
-    frame = fold_frame(read_outcomes(folder), published=published_folds(folder / "published.csv"))
+    published = published_folds(folder / "published.csv")
+    frame = fold_frame(read_experiments(folder), published=published)
     for row in frame[frame["role"] == "measured"].to_dict("records"):
         whose = (row["task"], row["encoder"], row["encoder_digest"])
         part, values = f"{row['table']}: {row['method']}", [*row["folds"].values()]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import tomllib
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from traced.shown import Grid, of_markdown
 
 from polarity_bench.cross_validation.protocol import PROTOCOLS, Protocol
 from polarity_bench.data.sources import DataAccess
+from polarity_bench.results.result_files import read_results
 from polarity_bench.tasks.labelled import LabelledTexts
 from polarity_bench.values import normalised
 
@@ -243,12 +243,10 @@ def test_the_share_of_tested_rows_that_equal_a_training_row_is_as_said(data_dir:
 def test_a_board_whose_folds_share_no_text_says_so(data_dir: Path, board: str) -> None:
     """By the protocols of the folds that it holds."""
     found: dict[tuple[str, Protocol], float] = {}
-    for file in sorted((ROOT / "leaderboards" / board).glob("*/*.jsonl")):
-        if ".seconds." in file.name:
-            continue
-        spec = json.loads(file.read_text(encoding="utf-8").partition("\n")[0])
-        own = {key: spec["protocol"][key] for key in ("sample", "folds", "rows")}
-        key = spec["task"], Protocol(**own, seeds=tuple(spec["protocol"]["seeds"]))
+    for result in read_results(ROOT / "leaderboards" / board, of_folds=True):
+        protocol = result.key.protocol
+        own = {key: protocol[key] for key in ("sample", "folds", "rows")}
+        key = result.task, Protocol(**own, seeds=tuple(protocol["seeds"]))
         if key not in found:
             found[key] = shared(*key, data_dir)
     none = {task for (task, _), share in found.items() if share == 0}

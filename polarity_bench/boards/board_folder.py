@@ -13,7 +13,7 @@ from polarity_bench.boards.sweep_tables import Sweep, read_sweep, sweep_board
 from polarity_bench.compare.encoder_ranks import Standings
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.render.table import Board
-from polarity_bench.results.packed_results import PACKED, result_paths
+from polarity_bench.results.result_files import CROSS_VALIDATION, read_results
 from polarity_bench.scores import Weighting
 from polarity_bench.sweeps.plan import FILE as PLAN
 
@@ -48,10 +48,10 @@ def kind_of(folder: Path) -> Kind:
     """
     if (folder / PLAN).is_file():
         return "sweep"
-    if result_paths(folder):
+    if any(read_results(folder)):
         return "results"
     if holds_folds(folder):
-        return "cross-validation"
+        return CROSS_VALIDATION
     raise InputError(
         f"{folder}: the board has no results; add results with `leaderboard add`, or run "
         f"`polarity-bench run` with the output folder {folder / 'results'}"
@@ -59,8 +59,8 @@ def kind_of(folder: Path) -> Kind:
 
 
 def holds_folds(folder: Path) -> bool:
-    """Return whether a folder contains scored folds of a cross-validation."""
-    return any(file.name != PACKED for file in folder.glob("*/*.jsonl"))
+    """Return whether a folder contains cross-validations."""
+    return any(read_results(folder, of_folds=True))
 
 
 def open_board(
@@ -100,7 +100,7 @@ def open_board(
     if kind == "sweep":
         sweep = read_sweep(folder, weighting, where, title)
         return OpenBoard(folder, kind, sweep_board(sweep), None, sweep.weighting, sweep)
-    if kind == "cross-validation":
+    if kind == CROSS_VALIDATION:
         found = read_cross_validated(folder)
         return OpenBoard(folder, kind, replace(found, title=title) if title else found)
     parts = find_board(folder, weighting, title=title, tasks=tasks, models=models)

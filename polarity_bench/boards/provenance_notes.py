@@ -23,7 +23,7 @@ def row_details(sections: Sections, folder: Path | None) -> dict[str, Detail]:
     results: dict[str, list[Result]] = {}
     for (row, _), result in sections.results.items():
         results.setdefault(row, []).append(result)
-    details = {row: _measured(of_row, folder) for row, of_row in results.items()}
+    details = {row: measured_detail(of_row, folder) for row, of_row in results.items()}
     for record in sections.further:
         if record["role"] == "published":
             facts = {"note": record["note"]} if record["note"] else {}
@@ -31,7 +31,8 @@ def row_details(sections: Sections, folder: Path | None) -> dict[str, Detail]:
     return dict(sorted(details.items()))
 
 
-def _measured(results: Sequence[Result], folder: Path | None) -> Detail:
+def measured_detail(results: Sequence[Result], folder: Path | None) -> Detail:
+    """Return the provenance of a row with these results."""
     latest = max(results, key=lambda result: result.date)
     encoder = latest.key.encoder
     reference = next((r.key.reference for r in results if r.key.reference), None)

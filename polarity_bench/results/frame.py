@@ -50,7 +50,7 @@ COLUMNS = (
 def read_records(folder: str | Path) -> DataFrame:
     """Read every result below a folder as a table with one row per score.
 
-    Results with a limit are skipped.
+    Cross-validations are included. Results with a limit are skipped.
 
     Args:
         folder: Output folder of `polarity-bench run`, or any folder that contains results.
@@ -61,7 +61,8 @@ def read_records(folder: str | Path) -> DataFrame:
     Raises:
         InputError: If a result is damaged.
     """
-    whole = (result for result in read_results(Path(folder)) if result.limit is None)
+    results = read_results(Path(folder), of_folds=None)
+    whole = (result for result in results if result.limit is None)
     return to_frame(record for result in whole for record in result_records(result))
 
 

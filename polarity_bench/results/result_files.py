@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,6 +81,8 @@ PROGRAMS = frozenset({"polarity-bench", "__main__.py"})
 """Possible first words of a recorded command of this project."""
 TRAINED_BY = "training command"
 """Key, in the environment of a result, of the command that trained the encoder."""
+CROSS_VALIDATION: Final = "cross-validation"
+"""Kind of the results of few-shot experiments, whose arrays have a value for each fold."""
 SAMPLES = ".samples.jsonl"
 _QUERIES = ".queries.safetensors"
 _AGAIN = "run the evaluation again"
@@ -183,7 +185,7 @@ class Result:
 
     Attributes:
         task: Name of the task.
-        kind: Task type.
+        kind: Task type, or `CROSS_VALIDATION`.
         result_name: Name of the task in mteb and in file names.
         version: Version of the task.
         languages: Languages of the task.
@@ -201,7 +203,8 @@ class Result:
         data_set: Data set of mteb that the task reads: its name, subsets, hub id, revision and
             licence, and why its texts must not be published; None for other tasks.
         training: Training of the encoder: `recipe` with its name and settings, `seed` and `base`;
-            None if unknown.
+            None if unknown. For a cross-validation, the method that was trained on each fold, with
+            its `title`.
         experiment: Settings that differ from the task's defaults, and the reference if it is
             another encoder; '' if there are none.
         reference_is_default: Whether the reference was not chosen by the user: it is the base of a
@@ -212,7 +215,7 @@ class Result:
             several tasks, `embed` is the time to embed the texts of all tasks.
         environment: Versions, device and platform, and the commands that computed the scores.
         date: Time of the evaluation, in seconds since 1970 (UTC).
-        arrays: Values per query and retrieved sources, by name.
+        arrays: Values per query or fold, and retrieved sources, by name.
         path: Path of the stored result; `Path()` if the result is not stored.
     """
 
@@ -438,15 +441,21 @@ def write_seen(result: Result) -> None:
     write_atomically(result.path.with_suffix(PROVENANCE), json_bytes(with_checksum(made)))
 
 
-def read_results(folder: Path) -> Iterator[Result]:
-    """Yield every result below a folder, sorted by path.
+def read_results(folder: Path, *, of_folds: bool | None = False) -> Iterator[Result]:
+    """Yield the results below a folder, sorted by path.
 
     Packed results and results behind symbolic links are included.
+
+    Args:
+        folder: Folder of results.
+        of_folds: Whether to yield cross-validations instead of evaluations; None yields both.
 
     Raises:
         InputError: If a result is damaged.
     """
-    yield from map(read_result, result_paths(folder))
+    for result in map(read_result, result_paths(folder)):
+        if of_folds in (None, result.kind == CROSS_VALIDATION):
+            yield result
 
 
 def read_arrays(path: Path, names: Collection[str] | None = None) -> dict[str, NDArray[Any]]:

@@ -167,6 +167,7 @@ _PARTS = {
     "all": "over all pairs pooled",
     "mean": "mean over the subsets",
     "wmean": "mean over the subsets, weighted by their pairs",
+    "proxies": "of the same classifier if its proxies are used in prediction",
     "unseen": "on the copy with unseen sources, or over the rows that are not training texts",
     "unseen_base": "score of the base over the rows that are not training texts of the encoder",
 }

@@ -404,7 +404,7 @@ def test_a_base_replaced_between_two_items_fails_the_second_until_it_is_put_back
         assert outcome.state == "failed"
         assert f"the sweep began with the encoder {began}, got {now}; restore" in outcome.why
         assert "run the same command again with `retry_failed`" in outcome.why
-    assert not list(setup.output.glob("fewshot/**/*.jsonl"))
+    assert not list(setup.output.glob("fewshot/**/*.json"))
     assert isinstance(second, Training)
     assert not (setup.output / "results" / second.job.output.name).exists()
     save_file(weights, base / "model.safetensors")

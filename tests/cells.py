@@ -33,7 +33,7 @@ from polarity_bench.results.frame import Record
 from polarity_bench.results.published import footnote
 from polarity_bench.results.score_names import RANKED
 from polarity_bench.scores import Score, ScoreKey
-from polarity_bench.sweeps.to_frame import METRICS
+from polarity_bench.sweeps.records import METRICS
 
 GOLDEN = Path(__file__).parent / "golden"
 FILE = GOLDEN / "cells.csv.gz"
@@ -140,7 +140,7 @@ def score_key(key: ScoreKey) -> tuple[str, str, str, str]:
 def of_sweep(folder: Path) -> Iterator[tuple[Key, Numbers]]:
     """Yield the scores of each training run and base of a sweep, and the published numbers."""
     records, board = read_sweep(folder).records, folder.name
-    for row in records[records["metric"].isin(METRICS)].to_dict("records"):
+    for row in (record for record in records if record["metric"] in METRICS):
         weighting, value, std = row["weighting"], row["value"], row["std"]
         if row["kind"] != "published":
             if not math.isnan(value):

@@ -132,7 +132,8 @@ def planes(sections: Sections) -> Iterator[Plane]:
         shares = grouped(scored, lambda row: (row["reference"] or row["encoder"], row["k"]))
         alone = len({reference for reference, _ in shares}) == 1
         drawn = [share for share in shares if alone or len(shares[share]) > 1]
-        printed = _points([record for record in at_task if record["role"] == "published"])
+        numbers = (record for record in at_task if record["role"] == "published")
+        printed = points(numbers, "row")
         if printed and len(references := {reference for reference, _ in drawn}) > 1:
             raise InputError(
                 f"{printed[0][0]['number'].where}: published points of {task} need "
@@ -149,7 +150,7 @@ def planes(sections: Sections) -> Iterator[Plane]:
             at_k = [each for each in at_task if each["role"] != "published" and each["k"] == k]
             marks = [
                 Mark(p["name"], p["role"], p["value"], s["value"])
-                for p, s in _points([record for record in at_k if record["reference"] in shown])
+                for p, s in points((each for each in at_k if each["reference"] in shown), "row")
             ]
             for row in shares[reference, k]:
                 if row["encoder"] not in through:
@@ -171,11 +172,18 @@ def planes(sections: Sections) -> Iterator[Plane]:
                 yield Plane(task, names[reference], k, weighting, marks)
 
 
-def _points(records: Iterable[Record]) -> list[tuple[Record, Record]]:
-    """Return the records of P and S of each row that has both."""
-    of_rows = grouped(records, lambda record: record["row"])
-    by_metric = [{record["shown"]: record for record in of_row} for of_row in of_rows.values()]
-    return [(each[p], each[s]) for each in by_metric for p, s in [_PLANE] if {p, s} <= each.keys()]
+def points(records: Iterable[Record], *by: str, ending: str = "") -> list[tuple[Record, Record]]:
+    """Return the records of P and S of each group that has both.
+
+    Args:
+        records: Records of one task.
+        by: Columns by which records are grouped.
+        ending: Ending of both metrics, such as `_oracle`.
+    """
+    p, s = (f"{metric}{ending}" for metric in _PLANE)
+    groups = grouped(records, lambda record: tuple(record[name] for name in by)).values()
+    by_metric = ({record["metric"]: record for record in group} for group in groups)
+    return [(each[p], each[s]) for each in by_metric if {p, s} <= each.keys()]
 
 
 def _of_curves(curves: Sequence[Curve], k: int, weighting: Weighting) -> Iterator[Mark]:

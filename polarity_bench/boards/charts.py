@@ -19,9 +19,6 @@ from polarity_bench.scores import Score, ScoreKey, Weighting
 from polarity_bench.values import grouped
 
 _PLANE = ("polarity", "similarity")
-_PHENOMENA = "contrast"
-"""Name of the task that is divided by linguistic phenomena."""
-
 
 X = TypeVar("X")
 
@@ -71,30 +68,27 @@ def phenomena(sections: Sections) -> Iterator[BarChart]:
     """Yield bar charts of P by phenomenon at the task's main k, the best encoder first.
 
     Yields:
-        A bar chart for each main k; nothing if there are no results of the task.
+        A bar chart for each retrieval task with a breakdown of P, and for each of its main k.
     """
     names, weighting = sections.names, sections.config.weighting
-    by_k: dict[int, dict[str, Mapping[ScoreKey, Score]]] = {}
-    for row in sorted(sections.rows, key=lambda row: entry_of(row)[1:]):
-        result = sections.results.get((row["row"], _PHENOMENA))
-        if result and row["k"] == result.main_score.k:
-            by_k.setdefault(row["k"], {})[row["encoder"]] = result.scores
-    for k, scores in sorted(by_k.items()):
-        whole_task, first = ScoreKey("polarity", k, weighting), next(iter(scores.values()))
-        parts = [
-            key
-            for key in sorted(first, key=str)
-            if key.part and replace(key, part=None) == whole_task
-        ]
-        order = sorted(scores, key=lambda of: (-scores[of][whole_task].mean, names[of]))
-        if parts:
-            yield BarChart(
-                f"{_PHENOMENA}: P by phenomenon, k = {k}, {weighting} weights",
-                "P",
-                [key.part or "" for key in parts],
-                series_of([(names[encoder], scores[encoder]) for encoder in order], parts),
-                first[ScoreKey("polarity_chance")].mean,
-            )
+    rows = sorted(sections.rows, key=lambda row: entry_of(row)[1:])
+    for task, of_task in sections.ranked.items():
+        at_main = [row for row in rows if row["row"] in of_task]
+        at_main = [row for row in at_main if row["k"] == of_task[row["row"]].main_score.k]
+        for k, of_k in sorted(grouped(at_main, lambda row: row["k"]).items()):
+            scores = {row["encoder"]: of_task[row["row"]].scores for row in of_k}
+            whole_task, first = ScoreKey("polarity", k, weighting), next(iter(scores.values()))
+            parts = [key for key in first if key.part and replace(key, part=None) == whole_task]
+            if parts:
+                parts.sort(key=str)
+                order = sorted(scores, key=lambda of: (-scores[of][whole_task].mean, names[of]))
+                yield BarChart(
+                    f"{task}: P by phenomenon, k = {k}, {weighting} weights",
+                    "P",
+                    [key.part or "" for key in parts],
+                    series_of([(names[encoder], scores[encoder]) for encoder in order], parts),
+                    first[ScoreKey("polarity_chance")].mean,
+                )
 
 
 def series_of(

@@ -30,7 +30,6 @@ from polarity_bench.cross_validation.to_frame import fold_frame, published_folds
 from polarity_bench.results.aggregate import clipped
 from polarity_bench.results.comparability import cells_of
 from polarity_bench.results.frame import Record
-from polarity_bench.results.published import footnote
 from polarity_bench.results.score_names import RANKED
 from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.sweeps.records import METRICS
@@ -159,7 +158,7 @@ def of_sweep(folder: Path) -> Iterator[tuple[Key, Numbers]]:
         else:
             examples, *others = row["twin"].split(",")
             part = ", ".join([examples, f"task={row['task']}", *others])
-            name = f"{row['encoder']} [{footnote(row['footnote'], row['source'], row['note'])}]"
+            name = f"{row['encoder']} [{row['footnote']}]"
             ends = row["seed_min"], row["seed_max"], row["seed_std"]
             yield (
                 Key(board, "published", "", name, metric=row["metric"], part=part),

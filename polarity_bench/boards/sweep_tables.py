@@ -31,7 +31,6 @@ from polarity_bench.render.markdown import escape
 from polarity_bench.render.table import Board, Column, Detail, Role, Table
 from polarity_bench.results.aggregate import MEASURES, score_of, seed_means
 from polarity_bench.results.frame import Record
-from polarity_bench.results.published import footnote
 from polarity_bench.results.score_names import NOTES
 from polarity_bench.scores import Weighting
 from polarity_bench.sweeps.grid import SHIPPED
@@ -494,11 +493,10 @@ def _with_published(measured: Sequence[Row], numbers: Iterable[Record]) -> list[
     first.
     """
     rows, place = [*enumerate(measured)], -1
-    papers = grouped(numbers, lambda number: (number["encoder"], number["footnote"]))
-    for (name, footnote_number), alike in papers.items():
+    for name, alike in grouped(numbers, lambda number: number["name"]).items():
         twins = set[int]().union(*(number["twins"] for number in alike))
         place = next((at for at, row in enumerate(measured) if twins & row["items"]), place)
-        rows.append((place, _row(alike, "published", f"{name}, as published [{footnote_number}]")))
+        rows.append((place, _row(alike, "published", name)))
     return [row for _, row in sorted(rows, key=lambda each: each[0])]
 
 
@@ -526,8 +524,8 @@ def _table(
     heads = [*zip(titles, map(list, cells), strict=True)]
     roles = [row["role"] for row in rows]
     numbers = (row["records"][0] for row in rows if row["role"] == "published")
-    cited = {(each["footnote"], each["source"], each["note"]) for each in numbers}
-    notes = [*notes, *(footnote(*each) for each in sorted(cited))]
+    footnotes = sorted({each["cited"]: each["footnote"] for each in numbers}.items())
+    notes = [*notes, *(footnote for _, footnote in footnotes)]
     return Table(heading, heads, columns, roles, lead=lead, notes=notes)
 
 
@@ -584,13 +582,10 @@ def _runs(records: Iterable[Record]) -> list[Record]:
 def _counted(trainings: Iterable[Record]) -> str:
     """Return a text with the numbers of all, missing, failed and undefined training runs."""
     runs = _runs(trainings)
-    states = Counter(
-        "undefined" if r["state"] == "done" and math.isnan(r["value"]) else r["state"] for r in runs
-    )
+    n_of = Counter(run["state"] for run in runs)
+    n_of["undefined"] = sum(run["state"] == "done" and math.isnan(run["value"]) for run in runs)
     words = {"left": "missing", "failed": "failed", "undefined": "undefined"}
-    lacking = ", ".join(
-        f"{states[state]:,} {what}" for state, what in words.items() if states[state]
-    )
+    lacking = ", ".join(f"{n_of[key]:,} {word}" for key, word in words.items() if n_of[key])
     noun = "training run" if len(runs) == 1 else "training runs"
     return f"{len(runs):,} {noun}{': ' if lacking else ''}{lacking}."
 

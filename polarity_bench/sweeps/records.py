@@ -12,7 +12,7 @@ The records have the columns of `results.frame` and these:
 | given | settings in the grid, by name; for a base, those that distinguish it from others |
 | settings.NAME | settings, including the recipe's defaults, if the item has such a setting |
 | date, made_by | for a result: its date, and the versions that produced it |
-| footnote, paper | for a published number: number of the footnote, citation without tables |
+| paper | for a published number: citation without tables |
 
 The file `published.csv` in a sweep's folder has the format of `results.published`. Its columns
 `model` and `task` have the names in the grid. `twin` contains settings of training runs
@@ -23,7 +23,7 @@ all training runs with the number of examples in `twin` (`examples=500`).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import compress
 from pathlib import Path
@@ -38,7 +38,6 @@ from polarity_bench.results.packed_results import paths_by_encoder
 from polarity_bench.results.published import FILE as PUBLISHED
 from polarity_bench.results.published import (
     PublishedNumber,
-    footnote_numbers,
     read_published,
     refuse_repeated,
 )
@@ -100,9 +99,7 @@ def read_records(
         planned |= {"given": item.settings, "twins": twins, "state": state}
         records += _item_records(planned, item.resolved or item.settings, result, weighting)
     columns = [(model, task) for model, task, _ in numbers]
-    published = _published_records(folder, records, columns, models)
-    of_board = {"weighting": weighting}  # published numbers use the weighting of the board
-    return [*records, *(record | of_board for record in published)]
+    return [*records, *_published_records(folder, records, columns, models, weighting)]
 
 
 def _read_results(folder: Path, encoders: Iterable[str], tasks: set[str]) -> _Results:
@@ -257,6 +254,7 @@ def _published_records(
     records: Sequence[Record],
     trained: Sequence[tuple[str, str]],
     models: Sequence[str],
+    weighting: Weighting,
 ) -> list[Record]:
     """Return a record for each published number of a sweep, with the items to compare it with.
 
@@ -265,27 +263,22 @@ def _published_records(
             has neither training runs nor published numbers.
     """
     numbers = read_published(folder / PUBLISHED)
-    footnotes = footnote_numbers(numbers)
     columns = {*trained, *((model, task) for model in models for _, task in trained)}
     items = [record for record in records if record["metric"] == next(iter(METRICS))]
-    published, cells = [], list[tuple[PublishedNumber, tuple[object, ...]]]()
-    for place, number in enumerate(numbers, start=len(items)):
+    published, cells = published_records(numbers), list[tuple[PublishedNumber, Hashable]]()
+    for item, (number, record) in enumerate(zip(numbers, published, strict=True), len(items)):
         _check_column(number, columns)
         twins = _twins(number, items)
-        same: list[tuple[object, ...]] = [(number.source, number.note, twin) for twin in twins]
-        if number.model:
-            same = [(number.paper, number.model, number.task)]
-        cells += [(number, (number.name, number.key, *each)) for each in same]
-        (record,) = published_records([number])
+        same: list[Hashable] = [(number.paper, number.model, number.task)]
         if not number.model:
+            same = [(number.source, number.note, twin) for twin in twins]
             record |= {"std": math.nan, "seed_std": number.std}
-        footnote = footnotes[number.source, number.note]
-        record |= {"item": place, "kind": "published", "twins": twins}
-        published.append(record | {"footnote": footnote, "paper": number.paper})
+        cells += [(number, (number.name, number.key, each)) for each in same]
+        # Published numbers have the weighting of the board.
+        record |= {"item": item, "kind": "published", "weighting": weighting}
+        record |= {"twins": twins, "paper": number.paper}
     refuse_repeated(cells)
-    known_models = {model for model, _ in trained} | {
-        number.model for number in numbers if number.model
-    }
+    known_models = {model for model, _ in trained} | {each.model for each in numbers} - {""}
     for model in models:
         where = f"{folder / 'board.toml'}: 'models'"
         problem = f"{where}: no training run and no published number has the base {model!r}"

@@ -65,7 +65,7 @@ def k_curves(sections: Sections) -> Iterator[LineChart]:
 
 
 def phenomena(sections: Sections) -> Iterator[BarChart]:
-    """Yield bar charts of P by phenomenon at the task's main k, the best encoder first.
+    """Yield bar charts of P by part of the queries at the task's main k, the best encoder first.
 
     Yields:
         A bar chart for each retrieval task with a breakdown of P, and for each of its main k.

@@ -104,7 +104,7 @@ def open_board(
             )
     if kind == "sweep":
         sweep = read_sweep(folder, weighting, where, title)
-        return OpenBoard(folder, kind, sweep_board(sweep), None, sweep.weighting, sweep)
+        return OpenBoard(folder, kind, sweep_board(sweep), None, sweep.config.weighting, sweep)
     if kind == "cross-validation":
         found = read_cross_validated(folder)
         return OpenBoard(folder, kind, replace(found, title=title) if title else found)

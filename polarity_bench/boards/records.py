@@ -43,7 +43,7 @@ _OF_A_ROW = ("row", "name", "role", "reference", "k", "footnote", "detail")
 Role = Literal["encoder", "method", "curve", "oracle", "random", "published"]
 MEASURED: frozenset[Role] = frozenset({"encoder", "method", "curve"})
 """Roles of rows with scores measured here: all except published numbers and bounds."""
-_BOUNDS: Mapping[str, tuple[str, str, set[str]]] = {
+BOUNDS: Mapping[Literal["oracle", "random"], tuple[str, str, set[str]]] = {
     "oracle": ("gold labels (oracle)", "oracle", {"polarity", "front"}),
     "random": ("random retrieval", "chance", {"polarity", "front", "retention", "joint"}),
 }
@@ -168,7 +168,7 @@ def bound_records(measured: Sequence[Record], names: Mapping[str, str]) -> Itera
         of_cell = cells.setdefault((share, record["k"], record["place"]), {})
         of_cell.setdefault(reference or encoder, {}).setdefault(record["metric"], record["value"])
     order = sorted(cells, key=lambda cell: (cell[0] == "", names[cell[0]], *cell[1:]))
-    for role, (name, ending, shared) in _BOUNDS.items():
+    for role, (name, ending, shared) in BOUNDS.items():
         metrics = ["polarity_chance", "similarity_chance", "similarity_reference"]
         metrics += [f"polarity_{ending}", f"similarity_{ending}"]
         for share, k, place in order:

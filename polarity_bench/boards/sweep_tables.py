@@ -23,7 +23,7 @@ from typing import Any
 from polarity_bench.boards.charts import points
 from polarity_bench.boards.config import SweepFile, board_file
 from polarity_bench.boards.rank_notes import unpaired_note
-from polarity_bench.boards.records import Row
+from polarity_bench.boards.records import BOUNDS, Row
 from polarity_bench.compare.unpaired_power import error_of, least_unpaired
 from polarity_bench.render.chart import Drawn, LineChart, Mark, MarkRole, Plane, Series
 from polarity_bench.render.format import percent, score_text
@@ -59,13 +59,10 @@ _NOTHING = "-"
 _MISSING: Record = dict.fromkeys(MEASURES, math.nan) | {"n_seeds": 0, "n_planned": 0}
 """Mean of a row without records in a column."""
 _LOSSES = "Losses"
-_P, _S = METRICS
-_BOUNDS: tuple[tuple[str, MarkRole, str], ...] = (
-    ("reference", "base", ""),
-    ("gold labels (oracle)", "oracle", "_oracle"),
-    ("random retrieval", "random", "_chance"),
-)
-"""Name, role and ending of the metrics of the points that a base has in charts."""
+_P = next(iter(METRICS))
+_POINTS: dict[MarkRole, tuple[str, str]] = {"base": ("reference", "")}
+_POINTS |= {role: (name, f"_{ending}") for role, (name, ending, _) in BOUNDS.items()}
+"""Name, and ending of the metrics, of the points that a base has in charts, by role."""
 
 
 @dataclass(frozen=True)
@@ -84,11 +81,6 @@ class Sweep:
     config: SweepFile
     folder: Path
     command: str
-
-    @property
-    def weighting(self) -> Weighting:
-        """Weighting of the ranks."""
-        return self.config.weighting
 
     def of_kind(self, kind: str) -> list[Record]:
         """Return the records of a kind: `training`, `evaluation` (bases) or `published`."""
@@ -159,7 +151,7 @@ def sweep_as_json(sweep: Sweep) -> dict[str, Any]:
     return {
         "unit": "fraction",
         "title": sweep.config.title,
-        "weighting": sweep.weighting,
+        "weighting": sweep.config.weighting,
         "records": items,
     }
 
@@ -170,12 +162,11 @@ def sweep_board(sweep: Sweep) -> Board:
     trainings = recipes.pop(Margins.name if Margins.name in recipes else next(iter(recipes)))
     others = [training for of_recipe in recipes.values() for training in of_recipe]
     keys, separate = _axes(trainings)
-    sections = [
-        Section(
-            sweep, keys, "".join(f", {text}" for text in _texts(separate, values)), alike, others
-        )
-        for values, alike in by_settings(trainings, separate).items()
-    ]
+    sections = []
+    for values, alike in by_settings(trainings, separate).items():
+        texts = _texts(zip(separate, values, strict=True))
+        ending = "".join(f", {text}" for text in texts)
+        sections.append(SweepSection(sweep, keys, ending, alike, others))
     laid_out = [each for section in sections for each in section.laid_out()]
     details = {
         key: _detail(row, sweep)
@@ -221,7 +212,7 @@ def _differing(trainings: Sequence[Record]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Section:
+class SweepSection:
     """Tables and charts of the training runs of one recipe that share some settings.
 
     Attributes:
@@ -277,7 +268,7 @@ class Section:
         for recipe, alike in grouped(self.others, lambda run: run["recipe"]).items():
             apart.append((recipe, "other", _differing(alike), alike))
         rows = [
-            _row(records, role, ", ".join([title, *_texts(names, values)]))
+            _row(records, role, ", ".join([title, *_texts(zip(names, values, strict=True))]))
             for title, role, names, alike in apart
             for values, records in by_settings(alike, names).items()
         ]
@@ -399,7 +390,7 @@ class Section:
         ks = {each["task"]: f"k = {each['k']}" for each in records if each["k"]}
         alike = len(set(ks.values())) == 1
         texts = [k if alike else f"{k} of {escape(task)}" for task, k in ks.items()]
-        return ", ".join([*dict.fromkeys(texts), f"ranks weighted {self.sweep.weighting}ly"])
+        return ", ".join([*dict.fromkeys(texts), f"ranks weighted {self.sweep.config.weighting}ly"])
 
     def _unpaired(self, records: Sequence[Record]) -> list[str]:
         """Return a note on the minimum detectable difference between the encoders of a column."""
@@ -422,7 +413,7 @@ class Section:
             column, of_base = (model, task), bases.get((model, task), ())
             marks = [
                 Mark(name, role, p["value"], s["value"])
-                for name, role, ending in _BOUNDS
+                for role, (name, ending) in _POINTS.items()
                 for p, s in points(of_base, "item", ending=ending)
             ]
             for row in runs:
@@ -435,7 +426,7 @@ class Section:
             ks = {record["k"] for record in records if record["k"]}
             if len(ks) == len({base["item"] for base in of_base}) == 1 and len(marks) > 1:
                 title, k = f"{task}{self.ending}", ks.pop()
-                yield Plane(title, Path(model).name, k, self.sweep.weighting, marks)
+                yield Plane(title, Path(model).name, k, self.sweep.config.weighting, marks)
         for task, trainings in grouped(self.trainings, lambda run: run["task"]).items():
             if len(self.sizes) > 1:
                 yield from self._by_size(task, trainings)
@@ -445,26 +436,19 @@ class Section:
 
         Each point is the mean over all other settings. It is NaN if a planned run has no score.
         """
-        runs = sorted(
-            (run | {"n": _number(_examples(run))} for run in trainings), key=lambda run: run["n"]
-        )
+        runs = [run | {"n": _number(_examples(run))} for run in trainings]
+        runs.sort(key=lambda run: run["n"])
         means = seed_means(runs, "metric", "settings.loss", "n")
-        values = {
-            key: mean["value"] if mean["n_seeds"] == mean["n_planned"] else math.nan
-            for key, mean in means.items()
-        }
-        losses, sizes = (
-            dict.fromkeys(run[name] for run in runs) for name in ("settings.loss", "n")
-        )
+        losses, sizes = (dict.fromkeys(key[i] for key in means) for i in (1, 2))
+
+        def value(*key: object) -> float:
+            mean = means.get(key, _MISSING)
+            return mean["value"] if mean["n_seeds"] == mean["n_planned"] else math.nan
+
         for metric, (_, short) in METRICS.items():
-            lines = [
-                Series(loss, [values.get((metric, loss, n), math.nan) for n in sizes])
-                for loss in losses
-            ]
-            title = f"{self.heading}: {short} by examples, {task}"
-            yield LineChart(
-                title, "examples per epoch", short, [*map(float, sizes)], lines, is_log=True
-            )
+            title, x = f"{self.heading}: {short} by examples, {task}", [*map(float, sizes)]
+            lines = [Series(loss, [value(metric, loss, n) for n in sizes]) for loss in losses]
+            yield LineChart(title, "examples per epoch", short, x, lines, is_log=True)
 
 
 def _row(records: Sequence[Record], role: Role, *heads: str) -> Row:
@@ -518,10 +502,8 @@ def _table(
         lead: Markdown above the table.
         notes: Notes above the footnotes.
     """
-    cells = zip(
-        *(([*row["heads"]] + [_NOTHING] * len(titles))[: len(titles)] for row in rows), strict=True
-    )
-    heads = [*zip(titles, map(list, cells), strict=True)]
+    padded = [[*row["heads"], *[_NOTHING] * len(titles)] for row in rows]
+    heads = [(title, [cells[i] for cells in padded]) for i, title in enumerate(titles)]
     roles = [row["role"] for row in rows]
     numbers = (row["records"][0] for row in rows if row["role"] == "published")
     footnotes = sorted({each["cited"]: each["footnote"] for each in numbers}.items())
@@ -563,9 +545,7 @@ def _detail(row: Row, sweep: Sweep) -> Detail:
     done = [run for run in runs if run["state"] == "done"]
     facts = {"encoder": ", ".join(dict.fromkeys(run["encoder"] for run in runs))}
     if row["role"] != "base":
-        settings = dict.fromkeys(
-            text for run in runs for text in _texts(run["given"], run["given"].values())
-        )
+        settings = dict.fromkeys(text for run in runs for text in _texts(run["given"].items()))
         facts = {"settings": ", ".join(settings), "training runs": f"{len(done)} of {len(runs)}"}
     if not done:
         return Detail(facts)
@@ -590,9 +570,9 @@ def _counted(trainings: Iterable[Record]) -> str:
     return f"{len(runs):,} {noun}{': ' if lacking else ''}{lacking}."
 
 
-def _texts(keys: Iterable[str], values: Iterable[Any]) -> list[str]:
+def _texts(settings: Iterable[tuple[str, Any]]) -> list[str]:
     """Return settings as texts, such as `margin 0.1`, without missing settings."""
-    return [f"{k} {word(v)}" for k, v in zip(keys, values, strict=True) if v is not None]
+    return [f"{key} {word(value)}" for key, value in settings if value is not None]
 
 
 def _examples(training: Record) -> int | None:

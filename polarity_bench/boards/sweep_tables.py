@@ -443,7 +443,7 @@ class SweepSection:
 
         def value(*key: object) -> float:
             mean = means.get(key, _MISSING)
-            return mean["value"] if mean["n_seeds"] == mean["n_planned"] else math.nan
+            return float(mean["value"]) if mean["n_seeds"] == mean["n_planned"] else math.nan
 
         for metric, (_, short) in METRICS.items():
             title, x = f"{self.heading}: {short} by examples, {task}", [*map(float, sizes)]

@@ -371,9 +371,7 @@ def select(
     return [record for record in records if record["item"] in items], models
 
 
-def _with_settings(
-    records: Sequence[Record], required: Sequence[str], place: str
-) -> Sequence[Record]:
+def _with_settings(records: Sequence[Record], required: Sequence[str], place: str) -> list[Record]:
     """Return the training runs that have all required settings, each written as KEY=VALUE.
 
     If a key occurs several times, a run may have any of its values.

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from polarity_bench.boards.board import FILE, board, find_board
 from polarity_bench.boards.fewshot_tables import read_board as read_cross_validated
-from polarity_bench.boards.sweep_tables import Sweep, read_sweep, sweep_board
+from polarity_bench.boards.run_report import board_as_json
+from polarity_bench.boards.sweep_tables import Sweep, read_sweep, sweep_as_json, sweep_board
 from polarity_bench.compare.encoder_ranks import Standings
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.render.table import Board
@@ -38,6 +39,10 @@ class OpenBoard:
     standings: Standings | None = None
     weighting: Weighting | None = None
     sweep: Sweep | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the scores as JSON values: of a sweep by training run, else by table."""
+        return sweep_as_json(self.sweep) if self.sweep else board_as_json(self.board)
 
 
 def kind_of(folder: Path) -> Kind:
@@ -99,7 +104,7 @@ def open_board(
             )
     if kind == "sweep":
         sweep = read_sweep(folder, weighting, where, title)
-        return OpenBoard(folder, kind, sweep_board(sweep), None, sweep.weighting, sweep)
+        return OpenBoard(folder, kind, sweep_board(sweep), None, sweep.config.weighting, sweep)
     if kind == CROSS_VALIDATION:
         found = read_cross_validated(folder)
         return OpenBoard(folder, kind, replace(found, title=title) if title else found)

@@ -411,7 +411,7 @@ def test_a_base_replaced_between_two_items_fails_the_second_until_it_is_put_back
     done = bench("sweep", grid, "-o", "out", "--workers", "1", "--retry-failed")
     assert done.code == 0, done.err
     trainings = read_sweep(setup.output).of_kind("training")
-    assert {*trainings.loc[trainings["state"] == "done", "reference"]} == {began}
+    assert {run["reference"] for run in trainings if run["state"] == "done"} == {began}
 
 
 def test_a_base_replaced_after_a_training_fails_its_evaluation(

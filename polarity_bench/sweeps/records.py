@@ -1,18 +1,18 @@
-"""Scores of a sweep and published numbers, as a table of records.
+"""Records of a sweep: scores of its training runs and bases, and published numbers.
 
-The table has the columns of `results.frame` and these:
+The records have the columns of `results.frame` and these:
 
 | column | meaning |
 |---|---|
 | item | number of the training run, base or published number that the record belongs to |
 | kind | `training`, `evaluation` of an untrained base, or `published` |
-| state | `done`, `failed` or `left`; values are NaN if there is no result |
+| state | of a run or base: `done`, `failed` or `left`; values are NaN if there is no result |
 | base | base encoder of the training run, as written in the grid |
 | twins | items to compare with: bases of a training run, twins of a published number |
-| given | names of the settings in the grid; for a base, settings that distinguish it from others |
-| settings.NAME | settings, including the recipe's defaults; NaN if the item has no such setting |
+| given | settings in the grid, by name; for a base, those that distinguish it from others |
+| settings.NAME | settings, including the recipe's defaults, if the item has such a setting |
 | date, made_by | for a result: its date, and the versions that produced it |
-| footnote, paper | for a published number: number of the footnote, citation without tables |
+| paper | for a published number: citation without tables |
 
 The file `published.csv` in a sweep's folder has the format of `results.published`. Its columns
 `model` and `task` have the names in the grid. `twin` contains settings of training runs
@@ -23,20 +23,21 @@ all training runs with the number of examples in `twin` (`examples=500`).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import compress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from polarity_bench.errors import InputError, check_known, nearest
 from polarity_bench.files import folder_name
-from polarity_bench.results import frame
+from polarity_bench.results.aggregate import MEASURES
 from polarity_bench.results.comparability import cells_of
+from polarity_bench.results.frame import Record, published_records, result_records
 from polarity_bench.results.packed_results import paths_by_encoder
 from polarity_bench.results.published import FILE as PUBLISHED
 from polarity_bench.results.published import (
     PublishedNumber,
-    footnote_numbers,
     read_published,
     refuse_repeated,
 )
@@ -44,10 +45,7 @@ from polarity_bench.results.result_files import Result, made_by, read_result
 from polarity_bench.scores import ScoreKey, Weighting
 from polarity_bench.sweeps.plan import PlanItem, SweepPlan
 from polarity_bench.sweeps.state_files import SweepState
-from polarity_bench.values import shortest
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
+from polarity_bench.values import grouped, shortest
 
 TOLD_BY = ("prompt", "max_tokens", "revision")
 """Loading options that distinguish bases with the same name."""
@@ -61,9 +59,9 @@ _Results = Mapping[tuple[str, str], Sequence[Result]]
 """Results, by the names of the encoder and the task."""
 
 
-def read_frame(
+def read_records(
     folder: Path, plan: SweepPlan, weighting: Weighting, models: Sequence[str] = ()
-) -> DataFrame:
+) -> list[Record]:
     """Return the scores of a sweep on the tasks that its training runs train on.
 
     Args:
@@ -98,12 +96,10 @@ def read_frame(
         state = "failed" if outcome and outcome.state == "failed" else "left"
         twins = frozenset({numbers[_base_of(item)]})
         planned = {"item": number, "kind": item.kind, "encoder": item.encoder, "task": item.task}
-        planned |= {"given": tuple(item.settings), "twins": twins, "state": state}
+        planned |= {"given": item.settings, "twins": twins, "state": state}
         records += _item_records(planned, item.resolved or item.settings, result, weighting)
     columns = [(model, task) for model, task, _ in numbers]
-    published = _published_records(folder, frame.to_frame(records), columns, models)
-    of_board = {"weighting": weighting}  # published numbers use the weighting of the board
-    return frame.to_frame([*records, *(record | of_board for record in published)])
+    return [*records, *_published_records(folder, records, columns, models, weighting)]
 
 
 def _read_results(folder: Path, encoders: Iterable[str], tasks: set[str]) -> _Results:
@@ -187,7 +183,7 @@ def _base_records(
     evaluations: Mapping[str, PlanItem],
     results: _Results,
     weighting: Weighting,
-) -> tuple[list[dict[str, Any]], dict[tuple[str, str, str | None], int]]:
+) -> tuple[list[Record], dict[tuple[str, str, str | None], int]]:
     """Return the records of the bases on the tasks of their training runs, and their numbers.
 
     A model that was loaded with different options has several bases. Their settings are the options
@@ -207,7 +203,7 @@ def _base_records(
         settings = {"model": model, **options}
         encoder = evaluations[digest].encoder if digest and digest in evaluations else model
         item = {"item": number, "kind": "evaluation", "encoder": encoder, "task": task}
-        item |= {"given": tuple(settings), "twins": frozenset[int](), "state": "left"}
+        item |= {"given": settings, "twins": frozenset[int](), "state": "left"}
         records += _item_records(item, settings, result, weighting)
     return records, {base: number for number, base in enumerate(bases)}
 
@@ -222,7 +218,7 @@ def _item_records(
     settings: Mapping[str, Any],
     result: Result | None,
     weighting: Weighting,
-) -> list[dict[str, Any]]:
+) -> list[Record]:
     """Return the P and S records of an item; the values are NaN if there is no result.
 
     A base also has records for the scores of the oracle and of chance.
@@ -237,9 +233,10 @@ def _item_records(
         **{f"{_SETTING}{name}": value for name, value in settings.items()},
         **{name: settings.get(name) for name in ("recipe", "seed")},
         **item,
+        "base": settings["model"],
     }
-    common |= {"base": settings["model"], "footnote": 0, "paper": "", "date": math.nan}
-    common |= {"made_by": {}, "role": "measured", "weighting": weighting, "value": math.nan}
+    common |= {"role": "measured", "weighting": weighting, "k": None}
+    common |= dict.fromkeys(MEASURES, math.nan)
     if result is None:
         return [common | {"metric": metric} for metric in METRICS]
     common |= {"state": "done", "date": result.date, "made_by": made_by(result)}
@@ -248,13 +245,17 @@ def _item_records(
         keys += [replace(key, metric=f"{key.metric}_oracle") for key in keys]
         keys += [ScoreKey(f"{metric}_chance") for metric in METRICS]
     records = {metric: common | {"metric": metric} for metric in METRICS}
-    records |= {each["metric"]: each for each in frame.result_records(result, keys, **common)}
+    records |= {each["metric"]: each for each in result_records(result, keys, **common)}
     return [*records.values()]
 
 
 def _published_records(
-    folder: Path, records: DataFrame, trained: Sequence[tuple[str, str]], models: Sequence[str]
-) -> list[dict[str, Any]]:
+    folder: Path,
+    records: Sequence[Record],
+    trained: Sequence[tuple[str, str]],
+    models: Sequence[str],
+    weighting: Weighting,
+) -> list[Record]:
     """Return a record for each published number of a sweep, with the items to compare it with.
 
     Raises:
@@ -262,26 +263,22 @@ def _published_records(
             has neither training runs nor published numbers.
     """
     numbers = read_published(folder / PUBLISHED)
-    footnotes = footnote_numbers(numbers)
     columns = {*trained, *((model, task) for model in models for _, task in trained)}
-    published, cells = [], list[tuple[PublishedNumber, tuple[object, ...]]]()
-    for place, number in enumerate(numbers, start=len(records)):
+    items = [record for record in records if record["metric"] == next(iter(METRICS))]
+    published, cells = published_records(numbers), list[tuple[PublishedNumber, Hashable]]()
+    for item, (number, record) in enumerate(zip(numbers, published, strict=True), len(items)):
         _check_column(number, columns)
-        twins = _twins(number, records)
-        same: list[tuple[object, ...]] = [(number.source, number.note, twin) for twin in twins]
-        if number.model:
-            same = [(number.paper, number.model, number.task)]
-        cells += [(number, (number.name, number.key, *each)) for each in same]
-        (record,) = frame.published_records([number])
+        twins = _twins(number, items)
+        same: list[Hashable] = [(number.paper, number.model, number.task)]
         if not number.model:
+            same = [(number.source, number.note, twin) for twin in twins]
             record |= {"std": math.nan, "seed_std": number.std}
-        footnote = footnotes[number.source, number.note]
-        record |= {"item": place, "kind": "published", "twins": twins}
-        published.append(record | {"footnote": footnote, "paper": number.paper})
+        cells += [(number, (number.name, number.key, each)) for each in same]
+        # Published numbers have the weighting of the board.
+        record |= {"item": item, "kind": "published", "weighting": weighting}
+        record |= {"twins": twins, "paper": number.paper}
     refuse_repeated(cells)
-    known_models = {model for model, _ in trained} | {
-        number.model for number in numbers if number.model
-    }
+    known_models = {model for model, _ in trained} | {each.model for each in numbers} - {""}
     for model in models:
         where = f"{folder / 'board.toml'}: 'models'"
         problem = f"{where}: no training run and no published number has the base {model!r}"
@@ -299,8 +296,12 @@ def _check_column(number: PublishedNumber, columns: Iterable[tuple[str, str]]) -
     check_known(key, METRICS, f"{number.where}: unknown score {key!r}")
 
 
-def _twins(number: PublishedNumber, records: DataFrame) -> frozenset[int]:
+def _twins(number: PublishedNumber, items: Sequence[Record]) -> frozenset[int]:
     """Return the items to compare a published number with.
+
+    Args:
+        number: The published number.
+        items: A record of each training run and base.
 
     Raises:
         InputError: If no item matches `twin`, or if the matching training runs differ in more than
@@ -315,35 +316,36 @@ def _twins(number: PublishedNumber, records: DataFrame) -> frozenset[int]:
         )
     if not number.twin:
         return frozenset()
-    items = records[records["metric"] == next(iter(METRICS))]
-    trainings = items[items["kind"] == "training"]
-    if is_mean and len(group_by_settings(trainings, ["examples"])) == 1:
+    kinds = grouped(items, lambda item: item["kind"])
+    if is_mean and len(by_settings(kinds["training"], ["examples"])) == 1:
         raise InputError(
             f"{where}: no table shows this number, because all training runs have the same number "
             "of examples; delete the line"
         )
-    twins = items[items["kind"] == "evaluation"] if number.twin == _REFERENCE else trainings
-    for column, name in (("base", number.model), ("task", number.task)):
-        twins = twins[twins[column] == name] if name else twins
+    twins = [
+        item
+        for item in kinds["evaluation" if number.twin == _REFERENCE else "training"]
+        if number.model in ("", item["base"]) and number.task in ("", item["task"])
+    ]
     if required:
         twins = _with_settings(twins, required, f"{where}: `twin`")
     if required and not is_mean:
-        given = [{**settings, "seed": None} for settings in given_settings(twins)]
-        if (n := len({str(sorted(settings.items())) for settings in given})) > 1:
+        given = {str(sorted(({**twin["given"], "seed": None}).items())) for twin in twins}
+        if len(given) > 1:
             raise InputError(
-                f"{where}: `twin` matches training runs with {n} different combinations of "
-                "settings; add settings to `twin`"
+                f"{where}: `twin` matches training runs with {len(given)} different combinations "
+                "of settings; add settings to `twin`"
             )
-    return frozenset(twins["item"])
+    return frozenset(twin["item"] for twin in twins)
 
 
 def select(
-    records: DataFrame, models: Sequence[str], where: Sequence[str]
-) -> tuple[DataFrame, list[str]]:
+    records: Sequence[Record], models: Sequence[str], where: Sequence[str]
+) -> tuple[list[Record], list[str]]:
     """Select training runs by their settings, with their bases and published numbers.
 
     Args:
-        records: The table of a sweep.
+        records: The records of a sweep.
         models: Bases that have columns in tables.
         where: Settings of the training runs to select, each as KEY=VALUE. If a key occurs several
             times, a run may have any of its values.
@@ -354,23 +356,22 @@ def select(
     Raises:
         InputError: If no training run has a setting in `where`, or none has all of them.
     """
-    trainings = records[records["kind"] == "training"]
+    trainings = [record for record in records if record["kind"] == "training"]
     selected = _with_settings(trainings, where, "`where`")
-    trained, columns = {*columns_of(trainings)}, {*columns_of(selected)}
+    trained, columns = {*map(column_of, trainings)}, {*map(column_of, selected)}
     tasks = {task for _, task in columns}
     models = [m for m in models if any((m, t) in columns or (m, t) not in trained for t in tasks)]
     columns |= {(model, task) for model in models for task in tasks}
-    items = {*selected["item"]}.union(*selected["twins"])
-    published = records[records["kind"] == "published"]
-    is_kept = [
-        (column in columns or not column[0]) and (not twins or bool(twins & items))
-        for column, twins in zip(columns_of(published), published["twins"], strict=True)
-    ]
-    items |= {*published.loc[is_kept, "item"]}
-    return records[records["item"].isin(items)], models
+    items = {record["item"] for record in selected}.union(*(r["twins"] for r in selected))
+    for record in records:
+        is_shown = column_of(record) in columns or not record["base"]
+        has_twins = not record["twins"] or record["twins"] & items
+        if record["kind"] == "published" and is_shown and has_twins:
+            items.add(record["item"])
+    return [record for record in records if record["item"] in items], models
 
 
-def _with_settings(records: DataFrame, required: Sequence[str], place: str) -> DataFrame:
+def _with_settings(records: Sequence[Record], required: Sequence[str], place: str) -> list[Record]:
     """Return the training runs that have all required settings, each written as KEY=VALUE.
 
     If a key occurs several times, a run may have any of its values.
@@ -388,58 +389,40 @@ def _with_settings(records: DataFrame, required: Sequence[str], place: str) -> D
         key, equals, wanted = text.strip().partition("=")
         if not equals:
             raise InputError(f"{place} {text}: expected KEY=VALUE, such as examples=500")
-        if f"{_SETTING}{key}" not in records:
-            near = nearest(key, setting_names(records))
+        values = [record.get(f"{_SETTING}{key}", math.nan) for record in records]
+        known = {word(value) for value in values if value == value}
+        if records and not known:
+            names = {str(name) for record in records for name in record}
+            settings = {name.removeprefix(_SETTING) for name in names if _SETTING in name}
+            near = nearest(key, settings)
             raise InputError(f"{place} {text}: no training run has the setting {key!r}{near}")
-        values = [*records[f"{_SETTING}{key}"]]
         fits = [matches(value, wanted) for value in values]
         if not any(fits):
-            near = nearest(wanted, {word(value) for value in values if value == value})
+            near = nearest(wanted, known)
             raise InputError(f"{place} {text}: no training run has this {key}{near}")
         kept[key] = [a or b for a, b in zip(fits, kept.get(key, fits), strict=True)]
-    records = records.loc[[all(each) for each in zip(*kept.values(), strict=True)]]
-    if records.empty:
+    fitting = [all(each) for each in zip(*kept.values(), strict=True)]
+    if not any(fitting):
         raise InputError(
             f"{place} {', '.join(required)}: no training run has all these settings; leave out one"
         )
-    return records
+    return [*compress(records, fitting)]
 
 
-def columns_of(records: DataFrame) -> list[tuple[str, str]]:
-    """Return the base and the task of each record, which identify its column in tables."""
-    return [*zip(records["base"], records["task"], strict=True)]
+def column_of(record: Record) -> tuple[str, str]:
+    """Return the base and the task of a record, which identify its column in tables."""
+    return record["base"], record["task"]
 
 
-def setting_names(records: DataFrame) -> list[str]:
-    """Return the names of all settings in the table."""
-    columns = map(str, records.columns)
-    return [name.removeprefix(_SETTING) for name in columns if name.startswith(_SETTING)]
-
-
-def given_settings(records: DataFrame) -> list[dict[str, Any]]:
-    """Return the settings of each record that are written in the grid."""
-    return [
-        {name: row[f"{_SETTING}{name}"] for name in row["given"]}
-        for row in records.to_dict("records")
-    ]
-
-
-def group_by_settings(
-    records: DataFrame, names: Sequence[str]
-) -> list[tuple[tuple[Any, ...], DataFrame]]:
+def by_settings(
+    records: Iterable[Record], names: Sequence[str]
+) -> dict[tuple[Any, ...], list[Record]]:
     """Group records by the values of settings, in order of first occurrence.
 
     Returns:
-        The values of each group, with None for a missing setting, and the records of the group.
+        The records of each group, by their values; the value of a missing setting is None.
     """
-    if not names:
-        return [((), records)]
-    settings = records.reindex(columns=[f"{_SETTING}{name}" for name in names])
-    keys = [settings[name] for name in settings]
-    return [
-        (tuple(None if value != value else value for value in values), group)
-        for values, group in records.groupby(keys, sort=False, dropna=False)
-    ]
+    return grouped(records, lambda each: tuple(each.get(f"{_SETTING}{name}") for name in names))
 
 
 def matches(value: Any, text: str) -> bool:

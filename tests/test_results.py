@@ -253,7 +253,7 @@ def test_a_failing_write_leaves_the_old_file_whole(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(InputError, match=r"/f: cannot be written: No space left"):
         write_atomically(file, b"new")
     assert file.read_bytes() == b"old"
     assert [*tmp_path.iterdir()] == [file]
@@ -353,6 +353,7 @@ def test_a_folder_in_place_of_a_file_is_an_error_of_one_line(
         ("MiniPolarityRetrieval.provenance.json", '{"format": 0}', "in format 5, got format 0"),
         ("MiniPolarityRetrieval.provenance.json", '{"format": 4}', "in format 5, got format 4"),
         ("MiniPolarityRetrieval.provenance.json", None, "cannot be read: No such file"),
+        ("MiniPolarityRetrieval.json", '{"half a pair": "\\ud800"}', "surrogates not allowed"),
     ],
 )
 def test_a_damaged_result_is_refused(

@@ -369,7 +369,7 @@ def read_result(path: str | Path) -> Result:
             **{name: task.get(name) for name in _OF_TASK},
             **{name: made.get(name) for name in _SHARED},
         )
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, UnicodeError) as error:  # a lone surrogate has no UTF-8
         raise _unusable(path, f"not a result of polarity-bench ({error!r})") from error
 
 

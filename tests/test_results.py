@@ -253,7 +253,7 @@ def test_a_failing_write_leaves_the_old_file_whole(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(InputError, match=r"/f: cannot be written: No space left"):
         write_atomically(file, b"new")
     assert file.read_bytes() == b"old"
     assert [*tmp_path.iterdir()] == [file]
@@ -357,6 +357,8 @@ def test_a_folder_in_place_of_a_file_is_an_error_of_one_line(
         ("MiniPolarityRetrieval.provenance.json", None, "cannot be read: No such file"),
         ("MiniPolarityRetrieval.provenance.json", "[]", "not a result of polarity-bench"),
         ("MiniPolarityRetrieval.json", "[]", "the scores were edited or are incomplete"),
+        ("MiniPolarityRetrieval.json", '{"scores": "\\ud800"}', "the scores were edited or are inc"),
+        ("MiniPolarityRetrieval.json", '{"scores": NaN}', "the scores were edited or are incomplete"),
     ],
 )
 def test_a_damaged_result_is_refused(

@@ -423,7 +423,11 @@ def read_result(path: str | Path) -> Result:
     """
     path = Path(path)
     made, stored = _read_provenance(path), read_stored(path)
-    if not isinstance(stored, dict) or _digest_of_scores(stored) != made.get("scores_sha256"):
+    try:
+        digest = _digest_of_scores(stored)
+    except (ValueError, AttributeError):  # NaN, half of a surrogate pair, or no mapping
+        digest = ""
+    if digest != made.get("scores_sha256"):
         raise InputError(f"{path}: the scores were edited or are incomplete; {_AGAIN}")
     with reworded(f"{path}: not a result of polarity-bench (", f"); {_AGAIN}"):
         scores = _scores_of(stored["scores"]["test"][0], made.get("n", {}))

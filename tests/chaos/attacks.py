@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import shutil
 import subprocess
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -32,12 +31,13 @@ class Figures:
     attack: str
     subject: str
     n: int = 0
-    outcomes: Counter[str] = field(default_factory=Counter)
+    outcomes: dict[str, int] = field(default_factory=dict)
     defects: list[str] = field(default_factory=list)
 
-    def count(self, outcome: str) -> None:
-        self.n += 1
-        self.outcomes[outcome] += 1
+    def count(self, outcome: str, n: int = 1) -> None:
+        """Count an outcome of n attacks that had an effect; n is 0 for one without."""
+        self.n += n
+        self.outcomes[outcome] = self.outcomes.get(outcome, 0) + 1
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Bench:
     draw: random.Random
     expected: Mapping[str, str]
     whole: Ended
-    places: list[int]
+    places: list[tuple[str, int]]
 
     @classmethod
     def of(cls, root: Path, subject: Subject, seed: int) -> Bench:
@@ -89,21 +89,21 @@ def kill(bench: Bench, n: int) -> Figures:
         said = []
         for _ in range(1 + i % 3 // 2):  # each third trial is killed twice
             if i % 2 and bench.places:
-                at = bench.draw.choice(bench.places)
-                ended = bench.run(inject=f"signal=SIGKILL:when={at}")
-                said.append(f"call {at}")
+                name, number = bench.draw.choice(bench.places)
+                ended = bench.run(inject=f"{name}:signal=SIGKILL:when={number}")
+                said.append(f"{name} {number}")
             else:
                 after = bench.draw.uniform(0, bench.whole.seconds)
                 ended = bench.run(kill_after=after)
                 said.append(f"{after:.3f} s")
             if not ended.is_killed:
-                figures.outcomes["had ended before"] += 1
+                figures.count("had ended before", 0)
                 continue
             figures.n += 1
         if problem := bench.problem_after():
             figures.defects.append(f"killed at {' and '.join(said)}: {problem}")
         else:
-            figures.outcomes["ended in the same bytes"] += 1
+            figures.count("ended in the same bytes", 0)
     return figures
 
 
@@ -112,12 +112,12 @@ def fail(bench: Bench, n: int) -> Figures:
     figures = Figures("failed write", bench.subject.name)
     for i in range(n):
         bench.fresh()
-        error, at = ERRORS[i % len(ERRORS)], bench.draw.choice(bench.places)
+        error, (name, number) = ERRORS[i % len(ERRORS)], bench.draw.choice(bench.places)
         trace = bench.root / "trace.txt"
-        ended = bench.run(inject=f"error={error}:when={at}", trace=trace)
+        ended = bench.run(inject=f"{name}:error={error}:when={number}", trace=trace)
         call = failed_call(trace)
         if not call or is_outside(call):  # another thread was first, or it wrote to the terminal
-            figures.outcomes["no file was hit"] += 1
+            figures.count("no file was hit", 0)
             continue
         where = f"{error} in {call[:80]}"
         if ended.code not in (0, 1, 2) or "Traceback" in ended.err:

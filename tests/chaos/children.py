@@ -86,7 +86,7 @@ def run(
     Args:
         words: The command line without the name of the program.
         folder: Working folder.
-        inject: What happens at a system call, as strace says it: `error=ENOSPC:when=3`.
+        inject: What happens at a system call, as strace says it: `write:error=EIO:when=3`.
         trace: File for the record of all system calls that write.
         kill_after: Seconds after which the child and its own children are killed.
     """
@@ -133,13 +133,23 @@ def call(
     )
 
 
-def positions(trace: Path) -> list[int]:
-    """Return the positions of the calls that write to files, among all calls of the main thread."""
+def positions(trace: Path) -> list[tuple[str, int]]:
+    """Return the calls of the main thread that write to files.
+
+    Each is given by the name of the system call and its number among those of this name, because
+    strace counts the calls of each name for itself.
+    """
     lines = [line.split(maxsplit=1) for line in trace.read_text(errors="replace").splitlines()]
     ((main, _),) = Counter(thread for thread, _ in lines).most_common(1)
     calls = [call for thread, call in lines if thread == main]
     calls = [each for each in calls if re.match(r"\w+\(", each)]
-    return [i for i, each in enumerate(calls, start=1) if not is_outside(each)]
+    found, numbers = [], Counter[str]()
+    for each in calls:
+        name = each.partition("(")[0]
+        numbers[name] += 1
+        if not is_outside(each):
+            found.append((name, numbers[name]))
+    return found
 
 
 def failed_call(trace: Path) -> str:
@@ -180,7 +190,7 @@ def _become(function: Callable[[], Any], folder: Path, out: Path, err: Path, wai
 def _attach(child: int, inject: str | None, trace: Path | None) -> subprocess.Popen[str]:
     words = ["strace", "-f", "-y", "-p", str(child), "-o", str(trace or os.devnull)]
     words += ["-e", f"trace={WRITES}"]
-    words += ["-e", f"inject={WRITES}:{inject}"] if inject else []
+    words += ["-e", f"inject={inject}"] if inject else []
     tracer = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
     assert tracer.stderr is not None
     said = tracer.stderr.readline()

@@ -5,7 +5,7 @@
 
 Each dial has the weights that this command gives:
 
-    polarity-bench train axis --model MODEL --task TASK --labels 1200 --strength 0.25 --output FOLDER
+    polarity-bench train axis --model MODEL --task TASK --labels 1200 --strength 0.25 --output RUN
 
 The dial of CR is trained with `--task sst2 --labels-from cr`. The command also scores the dial on
 its own task, which embeds all texts of the task for training. This program scores it with the

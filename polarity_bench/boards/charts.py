@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from polarity_bench.boards.columns import Sections
-from polarity_bench.boards.gains import GAINED, gain, gain_rows
+from polarity_bench.boards.gains import GAINED
 from polarity_bench.boards.records import entry_of
 from polarity_bench.errors import InputError
 from polarity_bench.render.chart import BarChart, LineChart, Mark, MarkRole, Plane, Series
@@ -101,11 +101,11 @@ def phenomena(sections: Sections) -> Iterator[BarChart]:
 def gain_bars(sections: Sections) -> Iterator[BarChart]:
     """Yield a bar chart of the gains of P and one of those of S, for each reference and k."""
     weighting, tasks = sections.config.weighting, list(sections.ranked)
-    shares = grouped(gain_rows(sections), lambda row: (row["reference"], row["k"]))
+    shares = grouped(sections.gains.rows, lambda row: (row["reference"], row["k"]))
     for (reference, k), rows in shares.items():
         for title in GAINED:
             gains = [
-                (row["name"], {task: gain(sections, row, task, title) for task in tasks})
+                (row["name"], {task: sections.gains.of(row, task, title) for task in tasks})
                 for row in rows
             ]
             heading = f"gain over {sections.names[reference]}, k = {k}, {weighting} weights"

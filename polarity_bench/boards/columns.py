@@ -13,7 +13,7 @@ from functools import cached_property, partial
 from statistics import fmean
 
 from polarity_bench.boards.config import BoardFile
-from polarity_bench.boards.gains import GAINED, gain_column, gain_rows
+from polarity_bench.boards.gains import GAINED, Gains
 from polarity_bench.boards.method_rows import curve_rows, dialled_runs, method_rows
 from polarity_bench.boards.rank_notes import Ranking, rank_note, rank_text
 from polarity_bench.boards.records import (
@@ -175,6 +175,12 @@ class Sections:
         rows = [row for row in self.rows if all((row["row"], t) in self.results for t in tasks)]
         is_measured = tasks and any(row["reference"] for row in rows)
         return "joint" if is_measured and not self.config.keep else "polarity"
+
+    @cached_property
+    def gains(self) -> Gains:
+        """What encoders gain over their references."""
+        weighting = self.config.weighting
+        return Gains(self.rows, self.results, self.names, weighting, self.standings)
 
     # Rows
 
@@ -401,9 +407,8 @@ class Sections:
 
     def _of_gains(self, title: str) -> Table:
         """Return the table of what encoders gain over their references, with a column per task."""
-        rows = gain_rows(self)
-        columns = [gain_column(self, rows, task, title) for task in self.ranked]
-        table = self._table(f"{title}: gain over the reference", columns, rows)
+        columns = [self.gains.column(task, title) for task in self.ranked]
+        table = self._table(f"{title}: gain over the reference", columns, self.gains.rows)
         return replace(table, notes=[NOTES["gains"]])
 
     def seen(self, places: Sequence[str], rows: Sequence[Row]) -> dict[str, list[float | None]]:

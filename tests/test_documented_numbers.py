@@ -21,6 +21,7 @@ from polarity_bench.values import normalised
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 TRAINING = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
+DIAL = (ROOT / "docs" / "dial.md").read_text(encoding="utf-8")
 FINDINGS = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
 SCORES = (ROOT / "docs" / "p-and-s.md").read_text(encoding="utf-8")
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
@@ -118,6 +119,32 @@ def test_the_headline_of_the_readme_is_what_was_found() -> None:
     published = (ROOT / "leaderboards/margins/published.csv").read_text(encoding="utf-8")
     assert "83.2" in published
     assert "30.5" in published
+
+
+def check_the_map_of_transfer(text: str) -> None:
+    """Gains of P over the base, and the mean change of S, of the dials on MiniLM."""
+    raw = raw_of("transfer-axis")
+    grid = table_of(text, "dial of", "contrast", "sst2")
+    tasks = grid.titles[1:-1]
+    assert {row[0] for row in grid.rows} == {*tasks, "cr"}
+
+    def change(name: str, task: str, metric: str) -> float:
+        (after, before) = (
+            next(r for r in raw if r.task == task and label(r.made["encoder"]) == encoder)
+            for encoder in (f"{name}-minilm (strength 0.25)", MINILM)
+        )
+        return 100 * (after.score(f"{metric}_at_16") - before.score(f"{metric}_at_16"))
+
+    for name, *shown in grid.rows:
+        gains = [change(name, task, "polarity") for task in tasks]
+        of_meaning = fmean(change(name, task, "similarity") for task in tasks)
+        assert shown == [f"{number:+.2f}" for number in [*gains, of_meaning]], name
+
+
+def test_the_map_of_transfer_on_the_page_of_the_dial_is_that_of_the_board() -> None:
+    check_the_map_of_transfer(DIAL)
+    with pytest.raises(AssertionError, match="emotion"):
+        check_the_map_of_transfer(DIAL.replace("| +4.23 |", "| +4.24 |"))
 
 
 def test_a_wrong_number_is_told() -> None:

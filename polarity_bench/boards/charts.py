@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from polarity_bench.boards.columns import Sections
+from polarity_bench.boards.gains import GAINED
 from polarity_bench.boards.records import entry_of
 from polarity_bench.errors import InputError
 from polarity_bench.render.chart import BarChart, LineChart, Mark, MarkRole, Plane, Series
@@ -89,6 +90,22 @@ def phenomena(sections: Sections) -> Iterator[BarChart]:
                     series_of([(names[encoder], scores[encoder]) for encoder in order], parts),
                     first[ScoreKey("polarity_chance")].mean,
                 )
+
+
+def gain_bars(sections: Sections) -> Iterator[BarChart]:
+    """Yield a bar chart of the gains of P and one of those of S, for each reference and k."""
+    weighting, tasks = sections.config.weighting, list(sections.ranked)
+    shares = grouped(sections.gains.rows, lambda row: (row["reference"], row["k"]))
+    for (reference, k), rows in shares.items():
+        for title in GAINED:
+            gains = [
+                (row["name"], {task: sections.gains.of(row, task, title) for task in tasks})
+                for row in rows
+            ]
+            heading = f"gain over {sections.names[reference]}, k = {k}, {weighting} weights"
+            yield BarChart(
+                f"{title}: {heading}", f"gain of {title}", tasks, series_of(gains, tasks)
+            )
 
 
 def series_of(

@@ -357,8 +357,16 @@ def test_a_folder_in_place_of_a_file_is_an_error_of_one_line(
         ("MiniPolarityRetrieval.provenance.json", None, "cannot be read: No such file"),
         ("MiniPolarityRetrieval.provenance.json", "[]", "not a result of polarity-bench"),
         ("MiniPolarityRetrieval.json", "[]", "the scores were edited or are incomplete"),
-        ("MiniPolarityRetrieval.json", '{"scores": "\\ud800"}', "the scores were edited or are inc"),
-        ("MiniPolarityRetrieval.json", '{"scores": NaN}', "the scores were edited or are incomplete"),
+        (
+            "MiniPolarityRetrieval.json",
+            '{"scores": "\\ud800"}',
+            "the scores were edited or are inc",
+        ),
+        (
+            "MiniPolarityRetrieval.json",
+            '{"scores": NaN}',
+            "the scores were edited or are incomplete",
+        ),
     ],
 )
 def test_a_damaged_result_is_refused(

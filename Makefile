@@ -25,7 +25,7 @@ INPUTS := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run install test test-slow lint types contracts unit docs docs-serve bench dist test-lowest format constraints clean
+.PHONY: help run install test test-slow chaos lint types contracts unit docs docs-serve bench dist test-lowest format constraints clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -45,6 +45,9 @@ lint: $(VENV)/.dev ## Check style and formatting (ruff), and the workflows (zizm
 	$(BIN)/ruff format --quiet --check .
 	$(BIN)/zizmor --quiet --offline --no-progress .github
 	@if command -v actionlint > /dev/null; then actionlint; fi
+
+chaos: $(VENV)/.dev ## Kill, starve and damage the commands, and write docs/reliability.md; Linux, root and strace
+	PYTHONPATH=tests $(BIN)/python -m chaos --write $(ARGS)
 
 types: $(VENV)/.dev ## Check types (mypy, strict)
 	$(BIN)/mypy

@@ -129,28 +129,31 @@ class StoredBoard:
         folder: Folder of the board.
         title: Title of the board.
         files: Content of its TOML files, which state how its encoders were trained.
-        results: All results; empty for cross-validations.
+        results: Results of encoders; empty for boards of cross-validations.
+        validations: Results of cross-validations.
     """
 
     folder: Path
     title: str
     files: str
     results: list[Result]
+    validations: list[Result]
 
     @property
     def link(self) -> str:
         """Link to the board, by its name."""
         return f"[{self.folder.name}]({GITHUB}/leaderboards/{self.folder.name}/README.md)"
 
-    def validates(self, *, task: str = "*", method: str = "*") -> bool:
+    def validates(self, *, task: str | None = None, method: str | None = None) -> bool:
         """Return whether the board has cross-validations of a method on a task."""
-        return any(self.folder.glob(f"{task}/{method}-*.jsonl"))
+        known = ((each.task, each.key.protocol["method"]["name"]) for each in self.validations)
+        return any(task in (None, t) and method in (None, m) for t, m in known)
 
     @property
     def fewshot_protocols(self) -> list[str]:
         """Names of the protocols of the board's cross-validations."""
         named = re.findall(r"\bfewshot\b.* --protocol ([\w-]+)", self.files)
-        return (named or ["few-shot"]) if self.validates() else []
+        return (named or ["few-shot"]) if self.validations else []
 
     def trains(self, recipe: str) -> bool:
         """Return whether the board has encoders of a recipe."""
@@ -165,7 +168,8 @@ def read_boards() -> list[StoredBoard]:
         texts = [file.read_text(encoding="utf-8") for file in sorted(folder.glob("*.toml"))]
         title = tomllib.loads((folder / FILE).read_text(encoding="utf-8"))["title"]
         results = [result for result in read_results(folder) if result.limit is None]
-        boards.append(StoredBoard(folder, title, "\n".join(texts), results))
+        validations = list(read_results(folder, of_folds=True))
+        boards.append(StoredBoard(folder, title, "\n".join(texts), results, validations))
     return sorted(boards, key=lambda board: board.folder.name != PRETRAINED)
 
 

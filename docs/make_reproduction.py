@@ -21,15 +21,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from polarity_bench.cross_validation.experiment import (
-    default_measure,
-    read_outcomes,
-    score_by_fold,
-)
-from polarity_bench.cross_validation.methods import DENSE, PROXIES
-from polarity_bench.cross_validation.to_frame import heading
+from polarity_bench.cross_validation.experiment import read_experiments
+from polarity_bench.cross_validation.methods import PROXIES
+from polarity_bench.cross_validation.to_frame import heading, method_title
 from polarity_bench.metrics.significance import paired_t
 from polarity_bench.results.packed_results import read_stored, result_paths
 
@@ -124,20 +118,13 @@ def _stored(folder: Path) -> Iterator[Found]:
 
 def _gains_by_proxies(folder: Path) -> Iterator[Found]:
     """Yield what proxies at inference add to a method, over its folds."""
-    for outcome in read_outcomes(folder):
-        if PROXIES not in outcome.folds[0]:
+    for result in read_experiments(folder):
+        key = replace(result.main_score, part=PROXIES)
+        if key not in result.scores:
             continue
-        measure = default_measure(outcome.spec)
-        with_proxies, without = (
-            np.array(list(score_by_fold(outcome, way, measure).values()))
-            for way in (PROXIES, DENSE)
-        )
+        with_proxies, without = (result.arrays[str(each)] for each in (key, result.main_score))
         test = paired_t(100 * with_proxies, 100 * without)
-        facts = {
-            "table": heading(outcome.spec),
-            "task": outcome.spec["task"],
-            "method": outcome.spec["title"],
-        }
+        facts = {"table": heading(result), "task": result.task, "method": method_title(result)}
         low, high = test.interval
         yield facts, Number(test.difference, low, high, is_signed=True)
 

@@ -44,7 +44,7 @@ WEIGHTINGS = Register(
 )
 """Weightings of the ranks by name, the default first."""
 
-_NAMED_PARTS = ("accuracy", "recall", "spearman", "pearson")
+_NAMED_PARTS = ("accuracy", "macro_f1", "recall", "spearman", "pearson")
 _RANKED = re.compile(r"(?P<name>.+?)_at_(?P<k>\d+)")
 
 

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    TypeAdapter,
+    ValidationError,
+)
 
 from polarity_bench.errors import InputError, nearest
 
@@ -16,6 +25,11 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 T = TypeVar("T")
+
+NullableFloat = Annotated[
+    float, BeforeValidator(lambda value: math.nan if value is None else value)
+]
+"""Float of a file in which null stands for NaN."""
 
 _WORDS = {
     "greater_than": "above {gt:g}",
@@ -83,6 +97,12 @@ def validated(model: type[T], values: Any) -> T:
     except ValidationError as error:
         raise InputError(_first_problem(error, model)) from error
     return checked
+
+
+def as_json(record: Any) -> Any:
+    """Return a record as JSON values, as its type declares them. NaN becomes None."""
+    declared: Any = type(record)
+    return json.loads(_adapter(declared).dump_json(record))
 
 
 @cache

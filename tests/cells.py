@@ -25,15 +25,14 @@ from polarity_bench.boards.board import find_board, sections_of
 from polarity_bench.boards.board_folder import open_board
 from polarity_bench.boards.records import main_key
 from polarity_bench.boards.sweep_tables import read_sweep
-from polarity_bench.cross_validation.experiment import read_outcomes
+from polarity_bench.cross_validation.experiment import read_experiments
 from polarity_bench.cross_validation.to_frame import fold_frame, published_folds
 from polarity_bench.metrics.register import titled_metrics
 from polarity_bench.results.aggregate import clipped
 from polarity_bench.results.comparability import cells_of
 from polarity_bench.results.frame import Record
-from polarity_bench.results.published import footnote
 from polarity_bench.scores import Score, ScoreKey
-from polarity_bench.sweeps.to_frame import METRICS
+from polarity_bench.sweeps.records import METRICS
 
 GOLDEN = Path(__file__).parent / "golden"
 FILE = GOLDEN / "cells.csv.gz"
@@ -141,7 +140,7 @@ def score_key(key: ScoreKey) -> tuple[str, str, str, str]:
 def of_sweep(folder: Path) -> Iterator[tuple[Key, Numbers]]:
     """Yield the scores of each training run and base of a sweep, and the published numbers."""
     records, board = read_sweep(folder).records, folder.name
-    for row in records[records["metric"].isin(METRICS)].to_dict("records"):
+    for row in (record for record in records if record["metric"] in METRICS):
         weighting, value, std = row["weighting"], row["value"], row["std"]
         if row["kind"] != "published":
             if not math.isnan(value):
@@ -160,7 +159,7 @@ def of_sweep(folder: Path) -> Iterator[tuple[Key, Numbers]]:
         else:
             examples, *others = row["twin"].split(",")
             part = ", ".join([examples, f"task={row['task']}", *others])
-            name = f"{row['encoder']} [{footnote(row['footnote'], row['source'], row['note'])}]"
+            name = f"{row['encoder']} [{row['footnote']}]"
             ends = row["seed_min"], row["seed_max"], row["seed_std"]
             yield (
                 Key(board, "published", "", name, metric=row["metric"], part=part),
@@ -171,7 +170,8 @@ def of_sweep(folder: Path) -> Iterator[tuple[Key, Numbers]]:
 def of_folds(folder: Path) -> Iterator[tuple[Key, Numbers]]:
     """Yield the scores of each method on a board of cross-validations, and published numbers."""
     board = folder.name
-    frame = fold_frame(read_outcomes(folder), published=published_folds(folder / "published.csv"))
+    published = published_folds(folder / "published.csv")
+    frame = fold_frame(read_experiments(folder), published=published)
     for row in frame[frame["role"] == "measured"].to_dict("records"):
         whose = (row["task"], row["encoder"], row["encoder_digest"])
         part, values = f"{row['table']}: {row['method']}", [*row["folds"].values()]

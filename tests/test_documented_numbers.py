@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import tomllib
 from collections.abc import Sequence
@@ -15,12 +14,14 @@ from traced.shown import Grid, of_markdown
 
 from polarity_bench.cross_validation.protocol import PROTOCOLS, Protocol
 from polarity_bench.data.sources import DataAccess
+from polarity_bench.results.result_files import read_results
 from polarity_bench.tasks.labelled import LabelledTexts
 from polarity_bench.values import normalised
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 TRAINING = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
+DIAL = (ROOT / "docs" / "dial.md").read_text(encoding="utf-8")
 FINDINGS = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
 SCORES = (ROOT / "docs" / "p-and-s.md").read_text(encoding="utf-8")
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
@@ -118,6 +119,32 @@ def test_the_headline_of_the_readme_is_what_was_found() -> None:
     published = (ROOT / "leaderboards/margins/published.csv").read_text(encoding="utf-8")
     assert "83.2" in published
     assert "30.5" in published
+
+
+def check_the_map_of_transfer(text: str) -> None:
+    """Gains of P over the base, and the mean change of S, of the dials on MiniLM."""
+    raw = raw_of("transfer-axis")
+    grid = table_of(text, "dial of", "contrast", "sst2")
+    tasks = grid.titles[1:-1]
+    assert {row[0] for row in grid.rows} == {*tasks, "cr"}
+
+    def change(name: str, task: str, metric: str) -> float:
+        (after, before) = (
+            next(r for r in raw if r.task == task and label(r.made["encoder"]) == encoder)
+            for encoder in (f"{name}-minilm (strength 0.25)", MINILM)
+        )
+        return 100 * (after.score(f"{metric}_at_16") - before.score(f"{metric}_at_16"))
+
+    for name, *shown in grid.rows:
+        gains = [change(name, task, "polarity") for task in tasks]
+        of_meaning = fmean(change(name, task, "similarity") for task in tasks)
+        assert shown == [f"{number:+.2f}" for number in [*gains, of_meaning]], name
+
+
+def test_the_map_of_transfer_on_the_page_of_the_dial_is_that_of_the_board() -> None:
+    check_the_map_of_transfer(DIAL)
+    with pytest.raises(AssertionError, match="emotion"):
+        check_the_map_of_transfer(DIAL.replace("| +4.23 |", "| +4.24 |"))
 
 
 def test_a_wrong_number_is_told() -> None:
@@ -243,12 +270,10 @@ def test_the_share_of_tested_rows_that_equal_a_training_row_is_as_said(data_dir:
 def test_a_board_whose_folds_share_no_text_says_so(data_dir: Path, board: str) -> None:
     """By the protocols of the folds that it holds."""
     found: dict[tuple[str, Protocol], float] = {}
-    for file in sorted((ROOT / "leaderboards" / board).glob("*/*.jsonl")):
-        if ".seconds." in file.name:
-            continue
-        spec = json.loads(file.read_text(encoding="utf-8").partition("\n")[0])
-        own = {key: spec["protocol"][key] for key in ("sample", "folds", "rows")}
-        key = spec["task"], Protocol(**own, seeds=tuple(spec["protocol"]["seeds"]))
+    for result in read_results(ROOT / "leaderboards" / board, of_folds=True):
+        protocol = result.key.protocol
+        own = {key: protocol[key] for key in ("sample", "folds", "rows")}
+        key = result.task, Protocol(**own, seeds=tuple(protocol["seeds"]))
         if key not in found:
             found[key] = shared(*key, data_dir)
     none = {task for (task, _), share in found.items() if share == 0}

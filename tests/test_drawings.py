@@ -84,7 +84,9 @@ def test_an_encoder_by_two_references_has_one_line_of_p() -> None:
 # Phenomena
 
 
-def of_parts(encoder: EncoderId, p: float, parts: Mapping[str, float]) -> Result:
+def of_parts(
+    encoder: EncoderId, p: float, parts: Mapping[str, float], task: str = "contrast"
+) -> Result:
     scores = {
         ScoreKey("polarity", k, w, part): Score(
             value + k / 1000, 0.1, (value - 0.05, value + 0.05), 8
@@ -93,7 +95,7 @@ def of_parts(encoder: EncoderId, p: float, parts: Mapping[str, float]) -> Result
         for k in (4, 16)
         for w in ("linear", "uniform")
     }
-    result = with_scores(placed(encoder, "contrast", p, 0.4, ks=(4, 16)), scores)
+    result = with_scores(placed(encoder, task, p, 0.4, ks=(4, 16)), scores)
     return replace(result, main_score=ScoreKey("joint", 16))
 
 
@@ -109,9 +111,11 @@ def test_p_is_laid_out_by_phenomenon_at_the_main_k() -> None:
     assert bars.series[1].intervals[0] == pytest.approx((0.65, 0.75))
 
 
-def test_only_the_task_of_phenomena_has_bars() -> None:
+def test_every_task_with_a_breakdown_has_bars_whatever_its_name() -> None:
     assert not bars_of(placed(ONE, "sst2", 0.7, 0.4))
     assert not bars_of(placed(ONE, "contrast", 0.7, 0.4))
+    (bars,) = bars_of(of_parts(ONE, 0.6, {"irony": 0.5, "plain": 0.7}, "mine"))
+    assert bars.title == "mine: P by phenomenon, k = 16, linear weights"
 
 
 # Who was made from the reference

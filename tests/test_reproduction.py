@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
+from safetensors.numpy import load, save
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -208,31 +209,30 @@ def test_numbers_are_shown_with_their_intervals_and_signs(make_reproduction: Any
     assert make_reproduction.shown(gap, 1) == "+5.2 [+4.2, +6.3]"
 
 
-def more_in(column: str) -> Callable[[str], str]:
+def more_in(column: str) -> Callable[[bytes], bytes]:
     """Make the numbers of a column of a CSV file one and a half times as large."""
 
-    def edited(text: str) -> str:
-        head, *lines = text.splitlines()
+    def edited(content: bytes) -> bytes:
+        head, *lines = content.decode().splitlines()
         at = head.split(",").index(column) - len(head.split(","))
         cells = [re.split(r',(?=(?:[^"]*"[^"]*")*[^"]*$)', line) for line in lines]
         for row in cells:
             row[at] = f"{1.5 * float(row[at]):.2f}" if row[at] else ""
-        return "\n".join([head, *map(",".join, cells)]) + "\n"
+        return ("\n".join([head, *map(",".join, cells)]) + "\n").encode()
 
     return edited
 
 
-def more_p(text: str) -> str:
-    stored = json.loads(text)
+def more_p(content: bytes) -> bytes:
+    stored = json.loads(content)
     stored["scores"]["test"][0]["polarity_uniform_at_16"] += 0.01
-    return json.dumps(stored)
+    return json.dumps(stored).encode()
 
 
-def more_by_proxies(text: str) -> str:
-    spec, first, *rest = text.splitlines()
-    fold = json.loads(first)
-    fold["proxies"]["macro_f1"] += 0.5
-    return "\n".join([spec, json.dumps(fold), *rest]) + "\n"
+def more_by_proxies(content: bytes) -> bytes:
+    arrays = load(content)
+    arrays["macro_f1_proxies"][0] += 0.5
+    return save(arrays)
 
 
 @pytest.mark.parametrize(
@@ -240,17 +240,21 @@ def more_by_proxies(text: str) -> str:
     [
         *((board, file, more_in("value")) for board, file in USED),
         ("polarity", "results/gte-small/*/SST2PolarityRetrieval.json", more_p),
-        ("fewshot", "cr/proxyanchor-????????????????.jsonl", more_by_proxies),
+        (
+            "fewshot",
+            "results/*/*/experiments/proxyanchor-*/cr.queries.safetensors",
+            more_by_proxies,
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_the_page_changes_with_a_number_of_a_board(
-    make_reproduction: Any, tmp_path: Path, board: str, file: str, edit: Callable[[str], str]
+    make_reproduction: Any, tmp_path: Path, board: str, file: str, edit: Callable[[bytes], bytes]
 ) -> None:
     for folder in LEADERBOARDS.iterdir():
         if folder.is_dir() and folder.name != board:
             (tmp_path / folder.name).symlink_to(folder, target_is_directory=True)
     copy = shutil.copytree(LEADERBOARDS / board, tmp_path / board)
     (edited,) = copy.glob(file)
-    edited.write_text(edit(edited.read_text(encoding="utf-8")), encoding="utf-8")
+    edited.write_bytes(edit(edited.read_bytes()))
     assert make_reproduction.page(tmp_path) != PAGE

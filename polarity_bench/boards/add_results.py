@@ -31,7 +31,7 @@ from polarity_bench.results.result_files import (
 )
 from polarity_bench.sweeps.plan import FILE as PLAN
 from polarity_bench.sweeps.plan import read_plan
-from polarity_bench.sweeps.to_frame import check_versions
+from polarity_bench.sweeps.records import check_versions
 from polarity_bench.values import count
 
 RESULTS = "results"

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from polarity_bench.boards.charts import k_curves, phenomena, planes
+from polarity_bench.boards.charts import gain_bars, k_curves, phenomena, planes
 from polarity_bench.boards.columns import Sections
 from polarity_bench.boards.config import BoardFile, board_file, select_named, select_protocols
 from polarity_bench.boards.method_rows import methods_of
@@ -26,6 +26,7 @@ from polarity_bench.boards.records import bound_records, encoder_records, paper_
 from polarity_bench.compare.encoder_ranks import FILE as STATISTICS
 from polarity_bench.compare.encoder_ranks import Standings, read_standings
 from polarity_bench.errors import InputError, check_known
+from polarity_bench.render.chart import Drawn
 from polarity_bench.render.table import Board
 from polarity_bench.results.curve import Curve
 from polarity_bench.results.curve_files import read_curves
@@ -155,12 +156,15 @@ def board(parts: BoardParts | Iterable[Result]) -> Board:
         return Board(title, config.introduction, (), ())
     sections = sections_of(parts)
     tables = sections.tables()
+    drawn: Iterable[Drawn] = gain_bars(sections)
+    if not config.gains:
+        drawn = [*planes(sections), *k_curves(sections), *phenomena(sections)]
     return Board(
         title=title,
         introduction=config.introduction,
         tables=tables,
         notes=board_notes(sections, tables),
-        drawn=[*planes(sections), *k_curves(sections), *phenomena(sections)],
+        drawn=list(drawn),
         details=row_details(sections, parts.folder),
         finding=finding(sections),
         origin=config.details,

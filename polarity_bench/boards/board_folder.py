@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from polarity_bench.boards.board import FILE, board, find_board
 from polarity_bench.boards.fewshot_tables import read_board as read_cross_validated
-from polarity_bench.boards.sweep_tables import Sweep, read_sweep, sweep_board
+from polarity_bench.boards.run_report import board_as_json
+from polarity_bench.boards.sweep_tables import Sweep, read_sweep, sweep_as_json, sweep_board
 from polarity_bench.compare.encoder_ranks import Standings
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.render.table import Board
-from polarity_bench.results.packed_results import PACKED, result_paths
+from polarity_bench.results.result_files import CROSS_VALIDATION, read_results
 from polarity_bench.sweeps.plan import FILE as PLAN
 
 Kind = Literal["results", "sweep", "cross-validation"]
@@ -38,6 +39,10 @@ class OpenBoard:
     weighting: str | None = None
     sweep: Sweep | None = None
 
+    def as_json(self) -> dict[str, Any]:
+        """Return the scores as JSON values: of a sweep by training run, else by table."""
+        return sweep_as_json(self.sweep) if self.sweep else board_as_json(self.board)
+
 
 def kind_of(folder: Path) -> Kind:
     """Return the kind of board in a folder.
@@ -47,10 +52,10 @@ def kind_of(folder: Path) -> Kind:
     """
     if (folder / PLAN).is_file():
         return "sweep"
-    if result_paths(folder):
+    if any(read_results(folder)):
         return "results"
     if holds_folds(folder):
-        return "cross-validation"
+        return CROSS_VALIDATION
     raise InputError(
         f"{folder}: the board has no results; add results with `leaderboard add`, or run "
         f"`polarity-bench run` with the output folder {folder / 'results'}"
@@ -58,8 +63,8 @@ def kind_of(folder: Path) -> Kind:
 
 
 def holds_folds(folder: Path) -> bool:
-    """Return whether a folder contains scored folds of a cross-validation."""
-    return any(file.name != PACKED for file in folder.glob("*/*.jsonl"))
+    """Return whether a folder contains cross-validations."""
+    return any(read_results(folder, of_folds=True))
 
 
 def open_board(
@@ -98,8 +103,8 @@ def open_board(
             )
     if kind == "sweep":
         sweep = read_sweep(folder, weighting, where, title)
-        return OpenBoard(folder, kind, sweep_board(sweep), None, sweep.weighting, sweep)
-    if kind == "cross-validation":
+        return OpenBoard(folder, kind, sweep_board(sweep), None, sweep.config.weighting, sweep)
+    if kind == CROSS_VALIDATION:
         found = read_cross_validated(folder)
         return OpenBoard(folder, kind, replace(found, title=title) if title else found)
     parts = find_board(folder, weighting, title=title, tasks=tasks, models=models)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from polarity_bench.boards.columns import Sections
+from polarity_bench.boards.gains import GAINED
 from polarity_bench.boards.records import entry_of
 from polarity_bench.errors import InputError
 from polarity_bench.metrics.register import titled_metrics
@@ -19,9 +20,6 @@ from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.values import grouped
 
 _PLANE = ("polarity", "similarity")
-_PHENOMENA = "contrast"
-"""Name of the task that is divided by linguistic phenomena."""
-
 
 X = TypeVar("X")
 
@@ -68,32 +66,45 @@ def k_curves(sections: Sections) -> Iterator[LineChart]:
 
 
 def phenomena(sections: Sections) -> Iterator[BarChart]:
-    """Yield bar charts of P by phenomenon at the task's main k, the best encoder first.
+    """Yield bar charts of P by part of the queries at the task's main k, the best encoder first.
 
     Yields:
-        A bar chart for each main k; nothing if there are no results of the task.
+        A bar chart for each retrieval task with a breakdown of P, and for each of its main k.
     """
     names, weighting = sections.names, sections.config.weighting
-    by_k: dict[int, dict[str, Mapping[ScoreKey, Score]]] = {}
-    for row in sorted(sections.rows, key=lambda row: entry_of(row)[1:]):
-        result = sections.results.get((row["row"], _PHENOMENA))
-        if result and row["k"] == result.main_score.k:
-            by_k.setdefault(row["k"], {})[row["encoder"]] = result.scores
-    for k, scores in sorted(by_k.items()):
-        whole_task, first = ScoreKey("polarity", k, weighting), next(iter(scores.values()))
-        parts = [
-            key
-            for key in sorted(first, key=str)
-            if key.part and replace(key, part=None) == whole_task
-        ]
-        order = sorted(scores, key=lambda of: (-scores[of][whole_task].mean, names[of]))
-        if parts:
+    rows = sorted(sections.rows, key=lambda row: entry_of(row)[1:])
+    for task, of_task in sections.ranked.items():
+        at_main = [row for row in rows if row["row"] in of_task]
+        at_main = [row for row in at_main if row["k"] == of_task[row["row"]].main_score.k]
+        for k, of_k in sorted(grouped(at_main, lambda row: row["k"]).items()):
+            scores = {row["encoder"]: of_task[row["row"]].scores for row in of_k}
+            whole_task, first = ScoreKey("polarity", k, weighting), next(iter(scores.values()))
+            parts = [key for key in first if key.part and replace(key, part=None) == whole_task]
+            if parts:
+                parts.sort(key=str)
+                order = sorted(scores, key=lambda of: (-scores[of][whole_task].mean, names[of]))
+                yield BarChart(
+                    f"{task}: P by phenomenon, k = {k}, {weighting} weights",
+                    "P",
+                    [key.part or "" for key in parts],
+                    series_of([(names[encoder], scores[encoder]) for encoder in order], parts),
+                    first[ScoreKey("polarity_chance")].mean,
+                )
+
+
+def gain_bars(sections: Sections) -> Iterator[BarChart]:
+    """Yield a bar chart of the gains of P and one of those of S, for each reference and k."""
+    weighting, tasks = sections.config.weighting, list(sections.ranked)
+    shares = grouped(sections.gains.rows, lambda row: (row["reference"], row["k"]))
+    for (reference, k), rows in shares.items():
+        for title in GAINED:
+            gains = [
+                (row["name"], {task: sections.gains.of(row, task, title) for task in tasks})
+                for row in rows
+            ]
+            heading = f"gain over {sections.names[reference]}, k = {k}, {weighting} weights"
             yield BarChart(
-                f"{_PHENOMENA}: P by phenomenon, k = {k}, {weighting} weights",
-                "P",
-                [key.part or "" for key in parts],
-                series_of([(names[encoder], scores[encoder]) for encoder in order], parts),
-                first[ScoreKey("polarity_chance")].mean,
+                f"{title}: {heading}", f"gain of {title}", tasks, series_of(gains, tasks)
             )
 
 
@@ -132,7 +143,8 @@ def planes(sections: Sections) -> Iterator[Plane]:
         shares = grouped(scored, lambda row: (row["reference"] or row["encoder"], row["k"]))
         alone = len({reference for reference, _ in shares}) == 1
         drawn = [share for share in shares if alone or len(shares[share]) > 1]
-        printed = _points([record for record in at_task if record["role"] == "published"])
+        numbers = (record for record in at_task if record["role"] == "published")
+        printed = points(numbers, "row")
         if printed and len(references := {reference for reference, _ in drawn}) > 1:
             raise InputError(
                 f"{printed[0][0]['number'].where}: published points of {task} need "
@@ -149,7 +161,7 @@ def planes(sections: Sections) -> Iterator[Plane]:
             at_k = [each for each in at_task if each["role"] != "published" and each["k"] == k]
             marks = [
                 Mark(p["name"], p["role"], p["value"], s["value"])
-                for p, s in _points([record for record in at_k if record["reference"] in shown])
+                for p, s in points((each for each in at_k if each["reference"] in shown), "row")
             ]
             for row in shares[reference, k]:
                 if row["encoder"] not in through:
@@ -171,11 +183,18 @@ def planes(sections: Sections) -> Iterator[Plane]:
                 yield Plane(task, names[reference], k, weighting, marks)
 
 
-def _points(records: Iterable[Record]) -> list[tuple[Record, Record]]:
-    """Return the records of P and S of each row that has both."""
-    of_rows = grouped(records, lambda record: record["row"])
-    by_metric = [{record["shown"]: record for record in of_row} for of_row in of_rows.values()]
-    return [(each[p], each[s]) for each in by_metric for p, s in [_PLANE] if {p, s} <= each.keys()]
+def points(records: Iterable[Record], *by: str, ending: str = "") -> list[tuple[Record, Record]]:
+    """Return the records of P and S of each group that has both.
+
+    Args:
+        records: Records of one task.
+        by: Columns by which records are grouped.
+        ending: Ending of both metrics, such as `_oracle`.
+    """
+    p, s = (f"{metric}{ending}" for metric in _PLANE)
+    groups = grouped(records, lambda record: tuple(record[name] for name in by)).values()
+    by_metric = ({record["metric"]: record for record in group} for group in groups)
+    return [(each[p], each[s]) for each in by_metric if {p, s} <= each.keys()]
 
 
 def _of_curves(curves: Sequence[Curve], k: int, weighting: str) -> Iterator[Mark]:

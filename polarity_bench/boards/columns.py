@@ -13,6 +13,7 @@ from functools import cached_property, partial
 from statistics import fmean
 
 from polarity_bench.boards.config import BoardFile
+from polarity_bench.boards.gains import GAINED, Gains
 from polarity_bench.boards.method_rows import curve_rows, dialled_runs, method_rows
 from polarity_bench.boards.rank_notes import Ranking, rank_note, rank_text
 from polarity_bench.boards.records import (
@@ -172,6 +173,12 @@ class Sections:
         is_measured = tasks and any(row["reference"] for row in rows)
         return "joint" if is_measured and not self.config.keep else "polarity"
 
+    @cached_property
+    def gains(self) -> Gains:
+        """What encoders gain over their references."""
+        weighting = self.config.weighting
+        return Gains(self.rows, self.results, self.names, weighting, self.standings)
+
     # Rows
 
     @cached_property
@@ -293,6 +300,8 @@ class Sections:
         averaged, tables = self.averaged[""], list[Table]()
         if self.has_means:
             tables += self._with_singles(self._means, self.first_rows, averaged)
+        if self.config.gains:
+            tables += map(self._of_gains, GAINED)
         for family in filter(self._has_table, self.plain):
             lay_out = partial(self._of_family, family)
             tables += self._with_singles(lay_out, self.first_rows, averaged)
@@ -392,6 +401,12 @@ class Sections:
             columns.append(Column(f"{title}, change", changes, unit="points"))
         heading = f"{task}: from the sources of the training file to unseen ones ({unseen})"
         return self._table(heading, columns, rows)
+
+    def _of_gains(self, title: str) -> Table:
+        """Return the table of what encoders gain over their references, with a column per task."""
+        columns = [self.gains.column(task, title) for task in self.ranked]
+        table = self._table(f"{title}: gain over the reference", columns, self.gains.rows)
+        return replace(table, notes=[NOTES["gains"]])
 
     def seen(self, places: Sequence[str], rows: Sequence[Row]) -> dict[str, list[float | None]]:
         """Return the share of texts seen in training, by part of the data and row.

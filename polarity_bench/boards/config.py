@@ -152,6 +152,9 @@ class BoardFile(Heading):
     keep: Annotated[float, Field(gt=0, le=1)] | None = None
     """Minimum retention, as a fraction. Rows that reach it come first, and P is the default of
     `sort`. The strength of a dial is chosen among the strengths that reach it."""
+    gains: bool = False
+    """Whether to show what encoders gain over their reference, in tables and figures. These figures
+    replace the others."""
     method: tuple[Method, ...] = ()
     """Methods, each shown as one row. Encoders without a listed method keep their rows."""
 

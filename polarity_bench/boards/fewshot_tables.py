@@ -8,8 +8,8 @@ it, one for each data set, show differences and tests.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from polarity_bench.boards.config import Heading, board_file
+from polarity_bench.boards.provenance_notes import measured_detail
 from polarity_bench.boards.rank_notes import rank_text
 from polarity_bench.cross_validation.chance import MAJORITY, PRIOR, is_at_chance
-from polarity_bench.cross_validation.experiment import read_outcomes
-from polarity_bench.cross_validation.methods import flat, make_method, parameters_of
-from polarity_bench.cross_validation.protocol import Protocol
+from polarity_bench.cross_validation.experiment import read_experiments
 from polarity_bench.cross_validation.to_frame import (
     MEASURES,
     WITH_PROXIES,
     fold_frame,
+    n_planned,
     published_folds,
 )
 from polarity_bench.metrics.pairwise import LEVEL, holm_of_pairs, rank_ranges
@@ -38,7 +38,7 @@ from polarity_bench.training.objective import CrossEntropy
 from polarity_bench.values import FloatArray
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
+    from pandas import DataFrame, Series
 
 FILE = "board.toml"
 
@@ -71,11 +71,13 @@ def read_board(folder: Path, measure: str | None = None, published: Path | None 
         InputError: If the folder has no experiments, or a file has an error.
     """
     printed = published_folds(published or folder / PUBLISHED)
-    frame = fold_frame(read_outcomes(folder), measure, printed)
-    return fewshot_board(frame, board_file(folder / FILE, Heading))
+    frame = fold_frame(read_experiments(folder), measure, printed)
+    return fewshot_board(frame, board_file(folder / FILE, Heading), folder)
 
 
-def fewshot_board(frame: DataFrame, author: Heading | None = None) -> Board:
+def fewshot_board(
+    frame: DataFrame, author: Heading | None = None, folder: Path | None = None
+) -> Board:
     """Build the board of a table of records from `fold_frame`.
 
     Published numbers appear under the heading with the same measure and protocol.
@@ -83,6 +85,8 @@ def fewshot_board(frame: DataFrame, author: Heading | None = None) -> Board:
     Args:
         frame: Scores of experiments, of guessing and of papers.
         author: Title, introduction and details of the board; by default, there are none.
+        folder: Folder of the board, to which paths of result files are relative. If None, no files
+            are named.
     """
     text, compared = author or Heading(), compare_methods(frame)
     tables: list[Table] = []
@@ -90,7 +94,7 @@ def fewshot_board(frame: DataFrame, author: Heading | None = None) -> Board:
     for _, rows in compared.groupby("table", sort=False):
         tables += _tables(rows, frame)
         methods = rows[rows["role"] == "measured"].sort_index().groupby("row", sort=False)
-        details |= {str(key): _provenance(records) for key, records in methods}
+        details |= {str(key): _provenance(records, folder) for key, records in methods}
     return Board(
         text.title or "Cross-validation",
         text.introduction,
@@ -150,9 +154,8 @@ def compare_methods(frame: DataFrame) -> DataFrame:
     import pandas as pd
 
     measured = frame[frame["role"] == "measured"].groupby(["table", "task"], sort=False)
-    compared = pd.concat([*(_compared(rows) for _, rows in measured)])
     guesses = frame[frame["role"] == "chance"].assign(mark="", row="")
-    return pd.concat([compared, guesses]) if len(guesses) else compared
+    return pd.concat([*(_compared(rows) for _, rows in measured), guesses])
 
 
 def _compared(rows: DataFrame) -> DataFrame:
@@ -164,9 +167,14 @@ def _compared(rows: DataFrame) -> DataFrame:
     rows.loc[tested, "p_holm"] = holm(rows.loc[tested, "p"].to_numpy())
     rows["mark"] = (rows["p"] < LEVEL).map({True: "*", False: ""})
     rows["mark"] += (rows["p_holm"] < LEVEL).map({True: "†", False: ""})
-    rows.loc[rows["n"] < rows["n_planned"], "mark"] += rows["n"].map(" ({:.0f})".format)
+    rows.loc[_is_partial(rows), "mark"] += rows["n"].map(" ({:.0f})".format)
     rows["row"] = rows["table"] + ": " + rows["method"].str.removesuffix(WITH_PROXIES)
     return rows
+
+
+def _is_partial(rows: DataFrame) -> Series[bool]:
+    """Return whether folds are missing, for each row."""
+    return rows["n"] < rows["result"].map(n_planned)
 
 
 def _test(scores: FloatArray, baseline: FloatArray) -> list[float]:
@@ -181,10 +189,10 @@ def _baseline(record: Record, records: Sequence[Record]) -> Record:
 
     The row is empty if the record is itself cross-entropy, or if there is no such row.
     """
-    settings = flat(record["spec"]["method"])
+    settings = record["result"].key.protocol["method"]
 
     def likeness(other: Record) -> tuple[int, int]:
-        other_settings = flat(other["spec"]["method"])
+        other_settings = other["result"].key.protocol["method"]
         n_equal = sum(settings.get(key) == value for key, value in other_settings.items())
         return n_equal, -len(other["method"])
 
@@ -206,11 +214,9 @@ def _tables(rows: DataFrame, frame: DataFrame) -> list[Table]:
     first = measured.iloc[0]
     tasks = {str(task): of_task for task, of_task in measured.groupby("task", sort=False)}
     notes = _at_chance(measured)
-    if (measured["n"] < measured["n_planned"]).any():
-        notes = [
-            f"In brackets: number of folds scored so far, out of {first['n_planned']}.",
-            *notes,
-        ]
+    if _is_partial(measured).any():
+        n_folds = n_planned(first["result"])
+        notes = [f"In brackets: number of folds scored so far, out of {n_folds}.", *notes]
     lead = f"{MEASURES[first['metric']]}, times 100."
     published = frame[
         (frame["role"] == "published")
@@ -230,21 +236,17 @@ def _overview(rows: DataFrame, heading: str, lead: str, notes: Sequence[str]) ->
     import pandas as pd
 
     tasks = {task: _by_method(of_task) for task, of_task in rows.groupby("task", sort=False)}
-    means = pd.DataFrame({task: scores["value"] for task, scores in tasks.items()}).mean(
-        axis=1, skipna=False
-    )
-    known = _by_method(rows)
+    values = pd.DataFrame({task: scores["value"] for task, scores in tasks.items()})
+    known = _by_method(rows).assign(mean=values.mean(axis=1, skipna=False)).sort_index()
     is_guess = known["role"] == "chance"
-    best_first = (
-        means[known.index[~is_guess]].sort_index().sort_values(ascending=False, kind="stable")
-    )
-    known = known.loc[[*best_first.index, *known.index[is_guess]]]
+    best_first = known[~is_guess].sort_values("mean", ascending=False, kind="stable")
+    known = pd.concat([best_first, known[is_guess].loc[[MAJORITY, PRIOR]]])
     methods = known.index.tolist()
     columns = [_scores(str(task), scores.reindex(methods)) for task, scores in tasks.items()]
     return Table(
         heading,
         [("method", methods)],
-        columns + ([Column("mean", means[methods].tolist())] if len(columns) > 1 else []),
+        columns + ([Column("mean", known["mean"].tolist())] if len(columns) > 1 else []),
         ["chance" if role == "chance" else "encoder" for role in known["role"]],
         details=known["row"].tolist(),
         lead=lead,
@@ -257,7 +259,7 @@ def _by_method(rows: DataFrame) -> DataFrame:
 
 
 def _scores(title: str, rows: DataFrame) -> Column:
-    marks = rows["mark"].fillna("").tolist() if "mark" in rows else ()
+    marks = rows["mark"].fillna("").tolist()
     return Column(title, rows["value"].tolist(), spreads=rows["std"].tolist(), marks=marks)
 
 
@@ -265,7 +267,8 @@ def _published(rows: DataFrame, tasks: Mapping[str, DataFrame]) -> Table:
     """Return the table of published numbers, with a note on the size of each data set here."""
     sources = "; ".join(rows["source"].unique())
     sizes = ", ".join(
-        f"{of_task['rows'].iloc[0]:,.0f} rows of {task}" for task, of_task in tasks.items()
+        f"{sum(of_task['result'].iloc[0].counts.values()):,} rows of {task}"
+        for task, of_task in tasks.items()
     )
     lead = (
         f"From {sources}, with other encoders and other folds. The scores above use all parts of a "
@@ -285,6 +288,7 @@ def _tests(task: str, rows: DataFrame) -> Table:
     """Return the table of tests of each method against cross-entropy on a data set."""
     ranks = _ranks(rows.to_dict("records"))
     power = _power(rows)
+    seconds = [float(result.arrays["seconds"].mean()) for result in rows["result"]]
     return Table(
         task,
         [*([("rank", ranks)] if ranks else []), ("method", rows["method"].tolist())],
@@ -298,7 +302,7 @@ def _tests(task: str, rows: DataFrame) -> Table:
             Column("p", rows["p"].tolist(), unit="probability"),
             Column("p (Holm)", rows["p_holm"].tolist(), unit="probability"),
             Column("folds", rows["n"].tolist(), unit="count"),
-            Column("s per fold", rows["seconds"].tolist(), unit="seconds", digits=1),
+            Column("s per fold", seconds, unit="seconds", digits=1),
         ],
         details=rows["row"].tolist(),
         notes=[power] if power else [],
@@ -341,8 +345,8 @@ def _at_chance(rows: DataFrame) -> list[str]:
     collapsed = [
         f"{escape(row['method'])} on {escape(row['task'])} ({percent(row['value'])})"
         for row in rows.to_dict("records")
-        if row["counts"]
-        and is_at_chance(np.array([*row["folds"].values()]), row["counts"], row["metric"])
+        for values, counts in [(np.array([*row["folds"].values()]), row["result"].counts)]
+        if is_at_chance(values, [*counts.values()], row["metric"])
     ]
     why = "their 95 % interval over the folds does not lie above the better guess"
     return [f"**At or below chance** ({why}): {', '.join(collapsed)}."] if collapsed else []
@@ -361,40 +365,9 @@ def _legend(tables: Sequence[Table]) -> list[str]:
     return [text for sign, text in _LEGEND.items() if sign in signs]
 
 
-def _provenance(rows: DataFrame) -> Detail:
-    """Return the provenance of a method, with the command that reproduces its experiments."""
-    first, n_folds = rows.iloc[0], int(rows.drop_duplicates("file")["n"].sum())
-    facts = {"encoder": first["encoder"], "digest": first["encoder_digest"], "folds": str(n_folds)}
-    return Detail(facts, command_of(rows["spec"].tolist()))
-
-
-def command_of(specs: Sequence[Mapping[str, Any]]) -> str:
-    """Return the command that reproduces the experiments of one method.
-
-    The command contains only options that differ from their defaults. The encoder has the same
-    name as in the results, which may be the name of a folder.
-
-    Args:
-        specs: Settings of the experiments, one for each task.
-    """
-    spec = specs[0]
-    encoder, method, protocol = spec["encoder"], flat(spec["method"]), spec["protocol"]
-    name = method["name"]
-    default, parameters = Protocol(), sorted(parameters_of(name))
-    of_method = flat(make_method(name, {}).to_dict("moves"))
-    usual = {key: of_method[key] for key in parameters}
-    usual |= {"rows": default.rows, "folds": default.folds, "seeds": "0"}
-    options = {
-        "task": ",".join(dict.fromkeys(each["task"] for each in specs)),
-        "loss": name,
-        "model": encoder["name"],
-        **{key: encoder[key] for key in ("revision", "prompt", "max_tokens")},
-        "rows": protocol["rows"] or "all",
-        **{key: protocol[key] for key in ("folds", "sample")},
-        "seeds": ",".join(map(str, protocol["seeds"])),
-        **{key: method.get(key) for key in parameters},
-    }
-    options = {key: value for key, value in options.items() if value != usual.get(key)}
-    words = [(f"--{key.rstrip('_').replace('_', '-')}", value) for key, value in options.items()]
-    arguments = [str(word) for pair in words if pair[1] is not None for word in pair]
-    return shlex.join(["polarity-bench", "fewshot", *arguments])
+def _provenance(rows: DataFrame, folder: Path | None) -> Detail:
+    """Return the provenance of a method, with the number of folds of its experiments."""
+    experiments = list({result.key.digest: result for result in rows["result"]}.values())
+    detail = measured_detail(experiments, folder)
+    n_folds = sum(len(result.arrays["fold"]) for result in experiments)
+    return replace(detail, facts={**detail.facts, "folds": str(n_folds)})

@@ -12,9 +12,10 @@ from polarity_bench.boards.rank_notes import Ranking
 from polarity_bench.boards.records import Row, rival_key
 from polarity_bench.boards.unseen_columns import seen_words, tasks_with_seen_rows
 from polarity_bench.metrics.register import metric_of
-from polarity_bench.render.format import percent
+from polarity_bench.render.format import percent, score_text
 from polarity_bench.render.markdown import escape
 from polarity_bench.render.table import Table
+from polarity_bench.results.aggregate import score_of
 from polarity_bench.results.published import PublishedNumber
 from polarity_bench.results.score_names import NOTES
 from polarity_bench.tasks.catalogue import KINDS
@@ -79,10 +80,7 @@ def _how(sections: Sections, places: Sequence[str], row: Row) -> str:
 
 
 def _number(row: Row) -> str:
-    score = row["score"]
-    low, high = score["ci_low"], score["ci_high"]
-    ends = "" if math.isnan(low) else f" [{percent(low)}, {percent(high)}]"
-    return f"{percent(score['value'])}{ends}"
+    return score_text(score_of(row["score"]))
 
 
 def _certainty(row: Row, rankings: Sequence[Ranking]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 from polarity_bench.boards.columns import Sections
@@ -23,7 +24,7 @@ def row_details(sections: Sections, folder: Path | None) -> dict[str, Detail]:
     results: dict[str, list[Result]] = {}
     for (row, _), result in sections.results.items():
         results.setdefault(row, []).append(result)
-    details = {row: _measured(of_row, folder) for row, of_row in results.items()}
+    details = {row: measured_detail(of_row, folder) for row, of_row in results.items()}
     for record in sections.further:
         if record["role"] == "published":
             facts = {"note": record["note"]} if record["note"] else {}
@@ -31,7 +32,8 @@ def row_details(sections: Sections, folder: Path | None) -> dict[str, Detail]:
     return dict(sorted(details.items()))
 
 
-def _measured(results: Sequence[Result], folder: Path | None) -> Detail:
+def measured_detail(results: Sequence[Result], folder: Path | None) -> Detail:
+    """Return the provenance of a row with these results."""
     latest = max(results, key=lambda result: result.date)
     encoder = latest.key.encoder
     reference = next((r.key.reference for r in results if r.key.reference), None)
@@ -44,7 +46,7 @@ def _measured(results: Sequence[Result], folder: Path | None) -> Detail:
         "results": str(len(results)),
         **made_by(latest),
     }
-    trained = [recorded_words(result, TRAINED_BY) for result in results]
+    trained = (_words(result.environment.get(TRAINED_BY, "")) for result in results)
     trained_by = [_command(words) for words in trained if words]
     recorded = [command for command in map(_recorded, results) if command]
     if 0 < len(recorded) < len(results):
@@ -56,7 +58,7 @@ def _measured(results: Sequence[Result], folder: Path | None) -> Detail:
 def _recorded(result: Result) -> str:
     """Return the recorded command of a result, without its output folder; '' if there is none."""
     kept: list[str] = []
-    for word in recorded_words(result, "command"):
+    for word in _words(result.environment.get("command", "")):
         if kept and kept[-1] in _OUTPUT:
             kept.pop()
         elif word.partition("=")[0] not in _OUTPUT or "=" not in word:
@@ -64,16 +66,17 @@ def _recorded(result: Result) -> str:
     return _command(kept) if kept else ""
 
 
-def recorded_words(result: Result, name: str) -> list[str]:
-    """Return the arguments of a recorded command of polarity-bench.
+@cache  # The results of one run have the same command, and parsing a command is slow.
+def _words(command: str) -> Sequence[str]:
+    """Return the arguments of a command of polarity-bench.
 
-    The list is empty for other programs and for missing or malformed commands.
+    There are none for other programs and for missing or malformed commands.
     """
     try:
-        program, *words = shlex.split(result.environment.get(name, ""))
+        program, *words = shlex.split(command)
     except ValueError:  # The command is missing or has an unclosed quote.
-        return []
-    return words if program in PROGRAMS else []
+        return ()
+    return words if program in PROGRAMS else ()
 
 
 def _command(words: Sequence[str]) -> str:

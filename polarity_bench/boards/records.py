@@ -30,7 +30,7 @@ from polarity_bench.metrics.similarity import joint, retention
 from polarity_bench.render.format import percent
 from polarity_bench.results.comparability import cells_of
 from polarity_bench.results.frame import Record, published_records, result_records, score_columns
-from polarity_bench.results.published import PublishedNumber, footnote, footnote_numbers
+from polarity_bench.results.published import PublishedNumber
 from polarity_bench.results.result_files import Result
 from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.tasks.catalogue import KINDS
@@ -44,7 +44,7 @@ _OF_A_ROW = ("row", "name", "role", "reference", "k", "footnote", "detail")
 Role = Literal["encoder", "method", "curve", "oracle", "random", "published"]
 MEASURED: frozenset[Role] = frozenset({"encoder", "method", "curve"})
 """Roles of rows with scores measured here: all except published numbers and bounds."""
-_BOUNDS: Mapping[str, tuple[str, str, set[str]]] = {
+BOUNDS: Mapping[Literal["oracle", "random"], tuple[str, str, set[str]]] = {
     "oracle": ("gold labels (oracle)", "oracle", {"polarity", "front"}),
     "random": ("random retrieval", "chance", {"polarity", "front", "retention", "joint"}),
 }
@@ -174,7 +174,7 @@ def bound_records(measured: Sequence[Record], names: Mapping[str, str]) -> Itera
         of_cell = cells.setdefault((share, record["k"], record["place"]), {})
         of_cell.setdefault(reference or encoder, {}).setdefault(record["metric"], record["value"])
     order = sorted(cells, key=lambda cell: (cell[0] == "", names[cell[0]], *cell[1:]))
-    for role, (name, ending, shared) in _BOUNDS.items():
+    for role, (name, ending, shared) in BOUNDS.items():
         metrics = ["polarity_chance", "similarity_chance", "similarity_reference"]
         metrics += [f"polarity_{ending}", f"similarity_{ending}"]
         for share, k, place in order:
@@ -220,19 +220,16 @@ def paper_records(
         for each in published
         if each.key.weighting == config.weighting or each.question not in by_board
     ]
-    footnotes = footnote_numbers(kept)
     for each in published:
         places = _places_of(each, of_places, config)
         if len(places) != 1:
             _refuse(each, of_places, config)
     for each, record in zip(kept, published_records(kept), strict=True):
         ((place, shown),) = _places_of(each, of_places, config)
-        number, k = footnotes[each.source, each.note], each.key.k or 0
+        k = each.key.k or 0
         yield record | {
-            "row": f"published {number} {each.name} {k}",
-            "name": f"{each.name}, as published [{number}]",
-            "footnote": footnote(number, each.source, each.note),
-            "detail": f"published {number}",
+            "row": f"{record['name']} {k}",
+            "detail": f"published {record['cited']}",
             "family": "" if k else place,
             "place": place,
             "shown": shown,

@@ -18,6 +18,7 @@ from polarity_bench.results.curve import Curve
 from polarity_bench.results.result_files import Result, read_results
 from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.tasks.catalogue import KINDS
+from polarity_bench.values import grouped
 
 
 def plotted(results: Sequence[Result], weighting: str, curves: Sequence[Curve] = ()) -> list[Drawn]:
@@ -49,8 +50,8 @@ def _bars(results: Sequence[Result], weighting: str) -> Iterator[BarChart]:
 
     Bars of retrieval tasks show P. Bars of other tasks show the main score.
     """
-    for kind in dict.fromkeys(result.kind for result in results):
-        of_kind, ranks = [r for r in results if r.kind == kind], KINDS[kind].ranks
+    for kind, of_kind in grouped(results, lambda result: result.kind).items():
+        ranks = KINDS[kind].ranks
         scores: dict[str, dict[str, Score | None]] = {}
         for result in of_kind:
             main = result.main_score

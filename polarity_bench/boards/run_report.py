@@ -48,13 +48,14 @@ def tables(
         columns: Titles of the columns to show, or "all". The default is the main scores, and the
             scores over seen and unseen texts.
     """
-    laid_out: list[tuple[Table, Collection[str]]] = []
-    for name, kind in KINDS.items():
-        chosen = [result for result in results if result.kind == name]
-        if chosen and kind.ranks:
-            laid_out.append((_ranked(chosen, weighting), titled_metrics(0)))
-        elif chosen:
-            laid_out.append((_plain(chosen), _main_titles(chosen)))
+    of_kinds = grouped(results, lambda result: result.kind)
+    laid_out: list[tuple[Table, Collection[str]]] = [
+        (_ranked(chosen, weighting), titled_metrics(0))
+        if kind.ranks
+        else (_plain(chosen), _main_titles(chosen))
+        for name, kind in KINDS.items()
+        if (chosen := of_kinds.get(name))
+    ]
     ranked = [result for result in results if KINDS[result.kind].ranks]
     # All strengths of an encoder have the same training texts, so one result per task is enough.
     known = {result.task: result for result in results if result.seen or result.training}
@@ -62,8 +63,8 @@ def tables(
     of_seen += _unseen_tables(results)
     of_seen += [seen_in_training(list(known.values()))] if known else []
     laid_out += [(table, [column.title for column in table.columns]) for table in of_seen]
-    for task in dict.fromkeys(result.task for result in ranked):
-        laid_out.append((_details([r for r in ranked if r.task == task], weighting), ()))
+    of_tasks = grouped(ranked, lambda result: result.task).values()
+    laid_out += [(_details(of_task, weighting), ()) for of_task in of_tasks]
     if "all" not in columns:
         laid_out = [(_with_columns(table, columns or main), main) for table, main in laid_out]
     return [table for table, _ in laid_out if table.columns]

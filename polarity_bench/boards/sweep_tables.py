@@ -1,4 +1,4 @@
-"""Tables of a sweep, in the layout of the margins paper.
+"""Board of a sweep, with tables in the layout of the margins paper.
 
 Rows are losses with their parameters. Each column is a base encoder and the data set on which it
 was trained and scored. If training runs differ in other settings, there is a section for each
@@ -13,31 +13,33 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from polarity_bench.boards.charts import points
 from polarity_bench.boards.config import SweepFile, board_file
 from polarity_bench.boards.rank_notes import unpaired_note
-from polarity_bench.boards.sweep_charts import size_charts, sweep_planes
+from polarity_bench.boards.records import BOUNDS, Row
 from polarity_bench.compare.unpaired_power import error_of, least_unpaired
-from polarity_bench.render.chart import Drawn
-from polarity_bench.render.format import percent, shown
+from polarity_bench.render.chart import Drawn, LineChart, Mark, MarkRole, Plane, Series
+from polarity_bench.render.format import percent, score_text
 from polarity_bench.render.markdown import escape
 from polarity_bench.render.table import Board, Column, Detail, Role, Table
-from polarity_bench.results.aggregate import scores_of, seed_means
-from polarity_bench.results.published import footnote
+from polarity_bench.results.aggregate import MEASURES, score_of, seed_means
+from polarity_bench.results.frame import Record
 from polarity_bench.results.score_names import NOTES
 from polarity_bench.sweeps.grid import SHIPPED
 from polarity_bench.sweeps.plan import read_plan
-from polarity_bench.sweeps.to_frame import (
+from polarity_bench.sweeps.records import (
     METRICS,
     TOLD_BY,
-    columns_of,
-    given_settings,
-    group_by_settings,
-    read_frame,
+    by_settings,
+    column_of,
+    read_records,
     select,
     word,
 )
@@ -45,9 +47,7 @@ from polarity_bench.training.examples.spec import DEFAULT_COUNT
 from polarity_bench.training.parameters import declared
 from polarity_bench.training.recipes.margins.losses import LOSSES
 from polarity_bench.training.recipes.margins.recipe import Margins
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
+from polarity_bench.values import grouped
 
 _GRID = "grid.toml"
 """Name of the copy of the grid in the folder of a published sweep."""
@@ -55,7 +55,13 @@ _PLACED = frozenset({"recipe", "model", "task", "seed"})
 """Settings that define neither rows nor sections."""
 
 _NOTHING = "-"
+_MISSING: Record = dict.fromkeys(MEASURES, math.nan) | {"n_seeds": 0, "n_planned": 0}
+"""Mean of a row without records in a column."""
+_LOSSES = "Losses"
 _P = next(iter(METRICS))
+_POINTS: dict[MarkRole, tuple[str, str]] = {"base": ("reference", "")}
+_POINTS |= {role: (name, f"_{ending}") for role, (name, ending, _) in BOUNDS.items()}
+"""Name, and ending of the metrics, of the points that a base has in charts, by role."""
 
 
 @dataclass(frozen=True)
@@ -63,31 +69,26 @@ class Sweep:
     """Scores of a sweep, with the configuration of its board.
 
     Attributes:
-        records: The table of records, see `sweeps.to_frame`.
+        records: The records, see `sweeps.records`.
         config: The content of `board.toml`, completed from the plan. Its `models` are the base
             encoders with a column, including bases that have published numbers only.
         folder: Folder of the sweep, to which paths of result files are relative.
         command: The command that reproduces the sweep.
     """
 
-    records: DataFrame
+    records: Sequence[Record]
     config: SweepFile
     folder: Path
     command: str
 
-    @property
-    def weighting(self) -> str:
-        """Weighting of the ranks."""
-        return self.config.weighting
-
-    def of_kind(self, kind: str) -> DataFrame:
+    def of_kind(self, kind: str) -> list[Record]:
         """Return the records of a kind: `training`, `evaluation` (bases) or `published`."""
-        return self.records[self.records["kind"] == kind]
+        return [record for record in self.records if record["kind"] == kind]
 
-    def bases_of(self, trainings: DataFrame) -> DataFrame:
+    def bases_of(self, trainings: Iterable[Record]) -> list[Record]:
         """Return the records of the base encoders from which training runs started."""
-        items = set[int]().union(*trainings["twins"])
-        return self.records[self.records["item"].isin(items)]
+        items = set[int]().union(*(training["twins"] for training in trainings))
+        return [record for record in self.records if record["item"] in items]
 
 
 def read_sweep(
@@ -103,7 +104,7 @@ def read_sweep(
     Args:
         folder: Folder of the sweep, with an optional `board.toml` (see `SweepFile`).
         weighting: Weighting of the ranks; overrides `board.toml`.
-        where: Settings of the training runs to keep, see `sweeps.to_frame.select`.
+        where: Settings of the training runs to keep, see `sweeps.records.select`.
         title: Title of the board; overrides `board.toml`. The default is the title of the plan.
 
     Raises:
@@ -113,7 +114,7 @@ def read_sweep(
     """
     plan, config = read_plan(folder), board_file(folder / "board.toml", SweepFile)
     weighting, models = weighting or config.weighting, list(config.models)
-    records = read_frame(folder, plan, weighting, models)
+    records = read_records(folder, plan, weighting, models)
     if where:
         records, models = select(records, models, where)
     title = title or config.title or plan.title
@@ -138,432 +139,449 @@ def _command(grid: str, folder: Path) -> str:
 
 def sweep_as_json(sweep: Sweep) -> dict[str, Any]:
     """Return the scores of a sweep as JSON values: fractions, or null if undefined."""
-    measured = sweep.records[sweep.records["kind"] != "published"]
-    of_p, of_s = (_of_metric(measured, metric) for metric in METRICS)
-    scores = zip(of_p.to_dict("records"), of_s.to_dict("records"), strict=True)
     items = []
-    for settings, (p, s) in zip(given_settings(of_p), scores, strict=True):
-        item = {"kind": p["kind"], "settings": settings, "encoder": p["encoder"], "task": p["task"]}
-        item["k"] = None if math.isnan(p["k"]) else int(p["k"])
+    measured = (record for record in sweep.records if record["kind"] != "published")
+    for p, s, *_ in grouped(measured, lambda record: record["item"]).values():
+        item = {"kind": p["kind"], "settings": dict(p["given"])}
+        item |= {name: p[name] for name in ("encoder", "task", "k")}
         item |= {"P": p["value"], "P_std": p["std"], "S": s["value"], "S_std": s["std"]}
         item["state"] = p["state"]
         items.append({name: None if value != value else value for name, value in item.items()})
     return {
         "unit": "fraction",
         "title": sweep.config.title,
-        "weighting": sweep.weighting,
+        "weighting": sweep.config.weighting,
         "records": items,
     }
 
 
 def sweep_board(sweep: Sweep) -> Board:
     """Build the board of a sweep, with its tables and charts."""
-    trainings, published = sweep.of_kind("training"), sweep.of_kind("published")
-    recipe, keys, sections = _axes(trainings)
-    is_main = trainings["recipe"] == recipe
-    what = "Losses" if recipe == Margins.name else recipe
-    tables: list[Table] = []
-    drawn: list[Drawn] = []
-    details: dict[str, Detail] = {}
-    for values, section in group_by_settings(trainings[is_main], sections):
-        ending = "".join(f", {text}" for text in _settings_as_text(sections, values))
-        sizes = dict(group_by_settings(section, ["examples"] if recipe == Margins.name else []))
-        size = _shown_size(sizes)
-        shown = trainings.loc[[*sizes[size].index, *trainings[~is_main].index]]
-        measured = _measured_rows(sweep.bases_of(shown), shown, recipe, keys)
-        n = f"N = {_examples_of(sizes[size])}, " if size else ""
-        counted = _counted(shown)
-        if n_hidden := section["item"].nunique() - sizes[size]["item"].nunique():
-            counted += f" {n_hidden:,} with other numbers of examples are not shown."
-        columns = _shown_columns(shown, sweep.config.models)
-        for metric in METRICS:
-            table, of_rows = _loss_table(
-                sweep, metric, what + ending, keys, measured, columns, n, counted
-            )
-            tables.append(table)
-            details |= of_rows
-        runs = measured[measured["shown_as"] != "base"]
-        names = [" ".join(head for head in heads if head != _NOTHING) for heads in runs["heads"]]
-        runs, bases = runs.assign(name=names), sweep.bases_of(section)
-        drawn += sweep_planes(runs, bases, published, sweep.weighting, ending)
-        for (task,), alike in section.groupby(["task"], sort=False) if len(sizes) > 1 else ():
-            tables.append(_size_table(sweep, f"Numbers of examples, {task}{ending}", alike))
-            drawn += size_charts(what + ending, alike, str(task))
-    notes = [NOTES["sweep"], *([NOTES["minus_published"]] if any(published["base"]) else ())]
+    recipes = grouped(sweep.of_kind("training"), lambda training: training["recipe"])
+    trainings = recipes.pop(Margins.name if Margins.name in recipes else next(iter(recipes)))
+    others = [training for of_recipe in recipes.values() for training in of_recipe]
+    keys, separate = _axes(trainings)
+    sections = []
+    for values, alike in by_settings(trainings, separate).items():
+        texts = _texts(zip(separate, values, strict=True))
+        ending = "".join(f", {text}" for text in texts)
+        sections.append(SweepSection(sweep, keys, ending, alike, others))
+    laid_out = [each for section in sections for each in section.laid_out()]
+    details = {
+        key: _detail(row, sweep)
+        for table, rows in laid_out
+        for key, row in zip(table.details, rows, strict=False)
+    }
+    has_twins = any(number["base"] for number in sweep.of_kind("published"))
     return Board(
         sweep.config.title,
         sweep.config.introduction,
-        tables,
-        notes,
-        drawn,
+        [table for table, _ in laid_out],
+        [NOTES["sweep"], *([NOTES["minus_published"]] if has_twins else ())],
+        [chart for section in sections for chart in section.charts()],
         details,
-        finding=_finding(*tables[:2]),
+        finding=sections[0].finding,
         origin=sweep.config.details,
     )
 
 
-def _finding(of_p: Table, of_s: Table) -> str:
-    """Return sentences on the loss with the highest P in each column, with its S and the base.
-
-    Args:
-        of_p: The table of P.
-        of_s: The table of S, which has the same columns.
-    """
-    sentences = []
-    names, names_of_s = ([*zip(*dict(each.heads).values(), strict=True)] for each in (of_p, of_s))
-    for p, s in zip(of_p.columns, of_s.columns, strict=True):
-        values = [math.nan if value is None else value for value in p.values]
-        known = [row for row, value in enumerate(values) if not math.isnan(value)]
-        competing = [row for row in known if of_p.role(row) == "encoder"]
-        if not competing:
-            continue
-        best = max(competing, key=values.__getitem__)
-        bases = [row for row in known if of_p.role(row) == "base"]
-        p_cells = shown(p)
-        # Rows are matched by their names, because the tables may have different published rows.
-        s_cells = dict(zip(names_of_s, shown(s), strict=True))
-        p_and_s = [
-            " with S ".join(
-                " ".join(filter(None, [cell.number, cell.interval]))
-                for cell in (p_cells[row], s_cells[names[row]])
-            )
-            for row in [best, *bases[:1]]
-        ]
-        name = " ".join(text for text in names[best] if text != _NOTHING)
-        text = f"**{escape(name)}** has the highest P on {escape(p.title)}: "
-        sentences.append(f"{text}{'; the base has '.join(p_and_s)}.")
-    where = f"({escape(of_p.heading)}) " if of_p.heading != "Losses" and sentences else ""
-    return where + " ".join(sentences)
-
-
-def _axes(trainings: DataFrame) -> tuple[str, list[str], list[str]]:
-    """Return the main recipe, the settings that define its rows, and those that define sections.
+def _axes(trainings: Sequence[Record]) -> tuple[list[str], list[str]]:
+    """Return the settings of a recipe that define its rows, and those that define sections.
 
     For the recipe `margins`, the loss and its parameters define rows, and other settings define
     sections. For other recipes, all settings define rows.
     """
-    recipes = [*trainings["recipe"]]
-    main = Margins.name if Margins.name in recipes else recipes[0]
-    main_runs = trainings[trainings["recipe"] == main]
-    differ = _differing(main_runs)
-    if main != Margins.name:
-        return main, differ or ["recipe"], []
+    differ = _differing(trainings)
+    if trainings[0]["recipe"] != Margins.name:
+        return differ or ["recipe"], []
     of_losses = {each.name for loss in LOSSES.values() for each in declared(loss)}
-    pairs = [values for values, _ in group_by_settings(main_runs, ["examples", "batch_size"])]
+    pairs = by_settings(trainings, ["examples", "batch_size"])
     # If each number of examples has one batch size, the batch size defines no sections.
     follows = len(pairs) == len({n for n, _ in pairs})
     free = {"examples", *(["batch_size"] if follows else [])}
     rows = ["loss", *(key for key in differ if key in of_losses)]
-    return main, rows, [key for key in differ if key not in {*rows, *free}]
+    return rows, [key for key in differ if key not in {*rows, *free}]
 
 
-def _differing(trainings: DataFrame) -> list[str]:
+def _differing(trainings: Sequence[Record]) -> list[str]:
     """Return the settings in the grid that have several values, except those in `_PLACED`."""
-    varied = dict.fromkeys(key for keys in trainings["given"] for key in keys if key not in _PLACED)
-    return [key for key in varied if len(group_by_settings(trainings, [key])) > 1]
+    given = dict.fromkeys(key for training in trainings for key in training["given"])
+    varied = (key for key in given if key not in _PLACED)
+    return [key for key in varied if len(by_settings(trainings, [key])) > 1]
 
 
-def _shown_size(sizes: Mapping[tuple[Any, ...], DataFrame]) -> tuple[Any, ...]:
-    """Choose the number of examples to show.
+@dataclass(frozen=True)
+class SweepSection:
+    """Tables and charts of the training runs of one recipe that share some settings.
 
-    The papers' number is preferred, then the largest number. Numbers with missing training runs are
-    chosen only if no number is complete.
+    Attributes:
+        sweep: The sweep.
+        keys: Settings that define the rows.
+        ending: Text with the shared settings, which is appended to titles.
+        trainings: Records of the training runs.
+        others: Records of the training runs of other recipes, which every section shows.
     """
-    complete = [n for n, records in sizes.items() if all(records["state"] == "done")]
-    known = complete or [*sizes]
-    return (DEFAULT_COUNT,) if (DEFAULT_COUNT,) in known else max(known, key=_size_order)
+
+    sweep: Sweep
+    keys: Sequence[str]
+    ending: str
+    trainings: Sequence[Record]
+    others: Sequence[Record]
+
+    @property
+    def has_sizes(self) -> bool:
+        """Whether the recipe trains on a number of examples."""
+        return bool(self.trainings[0]["recipe"] == Margins.name)
+
+    @property
+    def heading(self) -> str:
+        """Heading of the tables of P and S."""
+        return f"{_LOSSES if self.has_sizes else self.trainings[0]['recipe']}{self.ending}"
+
+    @cached_property
+    def sizes(self) -> dict[int | None, list[Record]]:
+        """Training runs by number of examples; None stands for the default number."""
+        return grouped(self.trainings, _examples if self.has_sizes else lambda _: None)
+
+    @cached_property
+    def shown(self) -> list[Record]:
+        """Training runs with the number of examples that the tables of P and S show.
+
+        The papers' number is preferred, then the largest number. Numbers with missing training runs
+        are chosen only if no number is complete.
+        """
+        states = {n: {run["state"] for run in runs} for n, runs in self.sizes.items()}
+        known = [n for n, found in states.items() if found == {"done"}] or [*states]
+        return self.sizes[DEFAULT_COUNT if DEFAULT_COUNT in known else max(known, key=_number)]
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        """Rows of bases, of other recipes and of the main recipe.
+
+        Only rows of the main recipe compete for bold print.
+        """
+        bases = self.sweep.bases_of([*self.shown, *self.others])
+        apart: list[tuple[str, Role, Sequence[str], Sequence[Record]]] = [
+            ("reference", "base", TOLD_BY, bases)
+        ]
+        for recipe, alike in grouped(self.others, lambda run: run["recipe"]).items():
+            apart.append((recipe, "other", _differing(alike), alike))
+        rows = [
+            _row(records, role, ", ".join([title, *_texts(zip(names, values, strict=True))]))
+            for title, role, names, alike in apart
+            for values, records in by_settings(alike, names).items()
+        ]
+        for values, records in by_settings(self.shown, self.keys).items():
+            heads = [_NOTHING if value is None else word(value) for value in values]
+            rows.append(_row(records, "encoder", *heads))
+        return rows
+
+    @cached_property
+    def columns(self) -> dict[tuple[str, str], str]:
+        """Title of each column, by base encoder and task.
+
+        The encoders of `board.toml` come first, in that order, even without training runs. Other
+        encoders follow in order of first occurrence. Titles use the last part of an encoder's name
+        if these parts are unique.
+        """
+        models = self.sweep.config.models
+        trained = dict.fromkeys(map(column_of, [*self.shown, *self.others]))
+        tasks = dict.fromkeys(task for _, task in trained)
+        known = dict.fromkeys([*models, *(model for model, _ in trained)])
+        columns = [
+            (m, task) for m in known for task in tasks if m in models or (m, task) in trained
+        ]
+        last = {model: Path(model).name for model, _ in columns}
+        short = last if len(set(last.values())) == len(last) else {model: model for model in last}
+        return {(model, task): f"{short[model]}, {task}" for model, task in columns}
+
+    @property
+    def finding(self) -> str:
+        """Sentences on the loss with the highest P in each column, with its S and the base."""
+        sentences = []
+        for column, title in self.columns.items():
+            scored = [(_mean(row, _P, column), row) for row in self.rows]
+            known = [(p["value"], row) for p, row in scored if not math.isnan(p["value"])]
+            competing = [(p, row) for p, row in known if row["role"] == "encoder"]
+            if not competing:
+                continue
+            _, best = max(competing, key=lambda each: each[0])
+            bases = [row for _, row in known if row["role"] == "base"]
+            p_and_s = [
+                [score_text(score_of(_mean(row, metric, column)), 1) for metric in METRICS]
+                for row in [best, *bases[:1]]
+            ]
+            text = f"**{escape(best['name'])}** has the highest P on {escape(title)}: "
+            text += "; the base has ".join(map(" with S ".join, p_and_s))
+            sentences.append(f"{text}.")
+        where = f"({escape(self.heading)}) " if self.heading != _LOSSES and sentences else ""
+        return where + " ".join(sentences)
+
+    def laid_out(self) -> Iterator[tuple[Table, list[Row]]]:
+        """Yield the tables of P, of S and of the numbers of examples, each with its rows."""
+        yield from map(self._of_metric, METRICS)
+        for task, trainings in grouped(self.trainings, lambda run: run["task"]).items():
+            if len(self.sizes) > 1:
+                yield self._of_sizes(task, trainings)
+
+    def _of_metric(self, metric: str) -> tuple[Table, list[Row]]:
+        """Return the table of P or S with a row for each loss."""
+        name, short = METRICS[metric]
+        published = self.sweep.of_kind("published")
+        numbers = [each for each in published if each["metric"] == metric and each["base"]]
+        rows = _with_published(self.rows, numbers)
+        over, interval = "queries", "over queries"
+        if any(mean["n_planned"] > 1 for row in self.rows for mean in row["means"].values()):
+            over = "seeds, or over queries for a single encoder"
+            interval = "for other seeds and queries, or over queries for a single encoder"
+        counted = _counted([*self.shown, *self.others])
+        if n_hidden := len(_runs(self.trainings)) - len(_runs(self.shown)):
+            counted += f" {n_hidden:,} with other numbers of examples are not shown."
+        n = f"N = {_examples_of(self.shown)}, " if self.has_sizes else ""
+        measured = [record for row in self.rows for record in row["records"]]
+        lead = f"**{name} {short}**: {n}{self._ranks(measured)}; mean and std over {over}. "
+        table = _table(
+            self.heading if metric == _P else "",
+            self.keys,
+            rows,
+            [_column(rows, metric, column, title) for column, title in self.columns.items()],
+            f"{lead}{counted} In brackets: the 95 % interval {interval}.",
+            self._unpaired([record for record in measured if record["metric"] == metric]),
+        )
+        details = [f"{self.heading}, {short}, row {place}" for place in range(len(rows))]
+        return replace(table, details=details), rows
+
+    def _of_sizes(self, task: str, trainings: Sequence[Record]) -> tuple[Table, list[Row]]:
+        """Return a table with the bases, then one row for each number of examples.
+
+        A row shows the mean and the range over all training runs with that number.
+        """
+        bases, items = self.sweep.bases_of(trainings), {run["item"] for run in trainings}
+        sizes = grouped(trainings, _examples)
+        measured = [_row(bases, "base", "reference")]
+        measured += [_row(sizes[n], "encoder", _count(n)) for n in sorted(sizes, key=_number)]
+        published = self.sweep.of_kind("published")
+        numbers = [each for each in published if not each["base"] and items & each["twins"]]
+        rows = _with_published(measured, numbers)
+        means = [seed_means(row["records"], "metric") for row in rows]
+        columns = []
+        for metric, (_, short) in METRICS.items():
+            of_metric = [each.get((metric,), _MISSING) for each in means]
+            value, std, least, most = (
+                [each[name] for each in of_metric]
+                for name in ("value", "seed_std", "seed_min", "seed_max")
+            )
+            columns.append(Column(f"{short} mean", value, spreads=std, digits=1, spread_as="sub"))
+            columns.append(Column(f"{short} min", least, digits=1))
+            columns.append(Column(f"{short} max", most, digits=1))
+        n_runs = [
+            None if row["role"] == "published" else each.get((_P,), _MISSING)["n_seeds"]
+            for row, each in zip(rows, means, strict=True)
+        ]
+        columns.append(Column("n", n_runs, unit="count"))
+        lead = "P and S of n training runs, over losses, encoders and seeds: "
+        lead += f"{self._ranks([*bases, *trainings])}; std with n - 1. {_counted(trainings)}"
+        heading = f"Numbers of examples, {task}{self.ending}"
+        return _table(heading, ["N"], rows, columns, lead), rows
+
+    def _ranks(self, records: Iterable[Record]) -> str:
+        """Return a text with the k of the tasks and the weighting; tasks are named if k differs."""
+        ks = {each["task"]: f"k = {each['k']}" for each in records if each["k"]}
+        alike = len(set(ks.values())) == 1
+        texts = [k if alike else f"{k} of {escape(task)}" for task, k in ks.items()]
+        return ", ".join([*dict.fromkeys(texts), f"ranks weighted {self.sweep.config.weighting}ly"])
+
+    def _unpaired(self, records: Sequence[Record]) -> list[str]:
+        """Return a note on the minimum detectable difference between the encoders of a column."""
+        of_columns, smallest = grouped(records, column_of), {}
+        is_alone = len({model for model, _ in self.columns}) == 1
+        for column, title in self.columns.items():
+            scores = map(score_of, of_columns.get(column, ()))
+            least = least_unpaired([error_of(each) for each in scores if not math.isnan(each.mean)])
+            if not math.isnan(least):
+                smallest[column[1] if is_alone else " on ".join(title.split(", "))] = least
+        return [unpaired_note(smallest)] if smallest else []
+
+    def charts(self) -> Iterator[Drawn]:
+        """Yield the P–S planes, and then the charts by number of examples."""
+        bases = grouped(self.sweep.bases_of(self.trainings), column_of)
+        published = grouped(self.sweep.of_kind("published"), column_of)
+        runs = [row for row in self.rows if row["role"] != "base"]
+        trained = grouped((each for row in runs for each in row["records"]), column_of)
+        for (model, task), records in trained.items():
+            column, of_base = (model, task), bases.get((model, task), ())
+            marks = [
+                Mark(name, role, p["value"], s["value"])
+                for role, (name, ending) in _POINTS.items()
+                for p, s in points(of_base, "item", ending=ending)
+            ]
+            for row in runs:
+                p, s = (_mean(row, metric, column)["value"] for metric in METRICS)
+                family = row["records"][0].get("settings.loss") or ""
+                marks.append(Mark(row["name"], "encoder", p, s, tuned=True, family=family))
+            papers = points(published.get(column, ()), "encoder", "paper")
+            marks += [Mark(p["encoder"], "published", p["value"], s["value"]) for p, s in papers]
+            marks = [mark for mark in marks if math.isfinite(mark.p) and math.isfinite(mark.s)]
+            ks = {record["k"] for record in records if record["k"]}
+            if len(ks) == len({base["item"] for base in of_base}) == 1 and len(marks) > 1:
+                title, k = f"{task}{self.ending}", ks.pop()
+                yield Plane(title, Path(model).name, k, self.sweep.config.weighting, marks)
+        for task, trainings in grouped(self.trainings, lambda run: run["task"]).items():
+            if len(self.sizes) > 1:
+                yield from self._by_size(task, trainings)
+
+    def _by_size(self, task: str, trainings: Sequence[Record]) -> Iterator[LineChart]:
+        """Yield charts of P and S by number of examples, with a line for each loss.
+
+        Each point is the mean over all other settings. It is NaN if a planned run has no score.
+        """
+        runs = [run | {"n": _number(_examples(run))} for run in trainings]
+        runs.sort(key=lambda run: run["n"])
+        means = seed_means(runs, "metric", "settings.loss", "n")
+        losses, sizes = (dict.fromkeys(key[i] for key in means) for i in (1, 2))
+
+        def value(*key: object) -> float:
+            mean = means.get(key, _MISSING)
+            return float(mean["value"]) if mean["n_seeds"] == mean["n_planned"] else math.nan
+
+        for metric, (_, short) in METRICS.items():
+            title, x = f"{self.heading}: {short} by examples, {task}", [*map(float, sizes)]
+            lines = [Series(loss, [value(metric, loss, n) for n in sizes]) for loss in losses]
+            yield LineChart(title, "examples per epoch", short, x, lines, is_log=True)
 
 
-def _size_order(examples: tuple[int | None, ...]) -> int:
-    """Return the sort key of a number of examples; () stands for a recipe without examples."""
-    return (examples[0] or DEFAULT_COUNT) if examples else 0
+def _row(records: Sequence[Record], role: Role, *heads: str) -> Row:
+    """Return a row that shows the means of records, with its leading cells."""
+    return {
+        "records": records,
+        "items": {record["item"] for record in records},
+        "means": seed_means(records, "metric", "base", "task"),
+        "role": role,
+        "heads": heads,
+        "name": " ".join(head for head in heads if head != _NOTHING),
+    }
 
 
-def _measured_rows(
-    bases: DataFrame, trainings: DataFrame, recipe: str, keys: Sequence[str]
-) -> DataFrame:
-    """Return the records of bases, other recipes and the main recipe, with their rows in tables.
-
-    Only rows of the main recipe compete for bold print.
-
-    Returns:
-        The records with the columns of `_in_row`.
-    """
-    import pandas as pd
-
-    is_main = trainings["recipe"] == recipe
-    apart: list[tuple[str, Role, Sequence[str], DataFrame]] = [
-        ("reference", "base", TOLD_BY, bases)
-    ]
-    for other, alike in trainings[~is_main].groupby("recipe", sort=False):
-        apart.append((str(other), "other", _differing(alike), alike))
-    rows = []
-    for title, role, names, alike in apart:
-        for values, records in group_by_settings(alike, names):
-            name = ", ".join([title, *_settings_as_text(names, values)])
-            rows.append(_in_row(records, role, _padded(name, len(keys))))
-    for values, records in group_by_settings(trainings[is_main], keys):
-        heads = [_NOTHING if value is None else word(value) for value in values]
-        rows.append(_in_row(records, "encoder", heads))
-    return pd.concat(rows)
+def _mean(row: Row, metric: str, column: tuple[str, str]) -> Record:
+    """Return the mean of a row in the column of a base and task."""
+    mean: Record = row["means"].get((metric, *column), _MISSING)
+    return mean
 
 
-def _in_row(records: DataFrame, role: Role, heads: Sequence[str]) -> DataFrame:
-    """Return records with the leading cells (`heads`) and the role (`shown_as`) of their row."""
-    cells: list[Any] = [tuple(heads)] * len(records)
-    return records.assign(heads=cells, shown_as=role)
-
-
-def _with_published(measured: DataFrame, published: DataFrame) -> DataFrame:
-    """Return measured and published records, with the number of their row in the column `row`.
+def _with_published(measured: Sequence[Row], numbers: Iterable[Record]) -> list[Row]:
+    """Return measured rows, and rows of published numbers.
 
     Each published row is below the measured row with the same settings. A published row without
     such a measured row follows the previous published row. If there is no previous row, it comes
     first.
     """
-    import pandas as pd
-
-    places = {heads: place for place, heads in enumerate(dict.fromkeys(measured["heads"]))}
-    place_of = {item: places[heads] for item, heads in _pairs(measured, "item", "heads")}
-    parts, place = [measured], -1
-    for (name, number), alike in published.groupby(["encoder", "footnote"], sort=False):
-        twins = set[int]().union(*alike["twins"])
-        place = min((place_of[item] for item in twins if item in place_of), default=place)
-        heads = _padded(f"{name}, as published [{number}]", len(next(iter(places))))
-        parts.append(_in_row(alike, "published", heads))
-        places[tuple(heads)] = place
-    row_of = {heads: row for row, heads in enumerate(sorted(places, key=places.__getitem__))}
-    records = pd.concat(parts)
-    return records.assign(row=[row_of[heads] for heads in records["heads"]])
-
-
-def _loss_table(
-    sweep: Sweep,
-    metric: str,
-    heading: str,
-    keys: Sequence[str],
-    measured: DataFrame,
-    columns: Sequence[tuple[str, str, str]],
-    n: str,
-    counted: str,
-) -> tuple[Table, dict[str, Detail]]:
-    """Return a table of P or S with a row for each loss.
-
-    Args:
-        sweep: The sweep.
-        metric: The metric of the table.
-        heading: Heading of the tables of P and S.
-        keys: Settings in the leading cells of rows.
-        measured: Records of the bases and training runs to show, see `_measured_rows`.
-        columns: Title, base encoder and task of each column.
-        n: Text with the number of examples; '' if it does not apply.
-        counted: Sentences on the numbers of training runs.
-
-    Returns:
-        The table, and the provenance of each row by its key.
-    """
-    name, short = METRICS[metric]
-    published = sweep.of_kind("published")
-    is_own = (published["metric"] == metric) & (published["base"] != "")
-    records = _with_published(_of_metric(measured, metric), published[is_own])
-    means = seed_means(records, ["row", "base", "task"])
-    over, interval = "queries", "over queries"
-    if means["n_planned"].max() > 1:
-        over = "seeds, or over queries for a single encoder"
-        interval = "for other seeds and queries, or over queries for a single encoder"
-    details = {
-        f"{heading}, {short}, row {row}": _detail(of_row, sweep)
-        for row, of_row in records.groupby("row")
-    }
-    table = _table(
-        heading if metric == _P else "",
-        keys,
-        records,
-        [_column(means, records, *column) for column in columns],
-        f"**{name} {short}**: {n}{_at_k(measured)}ranks weighted {sweep.weighting}ly; mean and std "
-        f"over {over}. {counted} In brackets: the 95 % interval {interval}.",
-        _unpaired(columns, records),
-    )
-    return replace(table, details=[*details]), details
+    rows, place = [*enumerate(measured)], -1
+    for name, alike in grouped(numbers, lambda number: number["name"]).items():
+        twins = set[int]().union(*(number["twins"] for number in alike))
+        place = next((at for at, row in enumerate(measured) if twins & row["items"]), place)
+        rows.append((place, _row(alike, "published", name)))
+    return [row for _, row in sorted(rows, key=lambda each: each[0])]
 
 
 def _table(
     heading: str,
     titles: Sequence[str],
-    records: DataFrame,
+    rows: Sequence[Row],
     columns: Sequence[Column],
     lead: str,
     notes: Sequence[str] = (),
 ) -> Table:
-    """Return a table with the rows of records, and with the footnotes of published numbers.
+    """Return a table of rows, with the footnotes of published numbers.
 
     Args:
         heading: Heading of the table.
         titles: Titles of the leading columns.
-        records: Records with the number of their row, see `_with_published`.
+        rows: The rows.
         columns: Columns of numbers.
         lead: Markdown above the table.
         notes: Notes above the footnotes.
     """
-    rows = records.drop_duplicates("row").sort_values("row")
-    heads = [(title, [cells[i] for cells in rows["heads"]]) for i, title in enumerate(titles)]
-    published = rows[rows["role"] == "published"].drop_duplicates("footnote")
-    cited = published.sort_values("footnote")[["footnote", "source", "note"]]
-    footnotes = [footnote(*each) for each in cited.itertuples(index=False)]
-    roles = rows["shown_as"].tolist()
-    return Table(heading, heads, columns, roles, lead=lead, notes=[*notes, *footnotes])
+    padded = [[*row["heads"], *[_NOTHING] * len(titles)] for row in rows]
+    heads = [(title, [cells[i] for cells in padded]) for i, title in enumerate(titles)]
+    roles = [row["role"] for row in rows]
+    numbers = (row["records"][0] for row in rows if row["role"] == "published")
+    footnotes = sorted({each["cited"]: each["footnote"] for each in numbers}.items())
+    notes = [*notes, *(footnote for _, footnote in footnotes)]
+    return Table(heading, heads, columns, roles, lead=lead, notes=notes)
 
 
-def _column(means: DataFrame, records: DataFrame, title: str, base: str, task: str) -> Column:
+def _column(rows: Sequence[Row], metric: str, column: tuple[str, str], title: str) -> Column:
     """Return the column of a base and task. The two best rows of the main recipe are bold."""
-    is_rival = {row: role == "encoder" for row, role in _pairs(records, "row", "shown_as")}
-    cells = _in_column(means, base, task).set_index("row").reindex(range(len(is_rival)))
-    values = cells["value"].tolist()
-    marks = [
-        f" ({n:.0f} of {of:.0f} seeds)" if 0 < n < of else ""
-        for n, of in _pairs(cells, "n_seeds", "n_planned")
-    ]
-    row_of = dict(_pairs(records, "item", "row"))
-    published = _in_column(records[records["role"] == "published"], base, task)
-    for i, twins in _pairs(published, "row", "twins"):
-        at = sorted({row_of[item] for item in twins if item in row_of})
-        if measured := [values[j] for j in at if not math.isnan(values[j])]:
-            marks[i] = f" ({percent(measured[0] - values[i], 1, '+')})"
-    return Column(
+    means, marks = [_mean(row, metric, column) for row in rows], list[str]()
+    for row, mean in zip(rows, means, strict=True):
+        n, n_planned = mean["n_seeds"], mean["n_planned"]
+        mark = f" ({n} of {n_planned} seeds)" if 0 < n < n_planned else ""
+        if row["role"] == "published":
+            of_column = (each for each in row["records"] if column_of(each) == column)
+            twins = set[int]().union(*(each["twins"] for each in of_column))
+            pairs = zip(rows, means, strict=True)
+            values = (each["value"] for twin, each in pairs if twins & twin["items"])
+            value = next((value for value in values if not math.isnan(value)), None)
+            mark = "" if value is None else f" ({percent(value - mean['value'], 1, '+')})"
+        marks.append(mark)
+    laid_out = Column.of(
         title,
-        values,
-        _pairs(cells, "ci_low", "ci_high"),
-        rivals=["" if is_rival[row] else None for row in cells.index],
-        spreads=cells["std"].where(cells["n_planned"] == 1, cells["seed_std"]).tolist(),
+        [score_of(mean) for mean in means],
+        intervals=True,
+        rivals=["" if row["role"] == "encoder" else None for row in rows],
         marks=marks,
-        digits=1,
-        n_best=2,
-        spread_as="sub",
+        spreads=[mean["std" if mean["n_planned"] == 1 else "seed_std"] for mean in means],
     )
+    return replace(laid_out, digits=1, n_best=2, spread_as="sub")
 
 
-def _size_table(sweep: Sweep, heading: str, trainings: DataFrame) -> Table:
-    """Return a table with the bases, then one row for each number of examples.
-
-    A row shows the mean and the range over all training runs with that number.
-    """
-    import pandas as pd
-
-    sizes = sorted(
-        group_by_settings(trainings, ["examples"]), key=lambda size: _size_order(size[0])
-    )
-    bases, published = sweep.bases_of(trainings), sweep.of_kind("published")
-    measured = [_in_row(bases, "base", ["reference"])]
-    measured += [_in_row(records, "encoder", [_count(*n)]) for n, records in sizes]
-    items = {*trainings["item"]}
-    published = published[published["base"] == ""]
-    published = published.loc[[not items.isdisjoint(twins) for twins in published["twins"]]]
-    records = _with_published(pd.concat(measured), published)
-    means = seed_means(records, ["row", "metric"])
-    n_rows = records["row"].nunique()
-    columns = []
-    for metric, (_, short) in METRICS.items():
-        cells = _of_metric(means, metric).set_index("row").reindex(range(n_rows))
-        mean, spreads = cells["value"].tolist(), cells["seed_std"].tolist()
-        columns.append(Column(f"{short} mean", mean, spreads=spreads, digits=1, spread_as="sub"))
-        columns += [
-            Column(f"{short} {end}", cells[f"seed_{end}"].tolist(), digits=1)
-            for end in ("min", "max")
-        ]
-    runs = _of_metric(records[records["role"] != "published"], _P).groupby("row")["value"].count()
-    n_runs = runs.reindex(range(n_rows)).astype(float).tolist()
-    columns.append(Column("n", n_runs, unit="count"))
-    lead = "P and S of n training runs, over losses, encoders and seeds: "
-    lead += f"{_at_k(bases, trainings)}ranks weighted {sweep.weighting}ly; std with n - 1. "
-    return _table(heading, ["N"], records, columns, lead + _counted(trainings))
-
-
-def _detail(records: DataFrame, sweep: Sweep) -> Detail:
+def _detail(row: Row, sweep: Sweep) -> Detail:
     """Return the provenance of a row: its encoders, settings, command and result files."""
-    role = records["shown_as"].iloc[0]
-    if role == "published":
-        return Detail({}, source=", ".join(dict.fromkeys(records["source"])))
-    facts = {"encoder": ", ".join(dict.fromkeys(records["encoder"]))}
-    done = records[records["state"] == "done"].sort_values("date")
-    if role != "base":
-        given = [setting for each in given_settings(records) for setting in each.items()]
-        settings = dict.fromkeys(f"{key} {word(value)}" for key, value in given)
-        facts = {"settings": ", ".join(settings), "training runs": f"{len(done)} of {len(records)}"}
-    if done.empty:
+    if row["role"] == "published":
+        sources = dict.fromkeys(number["source"] for number in row["records"])
+        return Detail({}, source=", ".join(sources))
+    runs = _runs(row["records"])
+    done = [run for run in runs if run["state"] == "done"]
+    facts = {"encoder": ", ".join(dict.fromkeys(run["encoder"] for run in runs))}
+    if row["role"] != "base":
+        settings = dict.fromkeys(text for run in runs for text in _texts(run["given"].items()))
+        facts = {"settings": ", ".join(settings), "training runs": f"{len(done)} of {len(runs)}"}
+    if not done:
         return Detail(facts)
-    facts |= done["made_by"].iloc[-1]
-    files = sorted(Path(file).relative_to(sweep.folder).as_posix() for file in done["file"])
+    facts |= max(done, key=lambda run: run["date"])["made_by"]
+    files = sorted(Path(run["file"]).relative_to(sweep.folder).as_posix() for run in done)
     return Detail(facts, sweep.command, files)
 
 
-def _unpaired(columns: Sequence[tuple[str, str, str]], records: DataFrame) -> list[str]:
-    """Return a note on the minimum detectable difference between the encoders of each column."""
-    smallest = {}
-    is_alone = len({model for _, model, _ in columns}) == 1
-    measured = records[records["role"] != "published"]
-    for title, model, task in columns:
-        scores = scores_of(_in_column(measured, model, task))
-        least = least_unpaired([error_of(score) for score in scores if not math.isnan(score.mean)])
-        if not math.isnan(least):
-            smallest[task if is_alone else " on ".join(title.split(", "))] = least
-    return [unpaired_note(smallest)] if smallest else []
+def _runs(records: Iterable[Record]) -> list[Record]:
+    """Return one record for each training run or base."""
+    return [record for record in records if record["metric"] == _P]
 
 
-def _pairs(records: DataFrame, one: str, other: str) -> list[tuple[Any, Any]]:
-    """Return the values of two columns, in pairs."""
-    return [*zip(records[one], records[other], strict=True)]
-
-
-def _of_metric(records: DataFrame, metric: str) -> DataFrame:
-    return records[records["metric"] == metric]
-
-
-def _in_column(records: DataFrame, model: str, task: str) -> DataFrame:
-    return records[(records["base"] == model) & (records["task"] == task)]
-
-
-def _shown_columns(trainings: DataFrame, models: Collection[str]) -> list[tuple[str, str, str]]:
-    """Return the title, base encoder and task of each column.
-
-    The encoders in `models` come first, in that order, even without training runs. Other encoders
-    follow in order of first occurrence. Titles use the last part of an encoder's name if these
-    parts are unique.
-    """
-    trained = dict.fromkeys(columns_of(trainings))
-    tasks = dict.fromkeys(task for _, task in trained)
-    known = dict.fromkeys([*models, *(model for model, _ in trained)])
-    columns = [(m, task) for m in known for task in tasks if m in models or (m, task) in trained]
-    last = {model: Path(model).name for model, _ in columns}
-    short = last if len(set(last.values())) == len(last) else {model: model for model in last}
-    return [(f"{short[model]}, {task}", model, task) for model, task in columns]
-
-
-def _at_k(*records: DataFrame) -> str:
-    """Return a text with the k of the tasks, such as `k = 16, `; tasks are named if k differs."""
-    pairs = [pair for each in records for pair in _pairs(each, "task", "k")]
-    ks = {task: f"k = {k:.0f}" for task, k in pairs if not math.isnan(k)}
-    if len(set(ks.values())) > 1:
-        return "".join(f"{k} of {escape(task)}, " for task, k in ks.items())
-    return "".join(f"{k}, " for k in set(ks.values()))
-
-
-def _counted(trainings: DataFrame) -> str:
+def _counted(trainings: Iterable[Record]) -> str:
     """Return a text with the numbers of all, missing, failed and undefined training runs."""
-    runs = _of_metric(trainings, _P)
-    undefined = (runs["state"] == "done") & runs["value"].isna()
-    numbers = {"missing": runs["state"] == "left", "failed": runs["state"] == "failed"}
-    numbers["undefined"] = undefined
-    lacking = ", ".join(f"{n.sum():,} {what}" for what, n in numbers.items() if n.any())
+    runs = _runs(trainings)
+    n_of = Counter(run["state"] for run in runs)
+    n_of["undefined"] = sum(run["state"] == "done" and math.isnan(run["value"]) for run in runs)
+    words = {"left": "missing", "failed": "failed", "undefined": "undefined"}
+    lacking = ", ".join(f"{n_of[key]:,} {word}" for key, word in words.items() if n_of[key])
     noun = "training run" if len(runs) == 1 else "training runs"
     return f"{len(runs):,} {noun}{': ' if lacking else ''}{lacking}."
 
 
-def _padded(title: str, n_heads: int) -> list[str]:
-    return [title, *[_NOTHING] * (n_heads - 1)]
+def _texts(settings: Iterable[tuple[str, Any]]) -> list[str]:
+    """Return settings as texts, such as `margin 0.1`, without missing settings."""
+    return [f"{key} {word(value)}" for key, value in settings if value is not None]
 
 
-def _settings_as_text(keys: Sequence[str], values: Sequence[Any]) -> list[str]:
-    return [f"{k} {word(v)}" for k, v in zip(keys, values, strict=True) if v is not None]
+def _examples(training: Record) -> int | None:
+    """Return the number of examples of a training run; None stands for the default number."""
+    n: int | None = training.get("settings.examples")
+    return n
+
+
+def _number(examples: int | None) -> int:
+    return examples or DEFAULT_COUNT
 
 
 def _count(n: int | None) -> str:
@@ -571,10 +589,10 @@ def _count(n: int | None) -> str:
     return f"{DEFAULT_COUNT:,} or all if there are fewer" if n is None else f"{n:,}"
 
 
-def _examples_of(trainings: DataFrame) -> str:
+def _examples_of(trainings: Sequence[Record]) -> str:
     """Return a text on the examples that training runs share: their number or their origin."""
     names = ["dropout", "examples_from", "examples"]
-    (dropout, source, examples), _ = group_by_settings(trainings, names)[0]
+    dropout, source, examples = next(iter(by_settings(trainings, names)))
     if dropout is not None:
         return "by dropout"
     return "as given" if source is not None and examples is None else _count(examples)

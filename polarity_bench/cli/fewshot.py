@@ -12,7 +12,7 @@ from polarity_bench.cross_validation.methods import KNOWN, FineTuning, make_meth
 from polarity_bench.errors import InputError, check_at_least, nearest
 
 if TYPE_CHECKING:
-    from polarity_bench.cross_validation.experiment import Outcome
+    from polarity_bench.results.result_files import Result
 
 
 def fewshot(
@@ -70,7 +70,7 @@ def fewshot(
     from polarity_bench.boards.fewshot_tables import fewshot_board, read_board
     from polarity_bench.cross_validation.experiment import (
         Experiment,
-        read_outcomes,
+        read_experiments,
         run_experiments,
     )
     from polarity_bench.cross_validation.protocol import protocol_of
@@ -92,7 +92,7 @@ def fewshot(
     printed = published_folds(published) if published else []
     if report:
         if as_json:
-            _print_json(read_outcomes(output), measure)
+            _print_json(read_experiments(output), measure)
         else:
             print(render(read_board(output, measure, published)), end="")
         return
@@ -115,23 +115,25 @@ def fewshot(
         for each in labelled
         for method in methods
     ]
-    outcomes = run_experiments(experiments, output, workers=n_workers, bar=announced_bar)
+    results = run_experiments(experiments, output, workers=n_workers, bar=announced_bar)
     if as_json:
-        _print_json(outcomes, measure)
+        _print_json(results, measure)
     else:
-        print(render(fewshot_board(fold_frame(outcomes, measure, printed))), end="")
+        print(render(fewshot_board(fold_frame(results, measure, printed))), end="")
 
 
-def _print_json(outcomes: list[Outcome], measure: str | None) -> None:
-    from polarity_bench.cross_validation.experiment import default_measure
+def _print_json(results: list[Result], measure: str | None) -> None:
+    from polarity_bench.boards.run_report import as_json
+    from polarity_bench.cross_validation.experiment import folds_of
+    from polarity_bench.cross_validation.to_frame import method_title
 
     found = [
         {
-            **each.spec,
-            "measure": measure or default_measure(each.spec),
-            "folds": each.folds,
-            "seconds": each.seconds,
+            **as_json(each),
+            "title": method_title(each),
+            "measure": measure or each.main_score.metric,
+            "folds": folds_of(each.arrays),
         }
-        for each in outcomes
+        for each in results
     ]
     print_json({"experiments": found})

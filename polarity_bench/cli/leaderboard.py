@@ -81,8 +81,6 @@ def show_board(
     """
     from polarity_bench.boards.board_folder import open_board
     from polarity_bench.boards.build import build
-    from polarity_bench.boards.run_report import board_as_json
-    from polarity_bench.boards.sweep_tables import sweep_as_json
     from polarity_bench.render.markdown import render
 
     if not results.is_dir():
@@ -112,8 +110,7 @@ def show_board(
 
         write_file(figure, figure_svg(opened.board))
     if out.as_json:
-        of_sweep = sweep_as_json(opened.sweep) if opened.sweep else None
-        text = json_text(of_sweep or board_as_json(opened.board))
+        text = json_text(opened.as_json())
     else:
         text = render(opened.board, out.width if output is None else None)
     if output is None:

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
-from pydantic import BeforeValidator, PlainSerializer, TypeAdapter
 
 from polarity_bench.compare.alignment import Alignment, align
 from polarity_bench.compare.measure import is_comparable
+from polarity_bench.compare.paired_comparison import compare
 from polarity_bench.errors import InputError, MissingValuesError, reworded
 from polarity_bench.files import json_bytes, read_json
 from polarity_bench.metrics.pairwise import (
@@ -33,11 +32,15 @@ from polarity_bench.metrics.register import metric_of
 from polarity_bench.metrics.statistics import LEAST_DRAWN, N_SAMPLES, SEED
 from polarity_bench.results.result_files import Result
 from polarity_bench.scores import ScoreKey
-from polarity_bench.validation import validated
+from polarity_bench.validation import NullableFloat, as_json, validated
 from polarity_bench.values import digest_of
 
 FILE = "statistics.json"
 FORMAT = 1
+
+
+Interval = tuple[NullableFloat, NullableFloat]
+"""Ends of a 95 % interval."""
 
 
 @dataclass(frozen=True)
@@ -54,20 +57,17 @@ class Standing:
 
     ranks: tuple[tuple[int, int], ...]
     ties: tuple[tuple[int, ...], ...]
-    detectable: Annotated[
-        float,
-        BeforeValidator(lambda value: math.nan if value is None else value),
-        PlainSerializer(lambda value: None if math.isnan(value) else value),
-    ]
+    detectable: NullableFloat
     n: int
 
 
 @dataclass(frozen=True)
 class _File:
-    """Content of `statistics.json`: standings by digest."""
+    """Content of `statistics.json`: standings, and intervals of gains, by digest."""
 
     format: int
     standings: dict[str, Standing]
+    gains: dict[str, Interval] = field(default_factory=dict)
 
 
 class Standings:
@@ -79,8 +79,13 @@ class Standings:
         unknown: A message for each standing that is unknown because values per query are missing.
     """
 
-    def __init__(self, known: Mapping[str, Standing] | None = None) -> None:
-        self._known = dict(known or {})
+    def __init__(
+        self,
+        known: Mapping[str, Standing] | None = None,
+        gains: Mapping[str, Interval] | None = None,
+    ) -> None:
+        self._known, self._known_gains = dict(known or {}), dict(gains or {})
+        self._requested_gains: dict[str, Interval] = {}
         self._read: dict[tuple[tuple[Path, ...], ScoreKey], Alignment] = {}
         self._requested: dict[str, Standing] = {}
         self._recalled = False
@@ -115,6 +120,29 @@ class Standings:
             _check_size(standing, len(tasks[0]))
         self._requested[digest] = standing
         return standing
+
+    def gain(self, base: Result, result: Result, key: ScoreKey) -> Interval:
+        """Return the 95 % interval of a result's score minus the base's, paired by queries.
+
+        The ends are NaN if values per query are missing and the file has no interval.
+        """
+        digest = _digest([[base, result]], [key])
+        if digest not in self._requested_gains:
+            try:
+                interval = compare(align([base, result], key), n_changed=0).test.interval
+            except MissingValuesError as error:
+                if digest not in self._known_gains:
+                    self.unknown.append(str(error))
+                    return math.nan, math.nan
+                interval, self._recalled = self._known_gains[digest], True
+            self._requested_gains[digest] = interval
+        return self._requested_gains[digest]
+
+    @property
+    def kept_gains(self) -> dict[str, Interval]:
+        """Intervals of gains to write to the file, by digest (see `kept`)."""
+        before = self._known_gains if self._recalled or self.unknown else {}
+        return {**before, **self._requested_gains}
 
     @property
     def kept(self) -> dict[str, Standing]:
@@ -221,10 +249,11 @@ def read_standings(file: Path) -> Standings:
             f"{file}: expected format {FORMAT}, got {stored.format}; update polarity-bench, "
             "or delete the file and build the board again"
         )
-    return Standings(stored.standings)
+    return Standings(stored.standings, stored.gains)
 
 
 def standings_bytes(standings: Standings) -> bytes:
     """Return the content of `statistics.json`. Equal standings give equal bytes."""
-    stored = _File(FORMAT, dict(sorted(standings.kept.items())))
-    return json_bytes(TypeAdapter(_File).dump_python(stored, mode="json"))
+    kept = (dict(sorted(each.items())) for each in (standings.kept, standings.kept_gains))
+    content = as_json(_File(FORMAT, *kept))
+    return json_bytes({name: value for name, value in content.items() if name != "gains" or value})

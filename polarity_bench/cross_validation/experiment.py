@@ -1,25 +1,28 @@
-"""Experiments: the evaluation of a method on the folds of a data set, and its files.
+"""Experiments: the evaluation of a method on the folds of a data set, stored as a result.
 
-```
-OUTPUT/TASK/METHOD-RUN.jsonl          the experiment, then the scores of each fold, one per line
-OUTPUT/TASK/METHOD-RUN.seconds.jsonl  end time and duration of each fold, not reproducible
-OUTPUT/TASK/classes-DATA.json         number of rows of each class of the data
-```
+An experiment is a `Result` of the kind `cross-validation`. Its arrays have a value for each fold:
 
-Each fold is stored as soon as it is scored. A fold depends only on the experiment, its seed and its
-number, because it has its own random generators and uses one thread. The file of scores therefore
-has the same bytes for any number of interruptions and worker processes.
+- `seed`, `fold`: Seed and number of the fold.
+- `train`, `test`: Number of training rows and test rows.
+- `empty_batches`: Number of batches whose metric loss was 0, see `Predictions`.
+- `seconds`: Duration of the fold.
+- `macro_f1`, `accuracy`: Scores, in [0, 1]. `macro_f1_proxies` and `accuracy_proxies` are the
+  scores of prediction with proxies.
+
+The result is written again after each fold. An interrupted experiment resumes from the arrays,
+which are one file. A fold depends only on the experiment, its seed and its number, because it has
+its own random generators and uses one thread. The scores are therefore the same for any number of
+interruptions and worker processes.
 """
 
 from __future__ import annotations
 
-import json
-import os
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
@@ -30,32 +33,40 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from filelock import FileLock, Timeout
+from numpy.typing import NDArray
 
 from polarity_bench.cross_validation.methods import (
     DENSE,
     FoldContext,
     Method,
     check_texts,
+    flat,
     full_title,
 )
 from polarity_bench.cross_validation.protocol import Part, Protocol
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.encoders.load import EncoderOptions
-from polarity_bench.errors import InputError
-from polarity_bench.files import (
-    check_writable,
-    folder_name,
-    json_bytes,
-    read_json,
-    write_atomically,
-)
+from polarity_bench.errors import InputError, MissingValuesError
+from polarity_bench.evaluation.one_task import environment
+from polarity_bench.files import check_writable, folder_name, input_errors
 from polarity_bench.progress import Bar, no_bar
+from polarity_bench.results.result_files import (
+    CROSS_VALIDATION,
+    Result,
+    ResultKey,
+    has_values_per_query,
+    place,
+    read_arrays,
+    read_result,
+    read_results,
+    write_result,
+)
+from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.tasks.labelled import LabelledTexts
 from polarity_bench.tasks.senteval.classifiers import single_threaded
 from polarity_bench.training.objective import Objective, Pooling
 from polarity_bench.training.processes import end_with
 from polarity_bench.training.train import load_base
-from polarity_bench.values import digest_of
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -64,6 +75,11 @@ if TYPE_CHECKING:
 
 VERSION = 1
 """Version of the scores; increase it whenever a code change affects the scores of an experiment."""
+_FACTS = ("seed", "fold", "train", "test", "empty_batches", "seconds")
+"""Arrays that are not scores."""
+
+Fold = dict[str, Any]
+"""Values of one fold, by the name of the array."""
 
 
 @dataclass(frozen=True)
@@ -84,43 +100,36 @@ class Experiment:
     model: str
     options: EncoderOptions = field(default_factory=EncoderOptions)
 
-    def spec(self, encoder: EncoderId) -> dict[str, Any]:
-        """Return everything that affects the experiment's scores, as JSON values."""
-        return {
-            "version": VERSION,
-            "task": self.data.name,
-            "data": self.data.digest,
-            "rows": len(self.data.labels),
-            "encoder": encoder.to_dict(),
-            "method": self.method.to_dict("moves"),
-            "title": full_title(self.method),
-            "protocol": self.protocol.spec(),
-        }
+    def result(self, encoder: EncoderId) -> Result:
+        """Return the result before its first fold, without scores.
 
-
-@dataclass(frozen=True)
-class Outcome:
-    """Results of an experiment.
-
-    Attributes:
-        spec: Experiment, from `Experiment.spec`.
-        folds: Results of each fold, in order: `seed`, `fold` and row counts. For each way of
-            predicting, there are also `macro_f1` and `accuracy`, in [0, 1].
-        seconds: Duration of each fold, in seconds.
-        counts: Number of rows of each class of the data; () if unknown.
-        file: Path of the scores.
-    """
-
-    spec: Mapping[str, Any]
-    folds: Sequence[Mapping[str, Any]]
-    seconds: Sequence[float]
-    counts: Sequence[int] = ()
-    file: str = ""
+        The scores depend on the texts and not on the task file, so the digest of the texts stands
+        for both.
+        """
+        data, recipe = self.data, flat(self.method.to_dict("moves"))
+        protocol = self.protocol.spec() | {"version": VERSION, "method": recipe}
+        digest = data.digest
+        key = ResultKey(digest, digest, encoder, None, protocol)
+        counts = np.bincount(data.labels, minlength=len(data.classes)).tolist()
+        return Result(
+            task=data.name,
+            kind=CROSS_VALIDATION,
+            result_name=folder_name(data.name),
+            version=VERSION,
+            languages=data.languages,
+            main_score=ScoreKey("accuracy" if self.protocol.rows is None else "macro_f1"),
+            key=key,
+            scores={},
+            counts=dict(zip(data.classes, counts, strict=True)),
+            training={"recipe": recipe, "title": full_title(self.method), "base": encoder.name},
+            experiment=f"{recipe['name']}-{key.digest}",
+            environment=environment(self.options.device),
+        )
 
 
 def run_experiments(
     experiments: Sequence[Experiment], output: Path, *, workers: int = 1, bar: Bar = no_bar
-) -> list[Outcome]:
+) -> list[Result]:
     """Run all missing folds, one experiment after the other.
 
     Args:
@@ -130,7 +139,7 @@ def run_experiments(
         bar: Function that opens a progress bar.
 
     Returns:
-        The results of each experiment, including stored folds.
+        The result of each experiment, with its arrays, including stored folds.
 
     Raises:
         InputError: If the protocol does not fit the data, if the encoder cannot be trained, or if
@@ -163,8 +172,8 @@ def run_experiments(
         pool.shutdown(cancel_futures=True)
 
 
-Map = Callable[..., Iterator[tuple[dict[str, Any], float]]]
-"""Function like `map`, which yields the scores and the duration of each fold in order."""
+Map = Callable[..., Iterator[Fold]]
+"""Function like `map`, which yields the folds in order."""
 
 
 def _map_in_order(
@@ -202,48 +211,73 @@ def check_experiment(experiment: Experiment) -> tuple[EncoderId, list[Part]]:
     return encoder.id, parts
 
 
-def _run(experiment: Experiment, output: Path, mapped: Map, bar: Bar) -> Outcome:
-    """Run the missing folds of an experiment and return all its results."""
+def _run(experiment: Experiment, output: Path, mapped: Map, bar: Bar) -> Result:
+    """Run the missing folds of an experiment and return its result."""
     encoder, parts = check_experiment(experiment)
-    spec = experiment.spec(encoder)
-    file = file_of(experiment, spec, output)
-    times = file.with_suffix(".seconds.jsonl")
-    check_writable(file.parent)
-    with _lock(file):
-        done = _lines(file)
-        _cut(file, len(done))  # A killed process may have left an incomplete last line.
-        if not done:
-            _append(file, spec)
-        _count_classes(experiment.data, _counts_file(file, spec))
-        n_done = max(0, len(done) - 1)
-        # A process may have been killed after it wrote the time of a fold, but before the scores.
-        _cut(times, n_done)
-        with bar(f"{experiment.data.name} {spec['title']}", len(parts)) as advance:
-            advance(n_done)
-            for scores, seconds in mapped(_run_fold, repeat(experiment), parts[n_done:]):
-                _append(times, {"seconds": seconds, "ended": time.time()})
-                _append(file, scores)
+    planned = experiment.result(encoder)
+    path = place(output, encoder, planned.experiment, planned.result_name)
+    check_writable(path.parent)
+    with _lock(path):
+        folds: list[Fold] = []
+        with suppress(MissingValuesError):
+            folds = folds_of(read_arrays(path))
+        # A killed process may have stored the values of a fold, but not the result.
+        if folds and not has_values_per_query(replace(planned, path=path)):
+            _write(planned, folds, output)
+        with bar(f"{planned.task} {full_title(experiment.method)}", len(parts)) as advance:
+            advance(len(folds))
+            for fold in mapped(_run_fold, repeat(experiment), parts[len(folds) :]):
+                folds.append(fold)
+                _write(planned, folds, output)
                 advance(1)
-        return read_outcome(file)
+        return _with_arrays(read_result(path))
+
+
+def _write(planned: Result, folds: Sequence[Fold], output: Path) -> None:
+    """Write the result of the scored folds."""
+    with input_errors(
+        f"{output}: the fold cannot be stored; all earlier folds are stored; free some space, then "
+        "run the same command again"
+    ):
+        write_result(with_folds(planned, folds), output)
+
+
+def with_folds(planned: Result, folds: Sequence[Fold]) -> Result:
+    """Return a result with the scores of folds, which are means over the folds."""
+    arrays = {name: np.array([fold[name] for fold in folds]) for name in folds[0]}
+    nowhere = (math.nan, math.nan)
+    scores = {
+        ScoreKey.parse(name): Score(float(v.mean()), float(v.std()), nowhere, len(v))
+        for name, v in arrays.items()
+        if name not in _FACTS
+    }
+    seconds = {"folds": float(arrays["seconds"].sum())}
+    return replace(planned, scores=scores, seconds=seconds, date=time.time(), arrays=arrays)
+
+
+def folds_of(arrays: Mapping[str, NDArray[Any]]) -> list[Fold]:
+    """Return the values of each fold, in order, from the arrays of a result."""
+    rows = zip(*(values.tolist() for values in arrays.values()), strict=True)
+    return [dict(zip(arrays, row, strict=True)) for row in rows]
 
 
 @contextmanager
-def _lock(file: Path) -> Iterator[None]:
-    path = Path(f"{file}.lock")
+def _lock(path: Path) -> Iterator[None]:
+    file = Path(f"{path}.lock")
     try:
-        with FileLock(path, blocking=False):
+        with FileLock(file, blocking=False):
             try:
                 yield
             finally:
-                path.unlink(missing_ok=True)
+                file.unlink(missing_ok=True)
     except Timeout as error:
         raise InputError(
-            f"{file}: another process is running this experiment; wait until that process ends"
+            f"{path}: another process is running this experiment; wait until that process ends"
         ) from error
 
 
-def _run_fold(experiment: Experiment, part: Part) -> tuple[dict[str, Any], float]:
-    """Run one fold in one thread, and return its scores and its duration in seconds."""
+def _run_fold(experiment: Experiment, part: Part) -> Fold:
+    """Run one fold in one thread."""
     from sklearn.metrics import accuracy_score, f1_score
 
     seed, fold, train, test = part
@@ -258,13 +292,14 @@ def _run_fold(experiment: Experiment, part: Part) -> tuple[dict[str, Any], float
         predictions = method.predict(FoldContext(model, given, train, test, fold_seed))
     seconds = time.perf_counter() - begun
     truth, codes = data.labels[test], list(range(len(data.classes)))
-    scores: dict[str, Any] = {"seed": seed, "fold": fold, "train": len(train), "test": len(test)}
-    if predictions.n_empty:
-        scores["empty_batches"] = predictions.n_empty
+    facts = (seed, fold, len(train), len(test), predictions.n_empty, seconds)
+    values: Fold = dict(zip(_FACTS, facts, strict=True))
     for way, classes in predictions.classes.items():
         f1 = f1_score(truth, classes, labels=codes, average="macro", zero_division=0.0)
-        scores[way] = {"macro_f1": float(f1), "accuracy": float(accuracy_score(truth, classes))}
-    return scores, seconds
+        scores = {"macro_f1": float(f1), "accuracy": float(accuracy_score(truth, classes))}
+        own = None if way == DENSE else way
+        values |= {str(ScoreKey(name, part=own)): score for name, score in scores.items()}
+    return values
 
 
 def _with_prompt(text: Text, prompt: str) -> Text:
@@ -291,148 +326,29 @@ def _shape_copy(
     return shaped.eval()
 
 
-def file_of(experiment: Experiment, spec: Mapping[str, Any], output: Path) -> Path:
-    """Return the path of an experiment's scores.
+def read_experiments(folder: Path) -> list[Result]:
+    """Read the results of all experiments below a folder, with their arrays.
 
-    The file name does not depend on the encoder's name and revision, because they do not affect
-    scores.
-    """
-    encoder = {key: value for key, value in spec["encoder"].items() if key not in _NAMES}
-    run = digest_of({**spec, "encoder": encoder, "title": None})
-    method = experiment.method
-    name = method.loss.name if isinstance(method, Objective) else method.name
-    return output / folder_name(experiment.data.name) / f"{name}-{run}.jsonl"
-
-
-_NAMES = ("name", "revision")
-
-
-def read_outcome(file: Path) -> Outcome:
-    """Read the results of an experiment, which may be incomplete.
+    Results with the same key are the same experiment, for example with a renamed encoder. One of
+    them is returned.
 
     Raises:
-        InputError: If another version of polarity-bench wrote the file, or if a line is damaged.
+        InputError: If there are no such experiments, if another version of polarity-bench wrote
+            one, or if a file is damaged.
     """
-    return _outcome(file, _lines(file))
-
-
-def _outcome(file: Path, lines: Sequence[Any]) -> Outcome:
-    spec, *folds = lines or [{}]
-    if not (isinstance(spec, dict) and spec.get("version") == VERSION):
+    found = sorted(read_results(folder, of_folds=True), key=lambda result: result.task)
+    if not found:
         raise InputError(
-            f"{file}: expected results in version {VERSION} of `fewshot`, got another version or "
-            "another kind of file; move the file out of the folder"
-        )
-    for number, fold in enumerate(folds, start=2):
-        values = fold.values() if isinstance(fold, dict) else []
-        ways = [value for value in values if isinstance(value, dict)]
-        if not ways or not all({"macro_f1", "accuracy"} <= way.keys() for way in ways):
-            raise InputError(
-                f"{file}, line {number}: expected the scores of a fold; delete this line and all "
-                "later lines, then run the same command again"
-            )
-    seconds = _lines(file.with_suffix(".seconds.jsonl"))
-    durations = [float(line["seconds"]) for line in seconds[: len(folds)]]
-    return Outcome(spec, folds, durations, _counts(_counts_file(file, spec)), str(file))
-
-
-def _counts_file(file: Path, spec: Mapping[str, Any]) -> Path:
-    """Return the path of the class counts, which all experiments on the data share."""
-    return file.parent / f"classes-{spec['data']}.json"
-
-
-def _count_classes(data: LabelledTexts, file: Path) -> None:
-    if file.is_file():
-        return
-    counts = np.bincount(data.labels, minlength=len(data.classes))
-    with _write_errors(file):
-        write_atomically(file, json_bytes({"counts": counts.tolist()}))
-
-
-@contextmanager
-def _write_errors(file: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise InputError(
-            f"{file}: cannot be written: {error.strerror}. All earlier folds are stored; free some "
-            "space, then run the same command again"
-        ) from error
-
-
-def _counts(file: Path) -> list[int]:
-    """Read the number of rows of each class; [] for older results without this file."""
-    if not file.is_file():
-        return []
-    stored = read_json(file)
-    counts = stored.get("counts") if isinstance(stored, dict) else None
-    if not isinstance(counts, list) or not all(isinstance(n, int) and n >= 0 for n in counts):
-        raise InputError(
-            f"{file}: expected the number of rows of each class; delete the file and run the same "
-            "`fewshot` command again"
-        )
-    return counts
-
-
-def read_outcomes(output: Path) -> list[Outcome]:
-    """Read all experiments in a folder that have at least one fold.
-
-    Raises:
-        InputError: If there are no such experiments, if another version of polarity-bench wrote a
-            file, or if a line is damaged.
-    """
-    files = (file for file in sorted(output.glob("*/*.jsonl")) if ".seconds." not in file.name)
-    begun = ((file, lines) for file in files if (lines := _lines(file)))
-    outcomes = [outcome for file, lines in begun if (outcome := _outcome(file, lines)).folds]
-    if not outcomes:
-        raise InputError(
-            f"`output` {output}: the folder contains no results of `fewshot`; check the folder, or "
+            f"`output` {folder}: the folder contains no results of `fewshot`; check the folder, or "
             "run `fewshot` first"
         )
-    return outcomes
+    return [_with_arrays(each) for each in {each.key.digest: each for each in found}.values()]
 
 
-def _lines(file: Path) -> list[Any]:
-    """Return the complete lines of a JSON Lines file; [] if the file is missing.
-
-    An incomplete last line is ignored. Another process may still be writing the line, or may have
-    been killed while writing it.
-    """
-    try:
-        content = file.read_bytes()
-    except FileNotFoundError:
-        return []
-    try:
-        return [json.loads(line) for line in content.split(b"\n")[:-1]]
-    except ValueError as error:
-        raise InputError(f"{file}: not a JSON Lines file: {error}") from error
-
-
-def _cut(file: Path, n_lines: int) -> None:
-    """Truncate a file to its first `n_lines` lines."""
-    if file.exists():
-        lines = file.read_bytes().split(b"\n")[:-1]
-        os.truncate(file, sum(len(line) + 1 for line in lines[:n_lines]))
-
-
-def _append(file: Path, content: Mapping[str, Any]) -> None:
-    with _write_errors(file), file.open("a", encoding="utf-8") as stream:
-        stream.write(json.dumps(content) + "\n")
-        stream.flush()
-        os.fsync(stream.fileno())
-
-
-def score_by_fold(outcome: Outcome, way: str, measure: str) -> dict[tuple[int, int], float]:
-    """Return the score of each fold, keyed by seed and fold number."""
-    return {(fold["seed"], fold["fold"]): fold[way][measure] for fold in outcome.folds}
-
-
-def default_measure(spec: Mapping[str, Any]) -> str:
-    """Return the papers' measure: macro F1 for few training rows, accuracy for all rows."""
-    return "accuracy" if spec["protocol"]["rows"] is None else "macro_f1"
-
-
-def score_of(outcome: Outcome) -> float:
-    """Return the mean score over folds, in the papers' measure, without proxies, in [0, 1]."""
-    scores = score_by_fold(outcome, DENSE, default_measure(outcome.spec))
-    return float(np.mean(list(scores.values())))
+def _with_arrays(result: Result) -> Result:
+    if result.version != VERSION:
+        raise InputError(
+            f"{result.path}: expected version {VERSION} of `fewshot`, got version "
+            f"{result.version}; move the file out of the folder"
+        )
+    return replace(result, arrays=read_arrays(result.path))

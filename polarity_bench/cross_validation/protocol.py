@@ -67,10 +67,7 @@ class Protocol(Parameters):
 
     def spec(self) -> dict[str, Any]:
         """Return the settings that affect scores, as JSON values."""
-        # Earlier versions drew the rows of all folds with one seed. This entry distinguishes their
-        # results.
-        few = {} if self.rows is None else {"cut": "by fold"}
-        return self.to_dict("moves") | {"seeds": list(self.seeds)} | few
+        return self.to_dict("moves") | {"seeds": list(self.seeds)}
 
 
 PROTOCOLS: dict[str, Protocol] = {

@@ -3,14 +3,9 @@
 The table has the columns of `results.frame`. `std` is the population standard deviation over folds
 (divided by n), and `n` is the number of folds. The table has these additional columns:
 
-- `settings.NAME`: Parameter of the method.
 - `table`: Heading with the shared settings of a comparison: encoder, layers, pooling and protocol.
 - `folds`: Score of each fold, keyed by seed and fold number.
-- `n_planned`: Number of folds in the protocol.
-- `seconds`: Mean duration of a fold, in seconds.
-- `rows`: Number of rows of the data.
-- `counts`: Number of rows of each class.
-- `spec`: Experiment, from `Experiment.spec`.
+- `result`: The `Result`, with its arrays.
 - `mark`: A star if a paper marks a published number as significant.
 
 Rows with the role `chance` are the scores of guessing (see `chance`).
@@ -18,23 +13,18 @@ Rows with the role `chance` are the scores of guessing (see `chance`).
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from polarity_bench.cross_validation.chance import guess_scores
-from polarity_bench.cross_validation.experiment import Outcome, default_measure, score_by_fold
-from polarity_bench.cross_validation.methods import PROXIES, flat
-from polarity_bench.encoders.base import EncoderId
+from polarity_bench.cross_validation.methods import PROXIES
 from polarity_bench.errors import InputError, check_known
-from polarity_bench.results.frame import published_records, to_frame
+from polarity_bench.results.frame import Record, published_records, result_records, to_frame
 from polarity_bench.results.published import read_published, refuse_repeated
-from polarity_bench.values import digest_of
+from polarity_bench.results.result_files import Result
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -45,73 +35,61 @@ WITH_PROXIES = " + inf"
 
 
 def fold_frame(
-    outcomes: Sequence[Outcome],
+    results: Sequence[Result],
     measure: str | None = None,
     published: Iterable[Mapping[str, Any]] = (),
 ) -> DataFrame:
     """Return measured, guessed and published scores as a table of records.
 
     Args:
-        outcomes: Results of experiments.
+        results: Results of experiments, with their arrays.
         measure: Measure to include; None uses the papers' measure for each protocol.
         published: Published scores, from `published_folds`.
     """
-    measured = [
-        record
-        for record in experiment_records(outcomes)
-        if record["metric"] == (measure or default_measure(record["spec"]))
-    ]
+    measured = list(_measured_records(results, measure))
     return to_frame([*measured, *_chance_records(measured), *published])
 
 
-def experiment_records(outcomes: Sequence[Outcome]) -> Iterator[dict[str, Any]]:
-    """Yield a record for each method, way of predicting, task and measure.
+def _measured_records(results: Sequence[Result], measure: str | None) -> Iterator[Record]:
+    """Yield a record for each method, way of predicting and task.
 
-    Experiments share a table if they have the same encoder, pooling, layers, version and protocol.
-    If two tables would have the same heading, the digest of the encoder is added to both headings.
-    If a task occurs with two versions of its data, the digest of the data is added to both names.
+    Experiments share a table if they have the same encoder, pooling, layers and protocol. If two
+    tables would have the same heading, the digest of the encoder is added to both headings. If a
+    task occurs with two versions of its data, the digest of the data is added to both names.
     """
-    keys = [_table_key(outcome.spec) for outcome in outcomes]
-    headings: dict[str, str] = {}
-    versions: dict[tuple[str, str], set[str]] = {}
-    for key, outcome in zip(keys, outcomes, strict=True):
-        headings.setdefault(key, heading(outcome.spec))
-        versions.setdefault((key, outcome.spec["task"]), set()).add(outcome.spec["data"])
+    keys = [(result.key.encoder.digest, _division(result)) for result in results]
+    headings: dict[tuple[str, str], str] = {}
+    versions: dict[tuple[tuple[str, str], str], set[str]] = {}
+    for key, result in zip(keys, results, strict=True):
+        headings.setdefault(key, heading(result))
+        versions.setdefault((key, result.task), set()).add(result.key.data)
     n_alike = Counter(headings.values())
-    for key, outcome in zip(keys, outcomes, strict=True):
-        spec, folds = outcome.spec, outcome.folds
-        encoder, settings = EncoderId(**spec["encoder"]), flat(spec["method"])
-        task, data, title = spec["task"], spec["data"], headings[key]
-        common = {
-            "task": f"{task} (data {data})" if len(versions[key, task]) > 1 else task,
-            "protocol": protocol_label(spec["protocol"]),
-            "version": spec["version"],
-            "encoder": encoder.label,
-            "encoder_digest": encoder.digest,
-            "recipe": settings["name"],
-            **{f"settings.{name}": value for name, value in settings.items() if name != "name"},
-            "role": "measured",
-            "file": outcome.file,
-            "table": f"{title}, encoder {encoder.digest}" if n_alike[title] > 1 else title,
-            "n_planned": spec["protocol"]["folds"] * len(spec["protocol"]["seeds"]),
-            "seconds": float(np.mean(outcome.seconds)) if outcome.seconds else math.nan,
-            "rows": spec["rows"],
-            "counts": outcome.counts,
-            "spec": spec,
+    for key, result in zip(keys, results, strict=True):
+        task, title, arrays = result.task, headings[key], result.arrays
+        made = {
+            "task": f"{task} (data {result.key.data})" if len(versions[key, task]) > 1 else task,
+            "protocol": protocol_label(result.key.protocol),
+            "table": f"{title}, encoder {key[0]}" if n_alike[title] > 1 else title,
+            "result": result,
         }
-        for way in (name for name, value in folds[0].items() if isinstance(value, dict)):
-            method = spec["title"] + (WITH_PROXIES if way == PROXIES else "")
-            for measure in MEASURES:
-                scores = score_by_fold(outcome, way, measure)
-                values = np.array(list(scores.values()))
-                yield common | {
-                    "method": method,
-                    "metric": measure,
-                    "value": float(values.mean()),
-                    "std": float(values.std()),
-                    "n": len(values),
-                    "folds": scores,
-                }
+        metric = measure or result.main_score.metric
+        names = [*zip(arrays["seed"].tolist(), arrays["fold"].tolist(), strict=True)]
+        for score in (key for key in result.scores if key.metric == metric):
+            method = method_title(result) + (WITH_PROXIES if score.part == PROXIES else "")
+            folds = dict(zip(names, arrays[str(score)].tolist(), strict=True))
+            (record,) = result_records(result, [score])
+            yield record | made | {"method": method, "folds": folds}
+
+
+def method_title(result: Result) -> str:
+    """Return the title of the method of a cross-validation."""
+    return str((result.training or {})["title"])
+
+
+def n_planned(result: Result) -> int:
+    """Return the number of folds of a cross-validation, including folds that are missing."""
+    protocol = result.key.protocol
+    return int(protocol["folds"] * len(protocol["seeds"]))
 
 
 def protocol_label(protocol: Mapping[str, Any]) -> str:
@@ -124,17 +102,20 @@ def protocol_label(protocol: Mapping[str, Any]) -> str:
     return ",".join(f"{name}={protocol[name]}" for name in ("rows", "sample") if protocol[name])
 
 
-def heading(spec: Mapping[str, Any]) -> str:
+def heading(result: Result) -> str:
     """Return the heading of a table, which lists the settings that its experiments share."""
-    protocol, method, encoder = spec["protocol"], spec["method"], EncoderId(**spec["encoder"])
-    n_rows, layers, seeds = protocol["rows"], method["layers"], protocol["seeds"]
+    return f"{result.key.encoder.label}, {_division(result)}"
+
+
+def _division(result: Result) -> str:
+    """Return the settings of an encoder's shape and of the division of the rows into folds."""
+    protocol, settings = result.key.protocol, result.key.protocol["method"]
+    n_rows, layers, seeds = protocol["rows"], settings["layers"], protocol["seeds"]
     rows = "all training rows" if n_rows is None else f"{n_rows:,} rows"
-    rows += "" if n_rows is None or "cut" in protocol else " cut by one seed"
     rows += f" from a sample of {protocol['sample']:,}" if protocol["sample"] else ""
     parts = [
-        encoder.label,
         "first layer" if layers == 1 else f"first {layers} layers" if layers else "",
-        "" if method["pooling"] == "own" else f"{method['pooling']} pooling",
+        "" if settings["pooling"] == "own" else f"{settings['pooling']} pooling",
         rows,
         f"{protocol['folds']} folds",
         f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}",
@@ -142,23 +123,16 @@ def heading(spec: Mapping[str, Any]) -> str:
     return ", ".join(filter(None, parts))
 
 
-def _table_key(spec: Mapping[str, Any]) -> str:
-    method, encoder = spec["method"], EncoderId(**spec["encoder"])
-    shape = [method.get("pooling"), method.get("layers")]
-    return digest_of([spec["version"], encoder.digest, shape, dict(spec["protocol"])])
-
-
-def _chance_records(measured: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield records with the scores of guessing, for each task with known class counts."""
-    first: dict[tuple[str, str], Mapping[str, Any]] = {}
+def _chance_records(measured: Iterable[Record]) -> Iterator[Record]:
+    """Yield records with the scores of guessing, for each task."""
+    first: dict[tuple[str, str], Record] = {}
     for record in measured:
         first.setdefault((record["table"], record["task"]), record)
     for record in first.values():
-        names = ("table", "task", "metric", "counts")
-        common = {"role": "chance", **{name: record[name] for name in names}}
-        guesses = guess_scores(record["counts"], record["metric"]) if record["counts"] else {}
-        for way, value in guesses.items():
-            yield common | {"method": way, "value": value}
+        common = {name: record[name] for name in ("table", "task", "metric")}
+        counts = [*record["result"].counts.values()]
+        for way, value in guess_scores(counts, record["metric"]).items():
+            yield common | {"role": "chance", "method": way, "value": value}
 
 
 def published_folds(file: Path) -> list[dict[str, Any]]:

@@ -18,6 +18,7 @@ import numpy as np
 
 from polarity_bench.encoders.base import Encoder, EncoderId
 from polarity_bench.errors import InputError
+from polarity_bench.files import read_errors
 from polarity_bench.values import FloatArray, IntArray
 
 _WORD = re.compile(r"\w+|[^\w\s]")
@@ -195,12 +196,8 @@ def read_matrix(file: Path) -> FloatArray:
     Raises:
         InputError: If the file is missing, damaged or truncated.
     """
-    try:
+    with read_errors(file, " as an .npy matrix", "is the file complete?"):
         array: FloatArray = np.load(file, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise InputError(
-            f"{file}: cannot be read as an .npy matrix: {error}; is the file complete?"
-        ) from error
     return array
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from polarity_bench.render.table import SET_APART, Column, Heads, Role, Unit
+from polarity_bench.scores import Score
 
 MISSING = "-"
 
@@ -162,6 +163,13 @@ def decimal(value: float | None, digits: int, sign: Literal["", "+"] = "") -> st
 def probability(p: float | None) -> str:
     """Format a p-value; values below 0.0001 are in scientific notation."""
     return f"{p:.0e}" if p is not None and p < 0.0001 else decimal(p, 4)
+
+
+def score_text(score: Score, digits: int = 2) -> str:
+    """Format a score in percent, with its interval if there is one: `84.5 [78.3, 90.7]`."""
+    low, high = score.ci95
+    ends = "" if math.isnan(low) else f" [{percent(low, digits)}, {percent(high, digits)}]"
+    return f"{percent(score.mean, digits)}{ends}"
 
 
 def _numbers(column: Column) -> list[str]:

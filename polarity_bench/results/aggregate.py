@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING
+from typing import Any
 
 from polarity_bench.metrics.register import metric_of
 from polarity_bench.metrics.statistics import interval_over_seeds
 from polarity_bench.results.frame import Record
 from polarity_bench.scores import Score
 from polarity_bench.values import grouped
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 MEASURES = ("value", "std", "ci_low", "ci_high", "seed_std", "seed_min", "seed_max")
 """Columns of a score and of its spread."""
@@ -90,35 +87,20 @@ def clipped(mean: Record, metric: str) -> Record:
     return mean | {end: 0.0 for end in ends if mean[end] < 0}
 
 
-def seed_means(records: DataFrame, by: Sequence[str]) -> DataFrame:
-    """Return a table with the mean over seeds of each group, in the order of first occurrence.
+def seed_means(records: Iterable[Record], *by: str) -> dict[tuple[Any, ...], Record]:
+    """Return the mean over seeds of each group of records, in the order of first occurrence.
 
     Args:
         records: Records, see `mean_over_seeds`.
-        by: Names of the columns that define groups. The returned table has these columns, too.
+        by: Columns that define groups. Their values are the keys of the means.
     """
-    import pandas as pd
-
-    used = dict.fromkeys([*by, "metric", "role", *MEASURES])
-    rows = records[[name for name in used if name in records]].to_dict("records")
-    numbers = records.groupby([*by], sort=False, dropna=False).ngroup().tolist()
-    groups = grouped(range(len(rows)), numbers.__getitem__).values()
-    means = [
-        {name: rows[group[0]][name] for name in by} | mean_over_seeds([rows[i] for i in group])
-        for group in groups
-    ]
-    table = pd.DataFrame(means, columns=[*by, *MEASURES, "n_seeds", "n_planned"])
-    return table.astype(dict.fromkeys(MEASURES, float))
+    groups = grouped(records, lambda record: tuple(record[name] for name in by))
+    return {key: mean_over_seeds(group) for key, group in groups.items()}
 
 
 def score_of(record: Record) -> Score:
     """Return the score in a record."""
     return Score(record["value"], record["std"], (record["ci_low"], record["ci_high"]), None)
-
-
-def scores_of(records: DataFrame) -> list[Score]:
-    """Return the score in each record."""
-    return [score_of(record) for record in records[[*MEASURES[:4]]].to_dict("records")]
 
 
 def _columns(records: Sequence[Record], *names: str) -> list[list[float]]:

@@ -8,24 +8,50 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
+from pydantic import AliasChoices, BeforeValidator, Field, PlainSerializer
 
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError
 from polarity_bench.metrics.register import METRICS, front_of, plane_point
 from polarity_bench.metrics.statistics import Bootstrap, Resampling
-from polarity_bench.results.result_files import Result, read_arrays, scores_digest
+from polarity_bench.results.result_files import (
+    Result,
+    StoredEncoder,
+    StoredKey,
+    read_arrays,
+    scores_digest,
+)
 from polarity_bench.scores import WEIGHTINGS, Score, ScoreKey
 from polarity_bench.tasks.catalogue import task_type
 from polarity_bench.tasks.types.polarity.scoring import component_keys, means_at
+from polarity_bench.validation import NullableFloat, validated
 from polarity_bench.values import FloatArray, digest_of
 
 Dial = Literal["strength", "weight"]
 """Varied parameter: the strength of a coordinate, or an encoder's weight in a blend."""
 
 _OF_A_POINT = ("polarity", "similarity", "retention", "joint")
+
+
+@dataclass(frozen=True)
+class _Front:
+    """Front score in a file."""
+
+    mean: NullableFloat
+    ci95: tuple[NullableFloat, NullableFloat]
+    n: int
+
+
+def _read(stored: Any) -> Score:
+    front = validated(_Front, stored)
+    return Score.single(front.mean, front.n, front.ci95)
+
+
+def _plain(front: Score) -> dict[str, Any]:
+    return {"mean": front.mean, "ci95": front.ci95, "n": front.n}
 
 
 @dataclass(frozen=True)
@@ -40,11 +66,11 @@ class Point:
         scores: P, S, lift, retention and joint at each k and weighting.
     """
 
-    at: float
+    at: Annotated[float, Field(validation_alias=AliasChoices(*get_args(Dial)))]
     encoder: str
     run: str
     scores_sha256: str
-    scores: Mapping[ScoreKey, float]
+    scores: Mapping[StoredKey, NullableFloat]
 
 
 @dataclass(frozen=True)
@@ -53,27 +79,29 @@ class Curve:
 
     Attributes:
         name: Name of the encoder with the dial.
-        encoder: Digest of the encoder with the dial, without its strength; for blends, digest of
-            the blend at the highest weight.
         dial: Varied parameter.
         task: Name of the task.
-        reference: Reference encoder of S.
         question: Digest of the settings that all points share: task, data, reference encoder and
             protocol.
         limit: Maximum number of queries; None if all queries were used.
+        encoder: Digest of the encoder with the dial, without its strength; for blends, digest of
+            the blend at the highest weight.
+        reference: Reference encoder of S.
         points: Points of the curve, in order of the dial.
         fronts: Front score at each k and weighting.
     """
 
     name: str
-    encoder: str
     dial: Dial
     task: str
-    reference: EncoderId
     question: str
     limit: int | None
+    encoder: str
+    reference: Annotated[
+        StoredEncoder, PlainSerializer(partial(EncoderId.to_dict, with_defaults=True))
+    ]
     points: tuple[Point, ...]
-    fronts: Mapping[ScoreKey, Score]
+    fronts: Mapping[StoredKey, Annotated[Score, BeforeValidator(_read), PlainSerializer(_plain)]]
 
     @property
     def ks(self) -> list[int]:

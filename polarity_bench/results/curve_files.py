@@ -9,16 +9,12 @@ the curve.
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic_core import to_jsonable_python
-
-from polarity_bench.encoders.base import EncoderId
-from polarity_bench.errors import InputError, InputWarning
+from polarity_bench.errors import InputWarning, reworded
 from polarity_bench.files import (
     find_files,
     folder_name,
@@ -26,16 +22,20 @@ from polarity_bench.files import (
     read_json,
     write_atomically,
 )
-from polarity_bench.results.curve import Curve, Dial, Point, make_curve
-from polarity_bench.results.result_files import Result, scores_digest, with_checksum
-from polarity_bench.scores import Score, ScoreKey
+from polarity_bench.results.curve import Curve, Dial, make_curve
+from polarity_bench.results.result_files import (
+    Result,
+    check_record,
+    scores_digest,
+    with_checksum,
+)
 from polarity_bench.tasks.catalogue import task_type
+from polarity_bench.validation import as_json, validated
 from polarity_bench.values import shortest
 
 FORMAT = 1
 _FOLDER = "curves"
-_FIELDS = ("name", "dial", "task", "question", "limit")
-_FIELDS_OF_A_POINT = ("encoder", "run", "scores_sha256")
+_AGAIN = "compute the curve again"
 
 
 def write_curves(
@@ -86,20 +86,9 @@ def read_curve(path: Path) -> Curve:
         InputError: If the file was edited, is damaged or does not contain a curve.
     """
     stored = read_json(path)
-    try:
-        version, is_edited = stored["format"], stored != with_checksum(stored)
-        if version == FORMAT and not is_edited:
-            return _from_json(stored)
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(
-            f"{path}: not a curve of polarity-bench ({error!r}); compute the curve again"
-        ) from error
-    if version == FORMAT:
-        raise InputError(f"{path}: the curve was edited or is damaged; compute the curve again")
-    raise InputError(
-        f"{path}: expected a curve in format {FORMAT}, got format {version}; compute the curve "
-        "again"
-    )
+    check_record(path, stored, "curve", FORMAT, _AGAIN)
+    with reworded(f"{path}: not a curve of polarity-bench (", f"); {_AGAIN}"):
+        return validated(Curve, stored)
 
 
 def read_curves(folder: Path, results: Sequence[Result]) -> Iterator[Curve]:
@@ -137,50 +126,6 @@ def read_curves(folder: Path, results: Sequence[Result]) -> Iterator[Curve]:
 
 
 def _as_json(curve: Curve) -> dict[str, Any]:
-    points = [
-        {
-            curve.dial: point.at,
-            **{field: getattr(point, field) for field in _FIELDS_OF_A_POINT},
-            "scores": {str(key): value for key, value in point.scores.items()},
-        }
-        for point in curve.points
-    ]
-    content = {
-        "format": FORMAT,
-        **{field: getattr(curve, field) for field in _FIELDS},
-        "encoder": curve.encoder,
-        "reference": curve.reference.to_dict(with_defaults=True),
-        "points": points,
-        "fronts": {
-            str(key): {"mean": score.mean, "ci95": score.ci95, "n": score.n}
-            for key, score in curve.fronts.items()
-        },
-    }
-    plain: dict[str, Any] = to_jsonable_python(content, inf_nan_mode="null")
-    return plain
-
-
-def _from_json(stored: Mapping[str, Any]) -> Curve:
-    points = [
-        Point(
-            at=float(point[stored["dial"]]),
-            **{field: point[field] for field in _FIELDS_OF_A_POINT},
-            scores={ScoreKey.parse(n): _or_nan(value) for n, value in point["scores"].items()},
-        )
-        for point in stored["points"]
-    ]
-    fronts = {}
-    for name, front in stored["fronts"].items():
-        low, high = map(_or_nan, front["ci95"])
-        fronts[ScoreKey.parse(name)] = Score.single(_or_nan(front["mean"]), front["n"], (low, high))
-    return Curve(
-        **{field: stored[field] for field in _FIELDS},
-        encoder=stored["encoder"],
-        reference=EncoderId(**stored["reference"]),
-        points=tuple(points),
-        fronts=fronts,
-    )
-
-
-def _or_nan(value: float | None) -> float:
-    return math.nan if value is None else float(value)
+    content = as_json(curve)
+    points = [{curve.dial: point.pop("at"), **point} for point in content["points"]]
+    return {"format": FORMAT, **content, "points": points}

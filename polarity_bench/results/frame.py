@@ -15,6 +15,7 @@ Boards, figures and exports select, group and pivot rows of this table. The colu
 | std, ci_low, ci_high | standard deviation and 95 % interval, over queries or folds |
 | n_seeds, seed_std, seed_min, seed_max | number of seeds and spread over seeds, for means |
 | source, note, twin | published numbers: citation, differences in method, measured counterpart |
+| name, footnote, cited | published numbers: name of the row, footnote and its number |
 | file, run | file of the score, and digest of the run |
 
 Missing numbers are NaN. Records of training runs also have the columns `settings.NAME`.
@@ -27,7 +28,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from polarity_bench.results.published import PublishedNumber
+from polarity_bench.results.published import PublishedNumber, footnote, footnote_numbers
 from polarity_bench.results.result_files import Result, read_results
 from polarity_bench.scores import Score, ScoreKey
 
@@ -50,7 +51,7 @@ COLUMNS = (
 def read_records(folder: str | Path) -> DataFrame:
     """Read every result below a folder as a table with one row per score.
 
-    Results with a limit are skipped.
+    Cross-validations are included. Results with a limit are skipped.
 
     Args:
         folder: Output folder of `polarity-bench run`, or any folder that contains results.
@@ -61,7 +62,8 @@ def read_records(folder: str | Path) -> DataFrame:
     Raises:
         InputError: If a result is damaged.
     """
-    whole = (result for result in read_results(Path(folder)) if result.limit is None)
+    results = read_results(Path(folder), of_folds=None)
+    whole = (result for result in results if result.limit is None)
     return to_frame(record for result in whole for record in result_records(result))
 
 
@@ -119,9 +121,14 @@ def result_records(
 
 
 def published_records(numbers: Iterable[PublishedNumber]) -> list[Record]:
-    """Return a record for each published number."""
+    """Return a record for each published number, with the name and the footnote of its row."""
+    numbers = list(numbers)
+    cited = footnote_numbers(numbers)
     return [
         {
+            "name": f"{number.name}, as published [{(n := cited[number.source, number.note])}]",
+            "footnote": footnote(n, number.source, number.note),
+            "cited": n,
             "task": number.task,
             "protocol": number.protocol,
             "encoder": number.name,

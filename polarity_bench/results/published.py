@@ -30,6 +30,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from polarity_bench.errors import InputError, check_known, nearest
+from polarity_bench.files import read_errors
 from polarity_bench.render.markdown import escape
 from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.values import printable
@@ -178,7 +179,10 @@ def _lines(file: Path) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield the location and the cells, by column, of each line."""
     known = {*_REQUIRED, *_OPTIONAL}
     # Spreadsheets may write a byte order mark, which the encoding `utf-8-sig` removes.
-    with file.open(encoding="utf-8-sig", newline="") as stream:
+    with (
+        read_errors(file, " as CSV in UTF-8"),
+        file.open(encoding="utf-8-sig", newline="") as stream,
+    ):
         lines = csv.DictReader(stream)
         columns = set(lines.fieldnames or ())
         if missing := set(_REQUIRED) - columns:

@@ -24,14 +24,21 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import (
+    AliasPath,
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    SkipValidation,
+)
 
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.encoders.load import MINILM
-from polarity_bench.errors import InputError, MissingValuesError
+from polarity_bench.errors import InputError, MissingValuesError, reworded
 from polarity_bench.files import (
     folder_name,
     json_bytes,
@@ -45,6 +52,7 @@ from polarity_bench.results.packed_results import (
     result_paths,
 )
 from polarity_bench.scores import Score, ScoreKey
+from polarity_bench.validation import as_json, validated
 from polarity_bench.values import digest_of
 
 
@@ -73,10 +81,49 @@ PROGRAMS = frozenset({"polarity-bench", "__main__.py"})
 """Possible first words of a recorded command of this project."""
 TRAINED_BY = "training command"
 """Key, in the environment of a result, of the command that trained the encoder."""
+CROSS_VALIDATION: Final = "cross-validation"
+"""Kind of the results of few-shot experiments, whose arrays have a value for each fold."""
 SAMPLES = ".samples.jsonl"
 _QUERIES = ".queries.safetensors"
-_EDITED = "the provenance of this result was edited"
+_AGAIN = "run the evaluation again"
 _SPREAD = ("std", "ci95_low", "ci95_high", "n_undefined")
+_OF_MTEB = ("main_score", "hf_subset", "languages")
+"""Fields of mteb beside the scores."""
+
+
+@lru_cache(maxsize=4096)
+def _encoder(content: str) -> EncoderId:
+    """Return one shared object for equal encoders, whose digest is then computed only once.
+
+    Args:
+        content: The encoder's identity as JSON.
+    """
+    stored = json.loads(content)
+    validated(EncoderId, stored)
+    return EncoderId(**stored)  # not converted, because the digests of 4 and 4.0 differ
+
+
+def _at(place: str, *further: str | int) -> Any:
+    """Declare where a field is in the provenance, or below `mteb` in the file of the scores."""
+    return Field(validation_alias=AliasPath(place, *further))
+
+
+StoredKey = Annotated[ScoreKey, BeforeValidator(ScoreKey.parse), PlainSerializer(str)]
+"""Key of a score, whose name is stored."""
+StoredEncoder = Annotated[
+    EncoderId,
+    BeforeValidator(lambda stored: _encoder(json.dumps(stored))),
+    PlainSerializer(EncoderId.to_record),
+]
+"""Identity of an encoder, stored without the fields that have their defaults."""
+
+
+def _rounded(seconds: Mapping[str, float]) -> dict[str, float]:
+    return {name: round(value, 3) for name, value in seconds.items()}
+
+
+def _in_iso_format(date: float) -> str:
+    return datetime.fromtimestamp(date, UTC).isoformat(timespec="seconds")
 
 
 @dataclass(frozen=True)
@@ -93,10 +140,10 @@ class ResultKey:
         protocol: Name, version and parameters of the protocol.
     """
 
-    task: str
-    data: str
-    encoder: EncoderId
-    reference: EncoderId | None
+    task: Annotated[str, _at("task", "digest")]
+    data: Annotated[str, _at("task", "data")]
+    encoder: StoredEncoder
+    reference: StoredEncoder | None
     protocol: Mapping[str, Any]
 
     @property
@@ -138,7 +185,7 @@ class Result:
 
     Attributes:
         task: Name of the task.
-        kind: Task type.
+        kind: Task type, or `CROSS_VALIDATION`.
         result_name: Name of the task in mteb and in file names.
         version: Version of the task.
         languages: Languages of the task.
@@ -156,7 +203,8 @@ class Result:
         data_set: Data set of mteb that the task reads: its name, subsets, hub id, revision and
             licence, and why its texts must not be published; None for other tasks.
         training: Training of the encoder: `recipe` with its name and settings, `seed` and `base`;
-            None if unknown.
+            None if unknown. For a cross-validation, the method that was trained on each fold, with
+            its `title`.
         experiment: Settings that differ from the task's defaults, and the reference if it is
             another encoder; '' if there are none.
         reference_is_default: Whether the reference was not chosen by the user: it is the base of a
@@ -167,32 +215,38 @@ class Result:
             several tasks, `embed` is the time to embed the texts of all tasks.
         environment: Versions, device and platform, and the commands that computed the scores.
         date: Time of the evaluation, in seconds since 1970 (UTC).
-        arrays: Values per query and retrieved sources, by name.
+        arrays: Values per query or fold, and retrieved sources, by name.
         path: Path of the stored result; `Path()` if the result is not stored.
     """
 
-    task: str
-    kind: str
-    result_name: str
-    version: int
-    languages: tuple[str, ...]
-    main_score: ScoreKey
-    key: ResultKey
-    scores: Mapping[ScoreKey, Score]
+    task: Annotated[str, _at("task", "name")]
+    kind: Annotated[str, _at("task", "kind")]
+    result_name: Annotated[str, _at("mteb", "task_name"), Field(exclude=True)]
+    version: Annotated[int, _at("task", "version")]
+    languages: Annotated[
+        tuple[str, ...], _at("mteb", "scores", "test", 0, "languages"), Field(exclude=True)
+    ]
+    main_score: StoredKey
+    key: SkipValidation[ResultKey]
+    scores: Annotated[SkipValidation[Mapping[ScoreKey, Score]], Field(exclude=True)]
     counts: Mapping[str, int]
     seen: Mapping[str, Mapping[str, int]] | None = None
-    unseen: Mapping[str, Mapping[str, float | None]] | None = None
-    unseen_of: str | None = None
-    data_set: Mapping[str, Any] | None = None
+    unseen: Mapping[str, Mapping[str, int | float | None]] | None = None
+    unseen_of: Annotated[str | None, _at("task", "unseen_of")] = None
+    data_set: Annotated[Mapping[str, Any] | None, _at("task", "data_set")] = None
     training: Mapping[str, Any] | None = None
     experiment: str = ""
     reference_is_default: bool = False
     limit: int | None = None
-    seconds: Mapping[str, float] = field(default_factory=dict)
+    seconds: Annotated[Mapping[str, float], PlainSerializer(_rounded)] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
-    date: float = 0.0
-    arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict, repr=False, compare=False)
-    path: Path = field(default=Path(), repr=False, compare=False)
+    date: Annotated[float, _at("mteb", "date"), PlainSerializer(_in_iso_format)] = 0.0
+    arrays: Annotated[Mapping[str, NDArray[Any]], SkipValidation, Field(exclude=True)] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+    path: Annotated[Path, Field(exclude=True)] = field(default=Path(), repr=False, compare=False)
+
+    __pydantic_config__: ClassVar = {"arbitrary_types_allowed": True}
 
     @property
     def main(self) -> Score:
@@ -242,17 +296,19 @@ class Result:
         return flat
 
 
-def _unflatten(flat: Mapping[str, float], n: Mapping[str, int | None]) -> dict[ScoreKey, Score]:
-    """Return the scores in the flat form of `Result.flat`.
+def _scores_of(row: Mapping[str, Any], n: Mapping[str, int | None]) -> dict[ScoreKey, Score]:
+    """Return the scores in a row of a result's JSON file, which has the form of `Result.flat`.
 
     Args:
-        flat: Scores and their spreads by name.
+        row: Scores and their spreads by name; null if undefined.
         n: Number of values behind each score, by the score's name; missing if unknown.
     """
     scores = {}
-    for key, name, spread in _keys_of(tuple(flat)):
-        std, low, high = (flat.get(part, math.nan) for part in spread[:3])
-        scores[key] = Score(flat[name], std, (low, high), n.get(name), int(flat.get(spread[3], 0)))
+    for key, name, (std, low, high, n_undefined) in _keys_of(tuple(row)):
+        mean = math.nan if row[name] is None else row[name]
+        ci95 = row.get(low, math.nan), row.get(high, math.nan)
+        undefined = int(row.get(n_undefined, 0))
+        scores[key] = Score(mean, row.get(std, math.nan), ci95, n.get(name), undefined)
     return scores
 
 
@@ -261,11 +317,11 @@ def _keys_of(names: tuple[str, ...]) -> tuple[tuple[ScoreKey, str, tuple[str, ..
     """Return the key, the name and the names of the spread of each score.
 
     Args:
-        names: Names of scores and spreads in the flat form.
+        names: Names of scores, of their spreads and of mteb's own fields.
     """
     spreads = {name: tuple(f"{name}_{part}" for part in _SPREAD) for name in names}
-    spread_names = {part for spread in spreads.values() for part in spread}
-    keys = {name: ScoreKey.parse(name) for name in names if name not in spread_names}
+    others = {part for spread in spreads.values() for part in spread}.union(_OF_MTEB)
+    keys = {name: ScoreKey.parse(name) for name in names if name not in others}
     return tuple((key, name, spreads[name]) for name, key in keys.items())
 
 
@@ -323,12 +379,36 @@ def with_checksum(stored: Mapping[str, Any]) -> dict[str, Any]:
     return rest | {"sha256": digest}
 
 
-_OF_TASK = ("kind", "version", "unseen_of", "data_set")
-_SHARED = (
-    *("counts", "seen", "unseen", "training", "experiment", "reference_is_default", "limit"),
-    *("seconds", "environment"),
-)
-"""Fields with the same name and value in a result and its provenance."""
+def check_record(path: Path, stored: Any, what: str, version: int, remedy: str) -> None:
+    """Check the format and the checksum of a stored record.
+
+    Args:
+        path: Path of the file, for the message.
+        stored: Content of the file.
+        what: Kind of the record, such as `curve`.
+        version: Expected format.
+        remedy: What the user can do if the record is not usable.
+
+    Raises:
+        InputError: If the content is not a record in this format, or if any field was edited.
+    """
+    if not isinstance(stored, dict) or "format" not in stored:
+        raise InputError(f"{path}: not a {what} of polarity-bench; {remedy}")
+    if stored["format"] != version:
+        raise InputError(
+            f"{path}: expected a {what} in format {version}, got format {stored['format']}; "
+            f"{remedy}"
+        )
+    if stored != with_checksum(stored):
+        raise InputError(f"{path}: the {what} was edited or is damaged; {remedy}")
+
+
+def _read_provenance(path: Path) -> dict[str, Any]:
+    """Return the provenance of the result at a path, after checks of its format and checksum."""
+    file = path.with_suffix(PROVENANCE)
+    made: dict[str, Any] = read_stored(file)
+    check_record(file, made, "result", FORMAT, _AGAIN)
+    return made
 
 
 def read_result(path: str | Path) -> Result:
@@ -342,45 +422,17 @@ def read_result(path: str | Path) -> Result:
             format.
     """
     path = Path(path)
-    made = read_stored(path.with_suffix(PROVENANCE))
-    stored = read_stored(path)
+    made, stored = _read_provenance(path), read_stored(path)
     try:
-        _check_whole(path, made, stored)
-        (row,) = stored["scores"]["test"]
-        other = {"main_score", "hf_subset", "languages"}
-        flat = {n: math.nan if x is None else float(x) for n, x in row.items() if n not in other}
-        task, reference = made["task"], made["reference"]
-        key = ResultKey(
-            task=task["digest"],
-            data=task["data"],
-            encoder=_encoder(json.dumps(made["encoder"])),
-            reference=reference and _encoder(json.dumps(reference)),
-            protocol=made["protocol"],
-        )
-        return Result(
-            task=task["name"],
-            result_name=stored["task_name"],
-            languages=tuple(row["languages"]),
-            main_score=ScoreKey.parse(made["main_score"]),
-            key=key,
-            scores=_unflatten(flat, made["n"]),
-            date=stored["date"],
-            path=path,
-            **{name: task.get(name) for name in _OF_TASK},
-            **{name: made.get(name) for name in _SHARED},
-        )
-    except (KeyError, TypeError) as error:
-        raise _unusable(path, f"not a result of polarity-bench ({error!r})") from error
-
-
-@lru_cache(maxsize=4096)
-def _encoder(content: str) -> EncoderId:
-    """Return one shared object for equal encoders, whose digest is then computed only once.
-
-    Args:
-        content: The encoder's identity as JSON.
-    """
-    return EncoderId(**json.loads(content))
+        digest = _digest_of_scores(stored)
+    except (ValueError, AttributeError):  # NaN, half of a surrogate pair, or no mapping
+        digest = ""
+    if digest != made.get("scores_sha256"):
+        raise InputError(f"{path}: the scores were edited or are incomplete; {_AGAIN}")
+    with reworded(f"{path}: not a result of polarity-bench (", f"); {_AGAIN}"):
+        scores = _scores_of(stored["scores"]["test"][0], made.get("n", {}))
+        further = {"key": validated(ResultKey, made), "scores": scores, "mteb": stored}
+        return validated(Result, {**made, **further, "path": path})
 
 
 def write_seen(result: Result) -> None:
@@ -389,23 +441,25 @@ def write_seen(result: Result) -> None:
     Raises:
         InputError: If the provenance is missing, damaged or not writable.
     """
-    provenance = result.path.with_suffix(PROVENANCE)
-    made = read_stored(provenance)
-    if not isinstance(made, dict) or made != with_checksum(made):
-        raise _unusable(result.path, _EDITED)
-    content = with_checksum(made | {"seen": result.seen, "unseen": result.unseen})
-    write_atomically(provenance, json_bytes(content))
+    made = _read_provenance(result.path) | {"seen": result.seen, "unseen": result.unseen}
+    write_atomically(result.path.with_suffix(PROVENANCE), json_bytes(with_checksum(made)))
 
 
-def read_results(folder: Path) -> Iterator[Result]:
-    """Yield every result below a folder, sorted by path.
+def read_results(folder: Path, *, of_folds: bool | None = False) -> Iterator[Result]:
+    """Yield the results below a folder, sorted by path.
 
     Packed results and results behind symbolic links are included.
+
+    Args:
+        folder: Folder of results.
+        of_folds: Whether to yield cross-validations instead of evaluations; None yields both.
 
     Raises:
         InputError: If a result is damaged.
     """
-    yield from map(read_result, result_paths(folder))
+    for result in map(read_result, result_paths(folder)):
+        if of_folds in (None, result.kind == CROSS_VALIDATION):
+            yield result
 
 
 def read_arrays(path: Path, names: Collection[str] | None = None) -> dict[str, NDArray[Any]]:
@@ -454,47 +508,23 @@ def scores_digest(result: Result) -> str:
     return _digest_of_scores(_task_result(result))
 
 
-def _unusable(path: Path, why: str) -> InputError:
-    """Return an error for a result that must be computed again."""
-    return InputError(f"{path}: {why}; run the evaluation again")
-
-
-def _check_whole(path: Path, made: Mapping[str, Any], stored: Mapping[str, Any]) -> None:
-    """Check the format and the checksums, which detect edits of any field."""
-    if made["format"] != FORMAT:
-        raise InputError(
-            f"{path}: expected a result in format {FORMAT}, got format {made['format']}; run the "
-            "evaluation again"
-        )
-    if made != with_checksum(made):
-        raise _unusable(path, _EDITED)
-    if made["scores_sha256"] != _digest_of_scores(stored):
-        raise _unusable(path, "the scores were edited or are incomplete")
-
-
 def _digest_of_scores(task_result: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json_bytes(task_result["scores"])).hexdigest()
+    return hashlib.sha256(json_bytes(task_result.get("scores"))).hexdigest()
 
 
 def _provenance(result: Result) -> dict[str, Any]:
-    key = result.key
+    made = as_json(result)
+    key = made.pop("key")
+    task = {"name": made.pop("task"), "digest": key.pop("task"), "data": key.pop("data")}
+    of_task = {name: made.pop(name) for name in ("kind", "version", "unseen_of", "data_set")}
     return {
         "format": FORMAT,
-        "run": key.digest,
-        "task": {
-            "name": result.task,
-            "digest": key.task,
-            "data": key.data,
-            **{name: each for name in _OF_TASK if (each := getattr(result, name)) is not None},
-        },
-        "encoder": key.encoder.to_record(),
-        "reference": key.reference.to_record() if key.reference else None,
-        "protocol": dict(key.protocol),
-        "main_score": str(result.main_score),
+        "run": result.key.digest,
+        "task": task | {name: value for name, value in of_task.items() if value is not None},
+        **key,
+        "main_score": made.pop("main_score"),
         "n": {str(key): score.n for key, score in result.scores.items()},
-        **{name: getattr(result, name) for name in _SHARED},
-        "seconds": {name: round(value, 3) for name, value in result.seconds.items()},
-        "date": datetime.fromtimestamp(result.date, UTC).isoformat(timespec="seconds"),
+        **made,
     }
 
 

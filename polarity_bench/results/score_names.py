@@ -64,6 +64,8 @@ NOTES = {
     "these queries, compete only for front.",
     "keep": "Rows are sorted by P. Rows with a retention of at least {} % come first, and a "
     "strength is chosen among those that reach it.",
+    "gains": "A gain is the score of the row minus that of its reference, in points, so a loss is "
+    "below 0. [low, high] is its 95 % interval, from a paired bootstrap over the queries.",
     "bounds": "Random retrieval, and retrieval with gold labels (the k nearest sources of the "
     "query's label under the reference), are bounds and do not compete.",
     "random": "Random retrieval is a bound and does not compete.",
@@ -118,6 +120,7 @@ _PARTS = {
     "all": "over all pairs pooled",
     "mean": "mean over the subsets",
     "wmean": "mean over the subsets, weighted by their pairs",
+    "proxies": "of the same classifier if its proxies are used in prediction",
     "unseen": "on the copy with unseen sources, or over the rows that are not training texts",
     "unseen_base": "score of the base over the rows that are not training texts of the encoder",
 }

@@ -176,13 +176,11 @@ class Watch:
 
     def _measure(self, item: PlanItem) -> str:
         """Return the name of an item's score, with k and the weighting if the score has them."""
-        if item.kind == CrossValidation.kind:
-            return "accuracy" if item.settings["rows"] is None else "macro F1"
         result = self._result(item.digest, item.task)
         if result is None:
             return ""
         key = result.main_score
-        name = "P" if key.metric == "polarity" else key.metric
+        name = {"polarity": "P", "macro_f1": "macro F1"}.get(key.metric, key.metric)
         return name if key.k is None else f"{name} (k = {key.k}, {key.weighting} weights)"
 
 

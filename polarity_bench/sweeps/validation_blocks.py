@@ -17,12 +17,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from pydantic import StrictInt
 
-from polarity_bench.cross_validation.experiment import check_experiment, run_experiments, score_of
+from polarity_bench.cross_validation.experiment import check_experiment, run_experiments
 from polarity_bench.cross_validation.methods import check_method, make_method, parameters_of
 from polarity_bench.cross_validation.protocol import protocol_of
 from polarity_bench.encoders.base import EncoderId
@@ -171,12 +170,11 @@ def cross_validate(item: CrossValidation, setup: Setup) -> ItemOutcome:
     """Run the missing folds of a cross-validation, and store each fold when it ends.
 
     Returns:
-        The outcome, with the mean over the folds, as in tables, and the file with the folds.
+        The outcome, with the mean over the folds, as in tables, and the files of the result.
     """
     experiment, folder = item.experiment(item.data(setup)), setup.output / FOLDER
     encoder = load_encoder(item.model, item.options)
     check_encoder(setup.output, item.model, item.options, encoder.id)
     with translate_options():
-        (outcome,) = run_experiments([experiment], folder, workers=1)
-    file = Path(outcome.file).relative_to(setup.output).as_posix()
-    return ItemOutcome("done", item.name, scores={item.task: score_of(outcome)}, files=(file,))
+        results = run_experiments([experiment], folder, workers=1)
+    return ItemOutcome.of_results(item.name, results, setup.output)

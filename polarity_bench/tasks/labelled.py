@@ -31,12 +31,14 @@ class LabelledTexts:
         texts: Texts, or pairs of texts.
         labels: Class of each text, as a position in `classes`, (n,).
         classes: Names of the classes.
+        languages: Languages of the texts, as in the task file.
     """
 
     name: str
     texts: Sequence[Text]
     labels: IntArray
     classes: Sequence[str]
+    languages: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, task: str, access: DataAccess, task_dir: str | Path | None = None) -> LabelledTexts:
@@ -55,11 +57,12 @@ class LabelledTexts:
             loaded = spec.load(access, Settings())
             names = [*loaded.source.labels, *loaded.query.labels]
             classes, codes = np.unique(names, return_inverse=True)
-            return cls(spec.name, list(loaded.texts), codes, classes.tolist())
+            return cls(spec.name, list(loaded.texts), codes, classes.tolist(), spec.languages)
         parts = spec.read(access, Settings())
         rows: list[Any] = [row for part in parts.values() for row in part]
         texts = [row.texts if len(row.texts) > 1 else row.texts[0] for row in rows]
-        return cls(spec.name, texts, np.array([row.label for row in rows]), spec.labels)
+        labels = np.array([row.label for row in rows])
+        return cls(spec.name, texts, labels, spec.labels, spec.languages)
 
     def drawn(self, n: int | Literal["all"], seed: int, *, field: str) -> LabelledTexts:
         """Draw a stratified sample of n texts.

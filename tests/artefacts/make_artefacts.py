@@ -23,6 +23,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from safetensors.numpy import load_file, save_file
 from standins import Workshop, tiny_encoder, write_task
 
 ENCODER = "polarity-bench/tiny"
@@ -108,11 +109,12 @@ def write_data(folder: Path) -> None:
 
 
 def cut_folds(fewshot: Path, n_folds: int) -> None:
-    """Leave the first folds, and half a line, as a killed run does."""
-    for file in fewshot.glob("*/*.jsonl"):
-        n_lines = n_folds + (".seconds." not in file.name)
-        lines = file.read_text().splitlines(keepends=True)
-        file.write_text("".join(lines[:n_lines]) + lines[n_lines][:20])
+    """Leave the first folds, as a run does that is killed while it writes its result."""
+    for file in fewshot.rglob("*.queries.safetensors"):
+        save_file({name: values[:n_folds] for name, values in load_file(file).items()}, file)
+        stem = file.name.partition(".")[0]
+        for ending in (".json", ".provenance.json"):
+            file.with_name(stem + ending).unlink()
 
 
 def interrupt_sweep(command: list[str], folder: Path, n_items: int) -> None:

@@ -437,14 +437,13 @@ def test_a_folder_that_cannot_be_made_is_an_error_of_one_line(
 
 
 def test_results_are_not_added_to_boards_of_another_kind(bench: Bench, made: Path) -> None:
-    board = Path("leaderboards", "folds")
-    (board / "mr").mkdir(parents=True)
-    (board / "board.toml").write_text('title = "Folds"\n')
-    (board / "mr" / "cce-1.jsonl").write_text("{}\n")
+    folds = Path(__file__).parents[2] / "leaderboards" / "triple-entropy"
+    board = Path(shutil.copytree(folds, Path("leaderboards", "folds")))
+    before = sorted(board.rglob("*"))
     done = bench("leaderboard", "add", made, "--board", "folds")
     assert done.code == 2
     assert "the board contains cross-validations" in done.err
-    assert not (board / "results").exists()
+    assert sorted(board.rglob("*")) == before
 
 
 def test_an_undefined_score_takes_no_ranks_from_others(bench: Bench, root: Path) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from polarity_bench.cross_validation.experiment import Experiment, file_of
+from polarity_bench.cross_validation.experiment import Experiment
 from polarity_bench.cross_validation.methods import KNOWN, make_method
 from polarity_bench.cross_validation.protocol import PROTOCOLS
 from polarity_bench.data.nli import load_nli
@@ -95,14 +95,13 @@ def digests(folder: Path) -> dict[str, Any]:
 
 
 def _experiments() -> dict[str, str]:
-    """Return the files of `fewshot` by method and protocol: their names hold the digests."""
+    """Return the folders of experiments by method and protocol: their names hold the digests."""
     data = LabelledTexts("any", ["a", "b", "c"], np.array([0, 1, 1]), ["no", "yes"])
     found = {}
     for name in KNOWN:
         for said, protocol in PROTOCOLS.items():
             experiment = Experiment(make_method(name, {}), data, protocol, "any/name")
-            file = file_of(experiment, experiment.spec(ENCODER), Path("out"))
-            found[f"{name}, {said}"] = file.as_posix()
+            found[f"{name}, {said}"] = experiment.result(ENCODER).experiment
     return found
 
 

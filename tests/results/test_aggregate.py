@@ -7,7 +7,6 @@ import math
 import pytest
 
 from polarity_bench.results.aggregate import mean_over_seeds, seed_means
-from polarity_bench.results.frame import to_frame
 
 NAN = math.nan
 
@@ -28,23 +27,29 @@ def test_seeds_are_averaged_within_settings_of_any_type() -> None:
         record(False, NAN),
         record("text", NAN),
     ]
-    means = seed_means(to_frame(records), ["settings.x", "metric"])
-    assert means["value"].tolist() == pytest.approx([0.85, 0.5, NAN], nan_ok=True)
-    assert means["seed_std"].tolist() == pytest.approx([0.005**0.5, NAN, NAN], nan_ok=True)
-    assert means["std"].tolist() == pytest.approx([NAN, 0.25, 0.25], nan_ok=True)
+    means = seed_means(records, "settings.x", "metric")
+    assert [*means] == [(setting, "polarity") for setting in ("text", None, False)]
     half = math.hypot(12.7062 * 0.05, math.sqrt((0.03**2 + 0.04**2) / 2))
-    assert means["ci_low"].tolist() == pytest.approx([0.85 - half, 0.4, NAN], nan_ok=True, rel=1e-5)
-    assert means["ci_high"].tolist() == pytest.approx([1.0, 0.6, NAN], nan_ok=True)
-    assert means["seed_min"].tolist() == pytest.approx([0.8, 0.5, NAN], nan_ok=True)
-    assert means["seed_max"].tolist() == pytest.approx([0.9, 0.5, NAN], nan_ok=True)
-    assert means[["n_seeds", "n_planned"]].to_numpy().tolist() == [[2, 3], [1, 1], [0, 1]]
+    for name, wanted in {
+        "value": [0.85, 0.5, NAN],
+        "seed_std": [0.005**0.5, NAN, NAN],
+        "std": [NAN, 0.25, 0.25],
+        "ci_low": [0.85 - half, 0.4, NAN],
+        "ci_high": [1.0, 0.6, NAN],
+        "seed_min": [0.8, 0.5, NAN],
+        "seed_max": [0.9, 0.5, NAN],
+        "n_seeds": [2, 1, 0],
+        "n_planned": [3, 1, 1],
+    }.items():
+        found = [mean[name] for mean in means.values()]
+        assert found == pytest.approx(wanted, nan_ok=True, rel=1e-5), name
 
 
 def test_a_published_number_keeps_its_own_spread() -> None:
     published = record("a", 0.7, role="published", std=NAN, seed_std=0.1, seed_min=0.6)
-    means = seed_means(to_frame([published]), ["settings.x"])
-    assert means[["value", "seed_std", "seed_min"]].to_numpy().tolist() == [[0.7, 0.1, 0.6]]
-    assert math.isnan(means["seed_max"].iloc[0])
+    (mean,) = seed_means([published], "settings.x").values()
+    assert (mean["value"], mean["seed_std"], mean["seed_min"]) == (0.7, 0.1, 0.6)
+    assert math.isnan(mean["seed_max"])
 
 
 @pytest.mark.parametrize(
@@ -70,5 +75,5 @@ def test_a_mean_over_seeds_has_an_interval_within_the_range_of_the_metric(
     mean = mean_over_seeds(records)
     shown = [mean[name] for name in ("value", "ci_low", "ci_high")]
     assert shown == pytest.approx((0.175, *ends), rel=1e-5)
-    of_sweep = seed_means(to_frame(records), ["settings.x"])
-    assert of_sweep[["value", "ci_low", "ci_high"]].to_numpy().tolist() == [shown]
+    (of_sweep,) = seed_means(records, "settings.x").values()
+    assert of_sweep == mean

@@ -107,6 +107,16 @@ def test_what_is_written_is_read(output: Path) -> None:
     assert above.points == curve.points
 
 
+def test_an_integer_in_the_identity_of_an_encoder_stays_an_integer(output: Path) -> None:
+    """The digests of strengths 4 and 4.0 differ."""
+    result = by_strength(output)[0]
+    encoder = replace(result.key.encoder, strength=4)
+    path = write_result(replace(result, key=replace(result.key, encoder=encoder)), output)
+    assert read_result(path).key.encoder.digest == encoder.digest
+    curve = replace(read_curve(file_of(output)), name="integer", reference=encoder)
+    assert read_curve(write_curve(curve, output)).reference.digest == encoder.digest
+
+
 def by_strength(output: Path) -> list[Result]:
     """The results in the order of the strengths, by the curve's own account."""
     found = {result.key.encoder.digest: result for result in read_results(output)}

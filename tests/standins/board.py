@@ -115,7 +115,7 @@ def curve_of(
     reference = first.key.reference or first.key.encoder
     encoder = results[max(results)].key.encoder.stored.digest
     return Curve(
-        name, encoder, "strength", first.task, reference, "question", first.limit, points, fronts
+        name, "strength", first.task, "question", first.limit, encoder, reference, points, fronts
     )
 
 

@@ -39,14 +39,14 @@ def changed_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def labels(folder: Path) -> list[Mapping[str, Any]]:
-    trainings = read_sweep(folder).of_kind("training").drop_duplicates("item")
     return [
         {
-            str(name).removeprefix("settings."): value
-            for name, value in row.items()
-            if str(name).startswith("settings.") and value == value  # a missing setting is NaN
+            name.removeprefix("settings."): value
+            for name, value in record.items()
+            if name.startswith("settings.")
         }
-        for row in trainings.to_dict("records")
+        for record in read_sweep(folder).of_kind("training")
+        if record["metric"] == "polarity"
     ]
 
 

@@ -404,14 +404,14 @@ def test_a_base_replaced_between_two_items_fails_the_second_until_it_is_put_back
         assert outcome.state == "failed"
         assert f"the sweep began with the encoder {began}, got {now}; restore" in outcome.why
         assert "run the same command again with `retry_failed`" in outcome.why
-    assert not list(setup.output.glob("fewshot/**/*.jsonl"))
+    assert not list(setup.output.glob("fewshot/**/*.json"))
     assert isinstance(second, Training)
     assert not (setup.output / "results" / second.job.output.name).exists()
     save_file(weights, base / "model.safetensors")
     done = bench("sweep", grid, "-o", "out", "--workers", "1", "--retry-failed")
     assert done.code == 0, done.err
     trainings = read_sweep(setup.output).of_kind("training")
-    assert {*trainings.loc[trainings["state"] == "done", "reference"]} == {began}
+    assert {run["reference"] for run in trainings if run["state"] == "done"} == {began}
 
 
 def test_a_base_replaced_after_a_training_fails_its_evaluation(

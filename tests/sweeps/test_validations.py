@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from standins import Bench, Done, Workshop, call, write_task
 
+from polarity_bench.cross_validation.experiment import read_experiments
 from polarity_bench.cross_validation.methods import FineTuning, FoldContext, Predictions
 from polarity_bench.cross_validation.protocol import PROTOCOLS, Protocol
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.encoders.load import EncoderOptions
 from polarity_bench.errors import InputError
+from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.sweeps import execute as making
 from polarity_bench.sweeps.cost import effort as effort_of
 from polarity_bench.sweeps.cost import probe, sizes
@@ -86,14 +88,9 @@ def expand(setup: Setup, text: str) -> list[CrossValidation]:
     return [item for item in items if isinstance(item, CrossValidation)]
 
 
-def scored(folder: Path) -> dict[str, bytes]:
-    found = {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in folder.glob("*/*.jsonl")
-        if ".seconds." not in path.name
-    }
-    assert found
-    return found
+def scored(folder: Path) -> dict[str, Mapping[ScoreKey, Score]]:
+    """The scores of each experiment in a folder, by the name of its method."""
+    return {each.key.protocol["method"]["name"]: each.scores for each in read_experiments(folder)}
 
 
 # What a block expands to
@@ -348,11 +345,9 @@ def test_scores_are_those_of_fewshot(
     reports = [bench("fewshot", "--report", "-o", each).out for each in ("out/fewshot", "alone")]
     shown = [[line.rpartition("| ")[0] for line in text.splitlines()] for text in reports]
     assert shown[0] == shown[1], "but for how long a fold took"
-    by_loss = {}
-    for content in scored(Path("alone")).values():
-        spec, *folds = map(json.loads, content.splitlines())
-        name = spec["method"].get("loss", spec["method"])["name"]
-        by_loss[name] = sum(fold["dense"]["macro_f1"] for fold in folds) / N_FOLDS
+    by_loss = {
+        name: scores[ScoreKey("macro_f1")].mean for name, scores in scored(Path("alone")).items()
+    }
     for item in read_grid(grid, setup).items:
         outcome = SweepState(Path("out")).outcome(item.digest)
         assert outcome is not None
@@ -369,10 +364,9 @@ def test_the_score_of_all_rows_is_accuracy(setup: Setup, tiny_model: Path) -> No
     state.make_folders()
     outcome = making.make(frozen, setup, state)
     assert outcome.state == "done", outcome.why
-    (content,) = scored(setup.output / "fewshot").values()
-    folds = [json.loads(line)["dense"] for line in content.splitlines()[1:]]
-    accuracy = sum(fold["accuracy"] for fold in folds) / N_FOLDS
-    assert accuracy != pytest.approx(sum(fold["macro_f1"] for fold in folds) / N_FOLDS)
+    (scores,) = scored(setup.output / "fewshot").values()
+    accuracy = scores[ScoreKey("accuracy")].mean
+    assert accuracy != pytest.approx(scores[ScoreKey("macro_f1")].mean)
     assert outcome.scores == {"little-mr": pytest.approx(accuracy)}
 
 
@@ -411,8 +405,8 @@ def test_one_that_is_killed_goes_on_from_its_last_fold(
     assert killed.returncode == -signal.SIGKILL
     item, state = read_grid(grid, setup).items[0], SweepState(setup.output)
     assert state.outcome(item.digest) is None
-    (content,) = scored(setup.output / "fewshot").values()
-    assert len(content.splitlines()) == 1 + 2, "what it is, and two folds"
+    (scores,) = scored(setup.output / "fewshot").values()
+    assert scores[ScoreKey("macro_f1")].n == 2
     calls: list[FoldContext] = []
     predict = FineTuning.predict
 
@@ -487,7 +481,7 @@ def test_what_lost_a_file_that_it_wrote_is_made_again_and_nothing_else(
             assert Watch(found.plan, state).read_progress().counts["left"] == 1
             place.write_bytes(kept)
             n_files += 1
-    assert n_files == 2 * 2 + 2 * 1
+    assert n_files == 2 * 2 + 2 * 2
     found = find_sweep(grid, setup, file)
     assert (found.left, found.unused_folders) == ([], [])
     shutil.copytree(setup.output / "results" / tiny_model.name, setup.output / "results" / "old")

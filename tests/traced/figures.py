@@ -16,6 +16,7 @@ _CELL = re.compile(r"<t[hd][^>]*>(.*?)</t[hd]>", re.DOTALL)
 _PLANE = re.compile(r"P against S: (.+?), k = (\d+), (linear|uniform) weights(?:, S under (.+))?")
 _BARS = re.compile(r"(.+): P by phenomenon, k = (\d+), (linear|uniform) weights")
 _BY_K = re.compile(r"(.+), (linear|uniform) weights: ([PS])(?: under (.+))? by k(?:, .+)?")
+_GAIN = re.compile(r"([PS]): gain over (.+), k = (\d+), (linear|uniform) weights")
 _BOUNDS = {"gold labels": "oracle", "random retrieval": "random"}
 Place = tuple[str, str, Sequence[float]]
 """Position of a number, its shown text, and its possible values in the raw files."""
@@ -52,6 +53,13 @@ def _places(
         metric = {"P": "polarity", "S": "similarity"}[said[3]]
         scores = {f"{metric}{_end(row[0], said[2])}": row for row in rows}
         yield from _of_grid(source, said[1], heads, scores)
+    elif said := _GAIN.fullmatch(caption):
+        score = {"P": "polarity", "S": "similarity"}[said[1]] + _end(said[3], said[4])
+        for task, *shown in rows:
+            (before,) = _scores(source, task, said[2], score)
+            for name, text in zip(heads[1:], shown, strict=True):
+                gains = [100 * (after - before) for after in _scores(source, task, name, score)]
+                yield f"{task} of {name}", text, gains
     else:
         raise LookupError("no such figure is known")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import math
 import re
 from collections import Counter
@@ -15,9 +14,12 @@ from statistics import fmean, pstdev, stdev
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import load_file
 from scipy import stats
 from scipy.optimize import brentq
 
+from polarity_bench.results.packed_results import read_stored, result_paths
 from traced.lines import Line, Number
 from traced.raw import one
 
@@ -52,23 +54,17 @@ class Folds:
     """The numbers of a board of cross-validations."""
 
     def __init__(self, folder: Path) -> None:
-        files = sorted(folder.glob("*/*.jsonl"))
-        read = [list(map(json.loads, f.read_text().splitlines())) for f in files]
         self.found: dict[str, dict[str, list[Way]]] = {}
         self.protocols: dict[str, Mapping[str, Any]] = {}
         self.counts: dict[str, list[int]] = {}
-        for file in folder.glob("*/classes-*.json"):
-            self.counts[file.parent.name] = json.loads(file.read_bytes())["counts"]
         self.tests: dict[int, dict[str, Compared]] = {}  # by id of the compared ways
-        times = dict(zip(files, read, strict=True))
-        for file, (spec, *folds) in zip(files, read, strict=True):
-            if file.name.endswith(".seconds.jsonl") or not folds:
-                continue
-            heading = heading_of(spec)
-            self.protocols[heading] = spec["protocol"]
-            seconds = [each["seconds"] for each in times[file.with_suffix(".seconds.jsonl")]]
-            ways = self.found.setdefault(heading, {}).setdefault(spec["task"], [])
-            ways += ways_of(spec, folds, seconds[: len(folds)])
+        for path in sorted(result_paths(folder), key=lambda path: path.stem):
+            made = read_stored(path.with_suffix(".provenance.json"))
+            arrays = load_file(path.with_suffix(".queries.safetensors"))
+            task, heading = made["task"]["name"], heading_of(made)
+            self.protocols[heading] = made["protocol"]
+            self.counts[task] = list(made["counts"].values())
+            self.found.setdefault(heading, {}).setdefault(task, []).extend(ways_of(made, arrays))
         with (folder / "published.csv").open(encoding="utf-8", newline="") as stream:
             self.cited = list(csv.DictReader(stream))
 
@@ -209,34 +205,31 @@ def ranks_of(ways: Sequence[Way]) -> dict[str, str]:
     return {t: "\N{EN DASH}".join(dict.fromkeys(map(str, own))) for t, own in ends.items()}
 
 
-def heading_of(spec: Mapping[str, Any]) -> str:
-    """Return the heading for a file of folds."""
-    protocol, method = spec["protocol"], spec["method"]
-    rows, seeds = protocol["rows"], protocol["seeds"]
-    parts = [str(spec["encoder"]["name"])]
-    parts += [f"first {method['layers']} layers"] if method["layers"] else []
+def heading_of(made: Mapping[str, Any]) -> str:
+    """Return the heading for the provenance of a result."""
+    protocol = made["protocol"]
+    rows, seeds, layers = protocol["rows"], protocol["seeds"], protocol["method"]["layers"]
+    parts = [str(made["encoder"]["name"])]
+    parts += [f"first {layers} layers"] if layers else []
     size = "all training rows" if rows is None else f"{rows:,} rows"
     parts += [size + (f" from a sample of {protocol['sample']:,}" if protocol["sample"] else "")]
     parts += [f"{protocol['folds']} folds"]
     return ", ".join([*parts, f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"])
 
 
-def ways_of(
-    spec: Mapping[str, Any], folds: Sequence[Mapping[str, Any]], seconds: Sequence[float]
-) -> list[Way]:
-    """Return the ways of predicting in a file: by the head, and with proxies if it has them."""
-    measure = "accuracy" if spec["protocol"]["rows"] is None else "macro_f1"
-    is_base = spec["method"].get("loss", {}).get("name") == "cce"
-    endings = {"dense": "", "proxies": " + inf"}
+def ways_of(made: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> list[Way]:
+    """Return the ways of predicting of a result: by the head, and with proxies if it has them."""
+    measure = "accuracy" if made["protocol"]["rows"] is None else "macro_f1"
+    folds = [*zip(arrays["seed"].tolist(), arrays["fold"].tolist(), strict=True)]
     return [
         Way(
-            spec["title"] + ending,
-            {(fold["seed"], fold["fold"]): fold[way][measure] for fold in folds},
-            seconds,
-            is_base,
+            made["training"]["title"] + ending,
+            dict(zip(folds, arrays[name].tolist(), strict=True)),
+            arrays["seconds"].tolist(),
+            made["protocol"]["method"]["name"] == "cce",
         )
-        for way, ending in endings.items()
-        if way in folds[0]
+        for name, ending in ((measure, ""), (f"{measure}_proxies", " + inf"))
+        if name in arrays
     ]
 
 

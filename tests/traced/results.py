@@ -19,6 +19,7 @@ from typing import Any
 
 from scipy.stats import t
 
+from polarity_bench.values import digest_of
 from traced.formulas import area, bound, signed_score
 from traced.lines import Line, Number, signed
 from traced.raw import Raw, identity, label, one, read_cited, read_raw, shortest
@@ -42,6 +43,7 @@ _OVER_SEEDS = " std over seeds"
 _SEEN = re.compile(r"(.+?), (.+): rows seen in training")
 _GROUP = re.compile(r"(.+?) \((.+)\)")
 _CURVE = re.compile(r"(.+) \(best (\w+) (\S+)\)")
+_GAIN = re.compile("([PS]): gain over the reference")
 _PUBLISHED = re.compile(r"(.+), as published \[(\d+)\]")
 
 
@@ -69,6 +71,8 @@ class Results:
         self.sort = said.get("sort", "")
         self.group_by = said.get("group_by", "")
         self.keep = said.get("keep")
+        file = folder / "statistics.json"
+        self.gains = json.loads(file.read_bytes()).get("gains", {}) if file.is_file() else {}
         self.methods = {each["name"]: each["encoders"] for each in said.get("method", ())}
 
     def number(self, line: Line) -> Number:
@@ -168,6 +172,8 @@ class Results:
                 )
                 return Number(unseen - seen)
             return self._of_pair(line, pair[2] if what else pair[1])
+        if gained := _GAIN.fullmatch(line.table):
+            return self._gain(line, gained[1])
         if said := _SEEN.fullmatch(line.table):
             return self._of_seen(line, KINDS[said[1]], {*said[2].split(", ")})
         if line.table in {each.task for each in self.ranked}:
@@ -259,6 +265,21 @@ class Results:
             return self._of_curve(line, task, title, tasks)
         raw = self._at(task, self.called(line.heads["encoder"]), reference, k)
         return raw.number(self.name(title, k))
+
+    def _gain(self, line: Line, title: str) -> Number:
+        """Return a score minus that of the reference, with the interval in `statistics.json`."""
+        reference, k = self._entry(line)
+        name, encoder = self.name(title, k), self.called(line.heads["encoder"])
+        before = self._at(line.column, reference, "", k)
+        after = self._at(line.column, encoder, reference, k)
+        answer = [name, [[each.made["run"], each.score(name)] for each in (before, after)]]
+        ends = self.gains.get(digest_of([answer]))
+        if ends is None:
+            raise LookupError(f"statistics.json has no interval of {answer}")
+        value = after.score(name) - before.score(name)
+        if not ends[0] <= value <= ends[1]:
+            raise LookupError(f"the gain {value} is not in its interval {ends}")
+        return Number(value, *ends)
 
     def _before_clipping(self, line: Line, task: str, title: str, tasks: Sequence[str]) -> Number:
         """Return a score on a task; joint and front are not clipped at 0."""

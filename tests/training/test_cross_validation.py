@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import multiprocessing
 import os
 import shutil
@@ -11,6 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,9 +27,8 @@ from standins import QUERIES, SOURCES, Workshop, write_task
 from polarity_bench.cross_validation import experiment as module
 from polarity_bench.cross_validation.experiment import (
     Experiment,
-    Outcome,
-    read_outcome,
-    read_outcomes,
+    folds_of,
+    read_experiments,
     run_experiments,
 )
 from polarity_bench.cross_validation.folds import cut, folds
@@ -47,6 +46,9 @@ from polarity_bench.data.sampling import sample
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders.load import EncoderOptions
 from polarity_bench.errors import InputError
+from polarity_bench.results.frame import read_records
+from polarity_bench.results.packed_results import pack
+from polarity_bench.results.result_files import read_results
 from polarity_bench.tasks.labelled import LabelledTexts
 from polarity_bench.training.losses.metric import SoftTriple, SupCon
 
@@ -75,19 +77,21 @@ def make(data: LabelledTexts, tiny_model: Path) -> Make:
     return make
 
 
-def files(output: Path) -> dict[str, bytes]:
-    found = {
-        path.relative_to(output).as_posix(): path.read_bytes()
-        for path in output.rglob("*")
-        if path.is_file() and ".seconds." not in path.name and path.suffix != ".json"
-    }
+def files(output: Path) -> dict[str, list[dict[str, Any]]]:
+    """The folds of each stored result, without their durations, by its path."""
+    found = {}
+    for path in output.rglob("*.queries.safetensors"):
+        folds = folds_of(load_file(path))
+        kept = [{name: x for name, x in fold.items() if name != "seconds"} for fold in folds]
+        found[path.relative_to(output).as_posix()] = kept
     assert found
     return found
 
 
 def only(output: Path) -> Path:
+    """The path of the only result."""
     (name,) = files(output)
-    return output / name
+    return output / name.replace(".queries.safetensors", ".json")
 
 
 def stop_in(monkeypatch: pytest.MonkeyPatch, at: int, method: type = FineTuning) -> None:
@@ -232,11 +236,10 @@ def test_every_method_is_given_the_same_rows(
 def test_frozen_is_a_logistic_regression_on_the_vectors(
     make: Make, data: LabelledTexts, tmp_path: Path, tiny_model: Path
 ) -> None:
-    (outcome,) = run_experiments([make(Frozen())], tmp_path)
+    (result,) = run_experiments([make(Frozen())], tmp_path)
     vectors = SentenceTransformer(str(tiny_model), device="cpu").encode(list(data.texts))
-    for found, (seed, fold, train, test) in zip(
-        outcome.folds, FEW.splits(data.labels), strict=True
-    ):
+    folds = files(tmp_path).popitem()[1]
+    for found, (seed, fold, train, test) in zip(folds, FEW.splits(data.labels), strict=True):
         regression = LogisticRegression(max_iter=1000).fit(vectors[train], data.labels[train])
         guessed, truth = regression.predict(vectors[test]), data.labels[test]
         assert found == {
@@ -244,23 +247,28 @@ def test_frozen_is_a_logistic_regression_on_the_vectors(
             "fold": fold,
             "train": 6,
             "test": 10,
-            "dense": {
-                "macro_f1": pytest.approx(f1_score(truth, guessed, average="macro")),
-                "accuracy": pytest.approx(accuracy_score(truth, guessed)),
-            },
+            "empty_batches": 0,
+            "macro_f1": pytest.approx(f1_score(truth, guessed, average="macro")),
+            "accuracy": pytest.approx(accuracy_score(truth, guessed)),
         }
+    values = [fold["macro_f1"] for fold in folds]
+    assert (result.main.mean, result.main.std) == (np.mean(values), np.std(values))
+    assert result.main.n == 4
 
 
 def test_proxies_predict_beside_the_linear_layer(make: Make, tmp_path: Path) -> None:
     (plain, proxied) = run_experiments([make(), make(PROXIED)], tmp_path)
-    assert all("proxies" not in fold for fold in plain.folds)
-    assert all({"dense", "proxies"} <= set(fold) for fold in proxied.folds)
+    assert {str(key) for key in plain.scores} == {"macro_f1", "accuracy"}
+    assert {str(key) for key in proxied.scores - plain.scores.keys()} == {
+        "macro_f1_proxies",
+        "accuracy_proxies",
+    }
 
 
 def test_batches_with_nothing_to_compare_are_counted(make: Make, tmp_path: Path) -> None:
     alone = FineTuning(loss=SupCon(), epochs=1, batch_size=1)
-    (outcome,) = run_experiments([make(alone)], tmp_path)
-    assert [fold["empty_batches"] for fold in outcome.folds] == [6] * 4
+    (result,) = run_experiments([make(alone)], tmp_path)
+    assert result.arrays["empty_batches"].tolist() == [6] * 4
 
 
 def test_the_encoder_is_left_as_it_was(make: Make, tmp_path: Path) -> None:
@@ -279,9 +287,8 @@ def test_pairs_and_prompts_are_classified(tmp_path: Path, make: Make) -> None:
     prompted = replace(OFFLINE, prompt="The soup was ")
     asked = run_experiments([make(m, data=pairs, options=prompted) for m in both], tmp_path / "out")
     assert len(files(tmp_path / "out")) == 4
-    assert [o.spec["encoder"]["prompt"] for o in (*plain, *asked)] == [None, None] + [
-        "The soup was "
-    ] * 2
+    prompts = [result.key.encoder.prompt for result in (*plain, *asked)]
+    assert prompts == [None, None, *["The soup was "] * 2]
 
 
 @pytest.mark.slow
@@ -299,14 +306,15 @@ def test_setfits_head_reads_each_text_with_the_prompt_once(
     (found,) = run_experiments([by_default], tmp_path / "default")
     prompted = replace(OFFLINE, prompt=own if asked is None else None)
     (expected,) = run_experiments([make(FewShotSetFit(), options=prompted)], tmp_path / "given")
-    assert found.spec["encoder"]["prompt"] == expected.spec["encoder"]["prompt"]
-    assert found.folds == expected.folds
+    assert found.key.encoder.prompt == expected.key.encoder.prompt
+    (folds,), (expected_folds,) = (files(tmp_path / each).values() for each in ("default", "given"))
+    assert folds == expected_folds
 
 
 # Files
 
 
-def test_a_run_killed_in_a_fold_ends_with_the_same_bytes(
+def test_a_run_killed_in_a_fold_ends_with_the_same_folds(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = run_experiments([make(PROXIED)], tmp_path / "whole")
@@ -314,51 +322,66 @@ def test_a_run_killed_in_a_fold_ends_with_the_same_bytes(
         stop_in(patch, 3)
         with pytest.raises(KeyboardInterrupt):
             run_experiments([make(PROXIED)], tmp_path / "cut")
-    assert len(read_outcome(only(tmp_path / "cut")).folds) == 2
+    (half,) = read_experiments(tmp_path / "cut")
+    assert half.main.n == len(half.arrays["fold"]) == 2
     with monkeypatch.context() as patch:
         stop_in(patch, 3)  # of two that are left
         (again,) = run_experiments([make(PROXIED)], tmp_path / "cut")
     assert files(tmp_path / "cut") == files(tmp_path / "whole")
-    assert again.folds == whole[0].folds
-    assert len(again.seconds) == 4
+    assert again.scores == whole[0].scores
+    before = only(tmp_path / "cut").stat()
     with monkeypatch.context() as patch:
         stop_in(patch, 1)  # of none
         assert run_experiments([make(PROXIED)], tmp_path / "cut") == [again]
+    assert only(tmp_path / "cut").stat() == before
 
 
-@pytest.mark.parametrize("tail", [b'{"seed": 3, "fo', b'{"seed": 3}'])
-def test_half_a_line_at_the_end_is_done_again(make: Make, tmp_path: Path, tail: bytes) -> None:
-    run_experiments([make(Frozen())], tmp_path / "whole")
-    shutil.copytree(tmp_path / "whole", tmp_path / "cut")
-    file = only(tmp_path / "cut")
-    lines = file.read_bytes().splitlines(keepends=True)
-    file.write_bytes(b"".join(lines[:3]) + tail)
-    half = read_outcome(file)
-    assert len(half.folds) == 2
-    assert file.read_bytes().endswith(tail)  # reading changes nothing: it may be being written
-    (again,) = run_experiments([make(Frozen())], tmp_path / "cut")
+@pytest.mark.parametrize("n_done", [2, 4])
+def test_a_run_killed_while_a_result_is_written_keeps_the_folds(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_done: int
+) -> None:
+    """The provenance is removed first and written last; the arrays have all folds."""
+    whole = run_experiments([make(Frozen())], tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        stop_in(patch, n_done + 1, Frozen)
+        with suppress(KeyboardInterrupt):
+            run_experiments([make(Frozen())], tmp_path / "cut")
+    path = only(tmp_path / "cut")
+    path.with_suffix(".provenance.json").unlink()
+    with pytest.raises(InputError, match="contains no results of `fewshot`"):
+        read_experiments(tmp_path / "cut")
+    with monkeypatch.context() as patch:
+        stop_in(patch, 5 - n_done, Frozen)  # of those that are left
+        (again,) = run_experiments([make(Frozen())], tmp_path / "cut")
     assert files(tmp_path / "cut") == files(tmp_path / "whole")
-    assert len(again.seconds) == 4
+    assert again.scores == whole[0].scores
 
 
-def test_half_a_first_line_is_written_again(make: Make, tmp_path: Path) -> None:
-    run_experiments([make(Frozen())], tmp_path / "whole")
-    shutil.copytree(tmp_path / "whole", tmp_path / "cut")
-    file = only(tmp_path / "cut")
-    file.write_bytes(file.read_bytes()[:20])
-    run_experiments([make(Frozen())], tmp_path / "cut")
-    assert files(tmp_path / "cut") == files(tmp_path / "whole")
+def test_a_packed_result_of_fewer_folds_is_written_again(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if the last of the folds was killed while its result was written."""
+    with monkeypatch.context() as patch:
+        stop_in(patch, 3, Frozen)
+        with suppress(KeyboardInterrupt):
+            run_experiments([make(Frozen())], tmp_path)
+    pack(tmp_path)
+    (whole,) = run_experiments([make(Frozen())], tmp_path)
+    whole.path.unlink()
+    whole.path.with_suffix(".provenance.json").unlink()
+    (packed,) = read_experiments(tmp_path)
+    assert (packed.main.n, len(packed.arrays["fold"])) == (2, 4)
+    (again,) = run_experiments([make(Frozen())], tmp_path)
+    assert again.scores == whole.scores
 
 
-@pytest.mark.parametrize("line", ['{"seed": 0, "fold": 0}', '{"dense": {"accuracy": 1}}', "[3]"])
-def test_a_line_that_is_no_fold_is_named(make: Make, tmp_path: Path, line: str) -> None:
-    run_experiments([make(Frozen())], tmp_path)
-    file = only(tmp_path)
-    file.write_text("\n".join([*file.read_text().splitlines(), line, ""]))
-    with pytest.raises(
-        InputError, match=rf"{file.name}, line \d+: expected the scores of a fold; delete"
-    ):
-        read_outcome(file)
+def test_a_result_without_its_values_is_done_again(make: Make, tmp_path: Path) -> None:
+    (first,) = run_experiments([make(Frozen())], tmp_path)
+    only(tmp_path).with_suffix(".queries.safetensors").unlink()
+    with pytest.raises(InputError, match="the values per query are missing"):
+        read_experiments(tmp_path)
+    (again,) = run_experiments([make(Frozen())], tmp_path)
+    assert again.scores == first.scores
 
 
 def test_an_encoder_that_cuts_its_vectors_is_refused(
@@ -371,22 +394,8 @@ def test_an_encoder_that_cuts_its_vectors_is_refused(
             run_experiments([make(method, model=str(tmp_path / "cut"))], tmp_path / "out")
 
 
-def test_seconds_of_folds_that_were_not_kept_are_cut(make: Make, tmp_path: Path) -> None:
-    run_experiments([make(Frozen())], tmp_path)
-    file = only(tmp_path)
-    times = file.with_suffix(".seconds.jsonl")
-    file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:3]))
-    kept = times.read_bytes().splitlines()[:2]
-    times.write_bytes(times.read_bytes() + b'{"seconds": 1')
-    (again,) = run_experiments([make(Frozen())], tmp_path)
-    assert times.read_bytes().splitlines()[:2] == kept
-    assert len(times.read_bytes().splitlines()) == len(again.seconds) == 4
-    times.unlink()
-    assert read_outcome(file).seconds == []
-
-
 @pytest.mark.slow
-def test_two_workers_write_the_bytes_of_one(make: Make, tmp_path: Path) -> None:
+def test_two_workers_write_the_folds_of_one(make: Make, tmp_path: Path) -> None:
     every = [make(PROXIED), make(Frozen())]
     run_experiments(every, tmp_path / "one")
     run_experiments(every, tmp_path / "two", workers=2)
@@ -414,7 +423,7 @@ def test_workers_end_at_once_with_what_goes_wrong(make: Make, tmp_path: Path, ho
         return [each for each in multiprocessing.active_children() if each not in others]
 
     def stop() -> None:
-        while not list(tmp_path.glob("*/cce-*.jsonl")):
+        while not list(tmp_path.rglob("cce-*")):
             time.sleep(0.1)
         time.sleep(3)
         went_wrong.append(time.monotonic())
@@ -443,15 +452,9 @@ def test_a_full_disk_is_said(make: Make, tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(
-        InputError, match=r"jsonl: cannot be written: No space left .* same command again"
+        InputError, match=r"the fold cannot be stored; .* same command again: No space left"
     ):
         run_experiments([make(Frozen())], tmp_path)
-
-
-def test_what_a_kill_left_before_its_first_line_is_no_result(make: Make, tmp_path: Path) -> None:
-    run_experiments([make(Frozen())], tmp_path)
-    (tmp_path / "little-mr" / "cce-0123456789abcdef.jsonl").write_text('{"version"')
-    assert len(read_outcomes(tmp_path)) == 1
 
 
 def test_two_processes_do_not_work_on_one_experiment(make: Make, tmp_path: Path) -> None:
@@ -460,7 +463,7 @@ def test_two_processes_do_not_work_on_one_experiment(make: Make, tmp_path: Path)
         FileLock(f"{only(tmp_path)}.lock"),
         pytest.raises(
             InputError,
-            match=r"jsonl: another process is running this experiment; wait until that",
+            match=r"json: another process is running this experiment; wait until that",
         ),
     ):
         run_experiments([make(Frozen())], tmp_path)
@@ -490,14 +493,16 @@ def test_whatever_decides_scores_decides_the_file(
     assert len(files(tmp_path)) == len(others)
 
 
-def test_the_name_and_place_of_an_encoder_decide_nothing(
+def test_a_renamed_encoder_is_run_again_and_read_once(
     make: Make, tmp_path: Path, tiny_model: Path
 ) -> None:
+    """As other results are; both are the same experiment."""
     shutil.copytree(tiny_model, tmp_path / "other")
     (first,) = run_experiments([make(Frozen())], tmp_path / "out")
     (again,) = run_experiments([make(Frozen(), model=str(tmp_path / "other"))], tmp_path / "out")
-    assert len(files(tmp_path / "out")) == 1
-    assert again == first
+    assert len(files(tmp_path / "out")) == 2
+    assert (again.scores, again.key.digest) == (first.scores, first.key.digest)
+    assert len(read_experiments(tmp_path / "out")) == 1
 
 
 def test_setfit_refuses_pairs_before_anything_is_run(
@@ -520,65 +525,51 @@ def test_an_encoder_that_was_replaced_in_its_folder_is_another_one(
     save_file(moved, folder / "model.safetensors", metadata={"format": "pt"})
     (second,) = run_experiments([make(Frozen(), model=str(folder))], tmp_path / "out")
     assert len(files(tmp_path / "out")) == 2
-    assert second.spec["encoder"] != first.spec["encoder"]
+    assert second.key.encoder != first.key.encoder
 
 
-def test_a_file_of_another_version_is_refused(
+def test_a_result_of_another_version_is_refused(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_experiments([make(Frozen())], tmp_path)
     monkeypatch.setattr(module, "VERSION", 2)
     with pytest.raises(
-        InputError, match=r"expected results in version 2 of `fewshot`.*; move the file"
+        InputError, match=r"expected version 2 of `fewshot`, got version 1; move the file"
     ):
-        list(read_outcomes(tmp_path))
-    run_experiments([make(Frozen())], tmp_path)  # which has a file of its own
+        read_experiments(tmp_path)
+    run_experiments([make(Frozen())], tmp_path)  # which has a result of its own
     assert len(files(tmp_path)) == 2
 
 
-@pytest.mark.parametrize("content", ["", "[1]\n", "{}\n"])
-def test_a_file_of_something_else_is_refused(tmp_path: Path, content: str) -> None:
-    file = tmp_path / "x" / "y.jsonl"
-    file.parent.mkdir()
-    file.write_text(content)
-    with pytest.raises(InputError, match="expected results in version"):
-        read_outcome(file)
-
-
-def test_a_damaged_file_is_named(make: Make, tmp_path: Path) -> None:
+def test_a_damaged_result_is_named(make: Make, tmp_path: Path) -> None:
     run_experiments([make(Frozen())], tmp_path)
-    file = only(tmp_path)
-    file.write_text("no JSON\n" + file.read_text())
-    with pytest.raises(InputError, match=f"{file}: not a JSON Lines file"):
-        run_experiments([make(Frozen())], tmp_path)
+    path = only(tmp_path)
+    path.write_text(path.read_text().replace('"accuracy": 0', '"accuracy": 1'))
+    with pytest.raises(InputError, match=f"{path}: the scores were edited or are incomplete"):
+        read_experiments(tmp_path)
 
 
 def test_a_folder_is_read_as_it_was_written(make: Make, tmp_path: Path) -> None:
     made = run_experiments([make(), make(Frozen())], tmp_path)
+    found = {result.path: result for result in read_experiments(tmp_path)}
+    assert found == {result.path: result for result in made}
+    for result in made:
+        assert all((found[result.path].arrays[n] == x).all() for n, x in result.arrays.items())
+        assert result.key.encoder.digest == result.path.parents[2].name
 
-    def by_title(found: list[Outcome]) -> list[Outcome]:
-        return sorted(found, key=lambda outcome: str(outcome.spec["title"]))
 
-    assert by_title(list(read_outcomes(tmp_path))) == by_title(made)
-    assert json.loads(json.dumps(made[0].spec)) == made[0].spec
-
-
-def test_the_rows_of_each_class_are_counted_beside_the_results(make: Make, tmp_path: Path) -> None:
-    """They decide no score and no digest; results of before are without them."""
-    experiment = make(Frozen())
-    labels = experiment.data.labels.tolist()
-    counts = [labels.count(code) for code in range(len(experiment.data.classes))]
-    (found,) = run_experiments([experiment], tmp_path)
-    assert list(found.counts) == counts
-    (file,) = tmp_path.glob("*/classes-*.json")
-    assert found.spec["data"] in file.name
-    file.unlink()
-    assert list(read_outcomes(tmp_path)[0].counts) == []
-    file.write_text('{"counts": "two"}')
-    with pytest.raises(
-        InputError, match=r"classes-.*json: expected the number of rows of each class"
-    ):
-        read_outcomes(tmp_path)
+def test_results_of_folds_stay_apart_from_those_of_encoders(
+    make: Make, tmp_path: Path, data: LabelledTexts
+) -> None:
+    (made,) = run_experiments([make(Frozen())], tmp_path / "fewshot")
+    assert list(read_results(tmp_path)) == []
+    assert [result.path for result in read_results(tmp_path, of_folds=None)] == [made.path]
+    table = read_records(tmp_path)
+    assert set(table["metric"]) == {"macro_f1", "accuracy"}
+    assert set(table["n"]) == {4}
+    assert set(table["recipe"]) == {"frozen"}
+    counts = dict(zip(data.classes, np.bincount(data.labels).tolist(), strict=True))
+    assert made.counts == counts
 
 
 def test_what_cannot_be_trained_is_refused(make: Make, tmp_path: Path) -> None:
@@ -586,4 +577,4 @@ def test_what_cannot_be_trained_is_refused(make: Make, tmp_path: Path) -> None:
         run_experiments([make(model="random")], tmp_path)
     with pytest.raises(InputError, match="`layers` 3: the encoder has 2"):
         run_experiments([make(replace(QUICK, layers=3))], tmp_path)
-    assert not list(tmp_path.rglob("*.jsonl"))
+    assert not list(tmp_path.rglob("*.json"))

@@ -17,7 +17,7 @@ from sklearn.metrics import accuracy_score, f1_score
 
 from polarity_bench.boards.fewshot_tables import compare_methods, fewshot_board
 from polarity_bench.cross_validation.chance import MAJORITY, PRIOR, guess_scores
-from polarity_bench.cross_validation.experiment import Outcome, default_measure
+from polarity_bench.cross_validation.experiment import Experiment, Fold, with_folds
 from polarity_bench.cross_validation.methods import (
     FewShotSetFit,
     FineTuning,
@@ -27,16 +27,18 @@ from polarity_bench.cross_validation.methods import (
 )
 from polarity_bench.cross_validation.protocol import PROTOCOLS, Protocol
 from polarity_bench.cross_validation.to_frame import (
-    experiment_records,
     fold_frame,
     heading,
+    n_planned,
     published_folds,
 )
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError
 from polarity_bench.render.markdown import render as render_board
 from polarity_bench.render.table import Table
+from polarity_bench.results.result_files import Result
 from polarity_bench.results.score_names import explain
+from polarity_bench.tasks.labelled import LabelledTexts
 from polarity_bench.training.losses.metric import ProxyNCA, SoftTriple, SupCon
 
 GENERATOR = np.random.default_rng(0)
@@ -53,34 +55,28 @@ def made(
     encoder: EncoderId = ENCODER,
     task: str = "mr",
     first: int = 0,
-    seconds: Sequence[float] = (2.0,),
+    counts: Sequence[int] = (20, 20, 20),
+    seconds: float = 2.0,
     **ways: Sequence[float],
-) -> Outcome:
-    """An outcome with this accuracy in each fold, and macro F1 0.1 below it."""
-    from dataclasses import asdict
-
-    spec = {
-        "version": 1,
-        "task": task,
-        "data": f"digest of {task}",
-        "rows": 60,
-        "encoder": asdict(encoder),
-        "method": method.to_dict("moves"),
-        "title": full_title(method),
-        "protocol": protocol.spec(),
-    }
-    every: Mapping[str, Sequence[float]] = {"dense": list(values), **ways}
-    folds = []
-    for place in range(len(every["dense"])):
-        scores = {
-            way: {"accuracy": float(v[place]), "macro_f1": float(v[place]) - 0.1}
-            for way, v in every.items()
-        }
-        folds.append({"seed": 0, "fold": first + place, **scores})
-    return Outcome(spec, folds, seconds)
+) -> Result:
+    """A result with this accuracy in each fold, and macro F1 0.1 below it."""
+    labels = np.repeat(np.arange(len(counts)), counts)
+    classes = [f"class {code}" for code in range(len(counts))]
+    data = LabelledTexts(task, ["text"] * len(labels), labels, classes)
+    planned = Experiment(method, data, protocol, "tiny").result(encoder)
+    planned = replace(planned, key=replace(planned.key, data=f"digest of {task}"))
+    folds: list[Fold] = []
+    for place, value in enumerate(values):
+        fold = {"seed": 0, "fold": first + place, "seconds": seconds + place}
+        fold |= {"train": 20, "test": 40, "empty_batches": 0}
+        every = {"": value} | {f"_{way}": ways[way][place] for way in ways}
+        for ending, each in every.items():
+            fold |= {f"accuracy{ending}": float(each), f"macro_f1{ending}": float(each) - 0.1}
+        folds.append(fold)
+    return with_folds(planned, folds)
 
 
-def lines(outcomes: Sequence[Outcome], measure: str = "accuracy") -> dict[str, dict[str, Any]]:
+def lines(outcomes: Sequence[Result], measure: str = "accuracy") -> dict[str, dict[str, Any]]:
     """The compared rows of one data set, by the method."""
     frame = compare_methods(fold_frame(outcomes, measure))
     records = frame[frame["role"] == "measured"].to_dict("records")
@@ -88,29 +84,30 @@ def lines(outcomes: Sequence[Outcome], measure: str = "accuracy") -> dict[str, d
 
 
 def tables(
-    outcomes: Sequence[Outcome], measure: str | None, published: Path | None = None
+    outcomes: Sequence[Result], measure: str | None, published: Path | None = None
 ) -> Sequence[Table]:
     printed = published_folds(published) if published else []
     return fewshot_board(fold_frame(outcomes, measure, printed)).tables
 
 
-def render(outcomes: Sequence[Outcome], measure: str | None, published: Path | None = None) -> str:
+def render(outcomes: Sequence[Result], measure: str | None, published: Path | None = None) -> str:
     printed = published_folds(published) if published else []
     return render_board(fewshot_board(fold_frame(outcomes, measure, printed)))
 
 
-def groups(outcomes: Sequence[Outcome]) -> dict[str, list[str]]:
+def groups(outcomes: Sequence[Result]) -> dict[str, list[str]]:
     """The tasks of the experiments of each table, by its heading."""
     found: dict[str, list[str]] = {}
-    for row in fold_frame(outcomes, "accuracy").to_dict("records"):
+    frame = fold_frame(outcomes, "accuracy")
+    for row in frame[frame["role"] == "measured"].to_dict("records"):
         found.setdefault(row["table"], []).append(row["task"])
     return found
 
 
-def of_twelve(outcome: Outcome, n_folds: int = 12) -> Outcome:
+def of_twelve(outcome: Result, n_folds: int = 12) -> Result:
     """An outcome of a protocol with so many folds, so that none is missing."""
-    protocol = {**outcome.spec["protocol"], "folds": n_folds}
-    return replace(outcome, spec={**outcome.spec, "protocol": protocol})
+    protocol = {**outcome.key.protocol, "folds": n_folds}
+    return replace(outcome, key=replace(outcome.key, protocol=protocol))
 
 
 def is_compared(line: Mapping[str, Any]) -> bool:
@@ -188,10 +185,11 @@ def test_a_worse_method_is_marked_as_well() -> None:
 
 def test_the_measure_asked_for_is_shown() -> None:
     outcome = made(FineTuning(), [0.5, 0.7])
-    assert "| CCE      | 60.00 ± 10.00" in render([outcome], "accuracy")
-    assert "| CCE      | 50.00 ± 10.00" in render([outcome], "macro_f1")
+    for measure, mean in (("accuracy", "60.00"), ("macro_f1", "50.00")):
+        overview = render([outcome], measure).split("###")[0]
+        assert rows(overview)["CCE"][0].startswith(f"{mean} ± 10.00")
     assert "macro F1, times 100." in render([outcome], "macro_f1")
-    assert render([outcome], None) == render([outcome], default_measure(outcome.spec))
+    assert render([outcome], None) == render([outcome], "macro_f1")
 
 
 def test_folds_are_paired_by_their_number() -> None:
@@ -335,7 +333,7 @@ def test_data_that_was_changed_is_another_column_with_tests_of_its_own() -> None
     """Both are in the folder, and nothing says which of them is what the task holds now."""
     old = [made(FineTuning(), BASE), made(Frozen(), BASE + NOISE[0])]
     new = [made(FineTuning(), BASE - 0.1), made(Frozen(), BASE + NOISE[1])]
-    changed = [replace(each, spec={**each.spec, "data": "anew"}) for each in new]
+    changed = [replace(each, key=replace(each.key, data="anew")) for each in new]
     (tasks,) = groups([old[0], changed[0], old[1], changed[1]]).values()
     assert tasks == ["mr (data digest of mr)", "mr (data anew)"] * 2
     text = render([*old, *changed], "accuracy")
@@ -350,16 +348,6 @@ def test_data_that_was_changed_is_another_column_with_tests_of_its_own() -> None
         assert shown > 0
 
 
-def test_rows_that_one_seed_cut_from_all_folds_are_a_table_of_their_own() -> None:
-    new = made(FineTuning(), BASE)
-    protocol = {key: value for key, value in new.spec["protocol"].items() if key != "cut"}
-    old = replace(new, spec={**new.spec, "protocol": protocol})
-    assert list(groups([new, old])) == [
-        "tiny, 20 rows, 40 folds, seed 0",
-        "tiny, 20 rows cut by one seed, 40 folds, seed 0",
-    ]
-
-
 def test_two_encoders_of_one_heading_are_told_apart() -> None:
     outcomes = [
         made(FineTuning(), BASE),
@@ -367,7 +355,7 @@ def test_two_encoders_of_one_heading_are_told_apart() -> None:
         made(FineTuning(), BASE, encoder=replace(ENCODER, name="other")),
         made(FineTuning(), BASE, encoder=replace(ENCODER, name="other", max_tokens=9)),
     ]
-    digests = [EncoderId(**each.spec["encoder"]).digest for each in outcomes]
+    digests = [each.key.encoder.digest for each in outcomes]
     begun = "tiny, 20 rows, 40 folds, seed 0"
     assert list(groups(outcomes)) == [
         f"{begun}, encoder {digests[0]}",
@@ -377,9 +365,9 @@ def test_two_encoders_of_one_heading_are_told_apart() -> None:
 
 
 def test_a_heading_says_what_was_drawn() -> None:
-    spec = made(FineTuning(), BASE, protocol=PROTOCOLS["triple-entropy"]).spec
+    result = made(FineTuning(), BASE, protocol=PROTOCOLS["triple-entropy"])
     expected = "tiny, all training rows from a sample of 1,000, 5 folds, seeds 2, 16, 128, 2048"
-    assert heading(spec) == expected
+    assert heading(result) == expected
 
 
 def test_tasks_stand_side_by_side_with_their_mean() -> None:
@@ -426,36 +414,27 @@ def test_guesses_score_what_scikit_learn_gives_them(counts: list[int]) -> None:
         )
 
 
-def counted(outcome: Outcome, counts: Sequence[int] = (1368, 2407)) -> Outcome:
-    return replace(outcome, counts=counts)
-
-
 def test_a_classifier_that_collapsed_to_one_class_is_warned_of() -> None:
     """Macro F1 of 39.3 on CR, where the majority class alone has 38.9, and guesses have 50."""
     collapsed = [0.493, 0.489, 0.497] * 4  # macro F1 is 0.1 less
-    outcomes = [counted(made(FineTuning(), BASE)), counted(made(Frozen(), collapsed))]
+    counts = (1368, 2407)
+    good = made(FineTuning(), BASE, counts=counts)
+    outcomes = [good, made(Frozen(), collapsed, counts=counts)]
     text = render(outcomes, "macro_f1")
     assert "**At or below chance**" in text
     assert "better guess): Frozen + logistic regression on mr (39.30)." in text
     found = rows(text.split("### ")[0])
     assert found["Majority class"] == ["38.94"]
     assert found["Guesses by class prior"] == ["50.00"]
-    assert "At or below chance" not in render([counted(made(FineTuning(), BASE))], "macro_f1")
+    assert "At or below chance" not in render([good], "macro_f1")
     accuracy = render(outcomes, "accuracy")
     assert rows(accuracy.split("### ")[0])["Majority class"] == ["63.76"]
-
-
-def test_without_counted_classes_there_is_no_row_of_chance() -> None:
-    text = render([made(FineTuning(), BASE), made(Frozen(), [0.3] * 12)], None)
-    assert "Majority" not in text
-    assert "At or below chance" not in text
 
 
 def test_methods_are_sorted_by_their_mean_above_what_guesses_score() -> None:
     methods: list[Method] = [Frozen(), FewShotSetFit(), FineTuning()]
     outcomes = [
-        counted(made(method, BASE + shift))
-        for method, shift in zip(methods, (-0.05, 0.1, 0.0), strict=True)
+        made(method, BASE + shift) for method, shift in zip(methods, (-0.05, 0.1, 0.0), strict=True)
     ]
     overview, details = tables(outcomes, "accuracy")
     by_mean = ["SetFit", "CCE", "Frozen + logistic regression"]
@@ -512,12 +491,9 @@ def test_names_are_escaped() -> None:
     assert re.search(r"\| +m\\\|r \|", text)
 
 
-def test_lost_times_are_no_number() -> None:
-    outcomes = [made(FineTuning(), BASE, seconds=()), made(Frozen(), BASE, seconds=(1.0, 2.0))]
-    found = lines(outcomes)
-    assert math.isnan(found["CCE"]["seconds"])
-    assert found["Frozen + logistic regression"]["seconds"] == 1.5
-    assert rows(render(outcomes, "accuracy"))["CCE"][-1] == "-"
+def test_a_table_shows_the_mean_duration_of_a_fold() -> None:
+    cells = rows(render([made(FineTuning(), [0.5, 0.7], seconds=1)], "accuracy"))
+    assert cells["CCE"][-2:] == ["2", "1.5"]
 
 
 def test_a_method_with_folds_to_come_says_how_many_there_are() -> None:
@@ -528,7 +504,8 @@ def test_a_method_with_folds_to_come_says_how_many_there_are() -> None:
     ]
     overview = render(outcomes, "accuracy").split("###")[0]
     assert "In brackets: number of folds scored so far, out of 12." in overview
-    assert [row[0].endswith("(5)") for row in rows(overview).values()] == [False, False, True]
+    partial = [name for name, row in rows(overview).items() if row[0].endswith("(5)")]
+    assert partial == ["Frozen + logistic regression"]
     assert "In brackets" not in render(outcomes[:1], "accuracy")
 
 
@@ -589,7 +566,9 @@ def test_published_scores_have_columns_and_a_source(
 
 def test_a_record_is_one_score_with_its_folds() -> None:
     outcome = made(FineTuning(loss=SoftTriple(), rate=3e-5), BASE, proxies=[*(BASE + 0.01)])
-    records = list(experiment_records([outcome]))
+    frames = [fold_frame([outcome], measure) for measure in ("macro_f1", "accuracy")]
+    measured = [frame[frame["role"] == "measured"].to_dict("records") for frame in frames]
+    records = [row for pair in zip(*measured, strict=True) for row in pair]
     assert [(row["method"], row["metric"]) for row in records] == [
         (f"CCE + SoftTriple (rate 3e-05){ending}", measure)
         for ending in ("", " + inf")
@@ -599,7 +578,7 @@ def test_a_record_is_one_score_with_its_folds() -> None:
         assert list(row["folds"]) == [(0, fold) for fold in range(12)]
         assert [*row["folds"].values()] == pytest.approx(values)
         assert (row["value"], row["std"]) == pytest.approx((values.mean(), values.std()))
-        assert (row["n"], row["n_planned"]) == (12, 40)
+        assert (row["n"], n_planned(row["result"])) == (12, 40)
         assert (row["recipe"], row["settings.rate"]) == ("softtriple", 3e-5)
         assert (row["task"], row["protocol"]) == ("mr", "rows=20")
         assert row["encoder_digest"] == ENCODER.digest

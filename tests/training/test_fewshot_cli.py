@@ -10,6 +10,7 @@ import pytest
 from standins import Bench, Done, Workshop, call
 
 from polarity_bench.boards.fewshot_tables import read_board
+from polarity_bench.cross_validation.experiment import read_experiments
 
 FEW = ["--folds", "3", "--rows", "6", "--workers", "1"]
 QUICK = ["--epochs", "1", "--batch-size", "6"]
@@ -64,7 +65,7 @@ def test_several_losses_make_one_table_and_are_not_run_again(
         "Frozen + logistic regression",
     }
     assert shown[5:] == ["Majority class", "Guesses by class prior"]
-    assert len(list(Path("out/little-mr").glob("*.jsonl"))) == 6
+    assert len(list(Path("out").rglob("little-mr.json"))) == 3
     with monkeypatch.context() as patch:
         for method in (Frozen, FineTuning):
             patch.setattr(method, "predict", None)
@@ -98,10 +99,12 @@ def test_json_holds_every_fold(bench: Bench) -> None:
     said = json.loads(done.out)
     (found,) = said["experiments"]
     assert found["measure"] == "macro_f1"
-    assert (found["task"], found["method"]["name"]) == ("little-mr", "frozen")
+    assert (found["task"], found["protocol"]["method"]["name"]) == ("little-mr", "frozen")
+    assert found["title"] == "Frozen + logistic regression"
     assert [fold["fold"] for fold in found["folds"]] == [0, 1, 2]
-    assert len(found["seconds"]) == 3
-    assert all(0 <= fold["dense"]["macro_f1"] <= 1 for fold in found["folds"])
+    assert all(fold["seconds"] > 0 for fold in found["folds"])
+    values = [fold["macro_f1"] for fold in found["folds"]]
+    assert found["scores"]["macro_f1"] == pytest.approx(sum(values) / 3)
     stored = json.loads(bench("--report", "--json").out)
     assert stored == said
 
@@ -203,8 +206,8 @@ def test_help_says_the_defaults(bench: Bench) -> None:
     assert "weight of cross-entropy in training and inference [default: 0.5; cce: 1]" in said
 
 
-def test_a_board_shows_the_command_that_makes_each_row_and_it_makes_the_same_file(
-    bench: Bench, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_board_shows_the_command_that_makes_each_row_and_it_makes_the_same_folds(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = ["--layers", "1", "--sample", "16", "--seeds", "1,2", "--folds", "2"]
     words = ["--loss", "cce,softtriple,frozen", *QUICK, *own, "--beta", "0.75", "--workers", "1"]
@@ -214,12 +217,16 @@ def test_a_board_shows_the_command_that_makes_each_row_and_it_makes_the_same_fil
     rows = [key for table in board.tables for key in table.details if key]
     assert len(rows) == 8, "three methods, one with proxies too, in the overview and in the task's"
     assert set(rows) == set(board.details)
-    for detail in board.details.values():
-        program, command, *made_by = shlex.split(detail.command)
-        assert (program, command) == ("polarity-bench", "fewshot")
-        again = bench(*made_by, "--model", tiny_model, "-o", "again")
-        assert again.code == 0, again.err
-    files = {path.relative_to("out"): path.read_bytes() for path in Path("out").glob("*/*.jsonl")}
-    files = {path: text for path, text in files.items() if ".seconds." not in path.name}
-    assert len(files) == 3
-    assert {path: (Path("again") / path).read_bytes() for path in files} == files
+    (command,) = {detail.command for detail in board.details.values()}
+    assert all(detail.facts["folds"] == "4" for detail in board.details.values())
+    assert all(Path("out", *detail.files).is_file() for detail in board.details.values())
+    program, command, *made_by = shlex.split(command)
+    assert (program, command) == ("polarity-bench", "fewshot")
+    again = bench(*made_by, "-o", "again")
+    assert again.code == 0, again.err
+    first, second = (
+        {result.key.digest: result.scores for result in read_experiments(Path(folder))}
+        for folder in ("out", "again")
+    )
+    assert len(first) == 3
+    assert first == second

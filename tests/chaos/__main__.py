@@ -1,0 +1,118 @@
+"""Attack the commands and the readers, and print what held and what did not.
+
+    python -m chaos [--short] [--seed N] [--only NAME …] [--fuzz SECONDS] [--write]
+
+Run it with tests/ on the path, as `make chaos` does, on Linux as root: full disks are mounted. With
+`--write`, the figures go to docs/reliability.json and to the table in docs/reliability.md. The exit
+code is 1 if a promise was broken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from tabulate import tabulate
+
+from chaos.attacks import ATTACKS, Bench, Figures
+from chaos.children import can_trace, warm_up
+from chaos.fuzz import fuzz, make_samples, readers
+from chaos.subjects import SUBJECTS, make_template
+
+REPOSITORY = Path(__file__).parents[2]
+PAGE = REPOSITORY / "docs" / "reliability.md"
+RECORD = PAGE.with_suffix(".json")
+TRIALS = {"kill": 36, "fail": 16, "fill": 8, "flip": 24}
+"""Attacks on each of the six commands: 216 trials with kills in all."""
+SHORT = {"kill": 4, "fail": 3, "fill": 1, "flip": 4}
+_SLOW = {"sweep": 2}
+"""Commands that start processes, which import everything anew, get one trial of two."""
+
+
+def main() -> int:
+    """Run the attacks that the command line asks for."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--short", action="store_true", help="a few minutes, without the sweep")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME")
+    parser.add_argument("--fuzz", type=float, metavar="SECONDS", help="time for each reader")
+    parser.add_argument("--write", action="store_true", help="write the figures to docs/")
+    args = parser.parse_args()
+    if not can_trace():
+        print("strace is not installed or may not attach to a process", file=sys.stderr)
+        return 2
+    os.environ |= {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    begun = time.monotonic()
+    found = []
+    for each in attack(args.seed, SHORT if args.short else TRIALS, args):
+        found.append(each)
+        print(each.attack, each.subject, each.n, dict(each.outcomes), flush=True)
+        for defect in each.defects:
+            print(f"  BROKEN {defect}", flush=True)
+    minutes = (time.monotonic() - begun) / 60
+    print(table([asdict(each) for each in found]))
+    print(f"seed {args.seed}, {minutes:.0f} minutes")
+    if args.write:
+        figures = [asdict(each) for each in found]
+        record = {"seed": args.seed, "minutes": round(minutes), "figures": figures}
+        RECORD.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), record), encoding="utf-8")
+    return int(any(each.defects for each in found))
+
+
+def attack(seed: int, trials: dict[str, int], args: Any) -> Iterator[Figures]:
+    """Yield the figures of each attack on each command, then of each reader."""
+    warm_up()
+    with tempfile.TemporaryDirectory(prefix="chaos-") as place:
+        root = Path(place)
+        template = make_template(root / "template")
+        for subject in SUBJECTS:
+            is_left_out = args.short and subject.name in _SLOW
+            if is_left_out or (args.only and subject.name not in args.only):
+                continue
+            bench = Bench.of(root, subject, seed)
+            for name, run in ATTACKS.items():
+                yield run(bench, max(1, trials[name] // _SLOW.get(subject.name, 1)))
+        seconds = args.fuzz if args.fuzz is not None else 1.0 if args.short else 10.0
+        samples = make_samples(root / "samples", template)
+        for reader in readers(samples):
+            if not args.only or {reader.name, "fuzz"} & {*args.only}:
+                yield fuzz(reader, samples, root / "work", seed, seconds)
+
+
+def table(figures: Sequence[dict[str, Any]]) -> str:
+    """Return the figures as a table in Markdown."""
+    rows = [
+        (
+            each["attack"],
+            each["subject"],
+            f"{each['n']:,}",
+            ", ".join(f"{n:,} {what}" for what, n in sorted(each["outcomes"].items())),
+            len(each["defects"]),
+        )
+        for each in figures
+    ]
+    headers = ("attack", "on", "n", "outcomes", "broken")
+    return tabulate(rows, headers, tablefmt="github", disable_numparse=True)
+
+
+def page(text: str, record: dict[str, Any]) -> str:
+    """Return the page with the table of a record between its two marks."""
+    before, mark, rest = text.partition("<!-- chaos -->\n")
+    _, end, after = rest.partition("<!-- end of chaos -->\n")
+    assert mark, "the page has lost its first mark"
+    assert end, "the page has lost its second mark"
+    said = f"Seed {record['seed']}, {record['minutes']} minutes on two cores.\n\n"
+    return f"{before}{mark}{said}{table(record['figures'])}\n{end}{after}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

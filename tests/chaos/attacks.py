@@ -1,0 +1,227 @@
+"""Kills, faults and bit flips on `SUBJECTS`, each followed by the same command undisturbed."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from chaos.children import Ended, failed_call, is_outside, positions, run
+from chaos.subjects import Subject, copy, made
+
+ERRORS = ("ENOSPC", "EACCES", "EIO", "EROFS")
+
+
+@dataclass
+class Figures:
+    """What one attack found.
+
+    Attributes:
+        attack: Its name.
+        subject: The command or the reader that was attacked.
+        n: Number of attacks that had an effect.
+        outcomes: How often each harmless outcome was seen.
+        defects: One line for each attack that broke a promise.
+    """
+
+    attack: str
+    subject: str
+    n: int = 0
+    outcomes: dict[str, int] = field(default_factory=dict)
+    defects: list[str] = field(default_factory=list)
+
+    def count(self, outcome: str, n: int = 1) -> None:
+        """Count an outcome of n attacks that had an effect; n is 0 for one without."""
+        self.n += n
+        self.outcomes[outcome] = self.outcomes.get(outcome, 0) + 1
+
+
+@dataclass(frozen=True)
+class Bench:
+    """The folder that an attack works in, and what an undisturbed run of the subject gives."""
+
+    root: Path
+    subject: Subject
+    draw: random.Random
+    expected: Mapping[str, str]
+    whole: Ended
+    places: list[tuple[str, int]]
+
+    @classmethod
+    def of(cls, root: Path, subject: Subject, seed: int) -> Bench:
+        """Run the subject once, and record where it writes."""
+        # The same folder for all trials, because some files name the path of the base.
+        folder = copy(root / "template", root / "work")
+        trace = root / "trace.txt"
+        whole = run(subject.words, folder, trace=trace)
+        assert whole.code == 0, f"{subject.line}: {whole.err}"
+        expected = made(folder / subject.product)
+        assert expected
+        draw = random.Random(f"{seed} {subject.name}")
+        return cls(root, subject, draw, expected, whole, positions(trace))
+
+    def fresh(self) -> Path:
+        return copy(self.root / "template", self.root / "work")
+
+    def run(self, **how: object) -> Ended:
+        return run(self.subject.words, self.root / "work", **how)  # type: ignore[arg-type]
+
+    def problem_after(self, ended: Ended | None = None) -> str:
+        """Return what is wrong after the command ran again, or nothing."""
+        again = self.run()
+        if again.code != 0:
+            return f"the next run ended with {again.code}: {_last(again)}"
+        found = made(self.root / "work" / self.subject.product)
+        names = found.keys() | self.expected.keys()
+        other = [name for name in names if found.get(name) != self.expected.get(name)]
+        return f"other bytes in {', '.join(sorted(other))}" if other else ""
+
+
+def kill(bench: Bench, n: int) -> Figures:
+    """Kill the command n times, half of them at a call that writes, half at a random instant."""
+    figures = Figures("kill -9", bench.subject.name)
+    for i in range(n):
+        bench.fresh()
+        said = []
+        for _ in range(1 + i % 3 // 2):  # each third trial is killed twice
+            if i % 2 and bench.places:
+                name, number = bench.draw.choice(bench.places)
+                ended = bench.run(inject=f"{name}:signal=SIGKILL:when={number}")
+                said.append(f"{name} {number}")
+            else:
+                after = bench.draw.uniform(0, bench.whole.seconds)
+                ended = bench.run(kill_after=after)
+                said.append(f"{after:.3f} s")
+            if not ended.is_killed:
+                figures.count("had ended before", 0)
+                continue
+            figures.n += 1
+        if problem := bench.problem_after():
+            figures.defects.append(f"killed at {' and '.join(said)}: {problem}")
+        else:
+            figures.count("ended in the same bytes", 0)
+    return figures
+
+
+def fail(bench: Bench, n: int) -> Figures:
+    """Let n calls that write fail, as with a full disk, a lost permission or a broken disk."""
+    figures = Figures("failed write", bench.subject.name)
+    for i in range(n):
+        bench.fresh()
+        error, (name, number) = ERRORS[i % len(ERRORS)], bench.draw.choice(bench.places)
+        trace = bench.root / "trace.txt"
+        ended = bench.run(inject=f"{name}:error={error}:when={number}", trace=trace)
+        call = failed_call(trace)
+        if not call or is_outside(call):  # another thread was first, or it wrote to the terminal
+            figures.count("no file was hit", 0)
+            continue
+        where = f"{error} in {call[:80]}"
+        if ended.code not in (0, 1, 2) or "Traceback" in ended.err:
+            figures.defects.append(f"{where}: code {ended.code}: {_last(ended)}")
+            continue
+        if problem := bench.problem_after():
+            figures.defects.append(f"{where}: {problem}")
+            continue
+        figures.count("named" if ended.code else "went on without")
+    return figures
+
+
+def fill(bench: Bench, n: int) -> Figures:
+    """Run the command on n disks that are too small, then on one with room."""
+    figures = Figures("full disk", bench.subject.name)
+    size = sum(p.stat().st_size for p in bench.fresh().rglob("*") if p.is_file()) // 1024
+    for _ in range(n):
+        more = bench.draw.randrange(8, 600)
+        with _disk(bench.root / "work", size * 5 // 4 + more) as grow:
+            copy_into(bench.root / "template", bench.root / "work")
+            ended = bench.run()
+            where = f"{more} KiB left"
+            if ended.code not in (0, 1, 2) or "Traceback" in ended.err:
+                figures.defects.append(f"{where}: code {ended.code}: {_last(ended)}")
+                continue
+            grow()
+            if problem := bench.problem_after():
+                figures.defects.append(f"{where}: {problem}")
+                continue
+            figures.count("named" if ended.code else "had room")
+    return figures
+
+
+def flip(bench: Bench, n: int) -> Figures:
+    """Flip one bit in n kept files, run the command again, and compare what it prints and keeps."""
+    figures = Figures("bit flip", bench.subject.name)
+    folder = bench.fresh()
+    bench.run()
+    printed = bench.run().out
+    shutil.rmtree(bench.root / "done", ignore_errors=True)
+    shutil.copytree(folder, bench.root / "done")
+    kept = [
+        path.relative_to(folder)
+        for part in (bench.subject.product, "cache")
+        for path in sorted((folder / part).rglob("*"))
+        if path.is_file() and path.stat().st_size and path.suffix not in (".log", ".svg", ".png")
+    ]
+    for _ in range(n):
+        folder = copy(bench.root / "done", bench.root / "work")
+        name = bench.draw.choice(kept)
+        content = bytearray((folder / name).read_bytes())
+        place = bench.draw.randrange(8 * len(content))
+        content[place // 8] ^= 1 << place % 8
+        (folder / name).write_bytes(content)
+        ended = bench.run()
+        where = f"{name} bit {place}"
+        if ended.code not in (0, 1, 2) or "Traceback" in ended.err:
+            figures.defects.append(f"{where}: code {ended.code}: {_last(ended)}")
+        elif ended.code:
+            is_named = any(part in ended.err for part in (name.name, name.parent.name))
+            figures.count("named" if is_named else "refused")
+        elif (folder / name).read_bytes() != bytes(content):
+            found = made(folder / bench.subject.product)
+            if found == bench.expected:
+                figures.count("made again")
+            else:
+                figures.defects.append(f"{where}: made again, with other bytes")
+        elif ended.out == printed:
+            figures.count("not read, or no number moved")
+        else:
+            figures.defects.append(f"{where}: unnoticed, and the output differs")
+    return figures
+
+
+ATTACKS: dict[str, Callable[[Bench, int], Figures]] = {
+    "kill": kill,
+    "fail": fail,
+    "fill": fill,
+    "flip": flip,
+}
+
+
+@contextmanager
+def _disk(folder: Path, kibibytes: int) -> Iterator[Callable[[], None]]:
+    """Mount a small disk in memory at a folder; the function that it gives makes it large."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={kibibytes}k", "tmpfs", str(folder)], check=True
+    )
+
+    def grow() -> None:
+        subprocess.run(["mount", "-o", "remount,size=1g", str(folder)], check=True)
+
+    try:
+        yield grow
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def copy_into(template: Path, folder: Path) -> None:
+    shutil.copytree(template, folder, dirs_exist_ok=True)
+
+
+def _last(ended: Ended) -> str:
+    lines = [line for line in ended.err.splitlines() if line.strip()]
+    return " | ".join(lines[-2:])[-300:]

@@ -1,0 +1,213 @@
+"""Command lines in forked children, which strace can kill or fail at any system call that writes.
+
+The parent imports the packages once, so a command takes as long as its work. strace attaches to the
+child before its first step; the child waits for it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pkgutil
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+WRITES = (
+    "write,pwrite64,writev,pwritev,rename,renameat,renameat2,unlink,unlinkat,mkdir,mkdirat,rmdir,"
+    "ftruncate,fallocate,fsync,fdatasync,link,linkat,symlink,chmod,fchmod"
+)
+"""System calls that change files, or that make a change last."""
+TIMEOUT = 300.0
+"""Seconds after which a command counts as hung."""
+_HEAVY = "torch sentence_transformers mteb datasets sklearn.linear_model scipy.stats"
+_OUTSIDE = re.compile(r"(pwrite64|writev?|pwritev)\((1|2|\d+<(pipe|socket|/dev/|anon_inode))")
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended.
+
+    Attributes:
+        code: Exit code, or minus the number of the signal that killed it.
+        out: What it printed on stdout.
+        err: What it printed on stderr.
+        seconds: Wall-clock time.
+    """
+
+    code: int
+    out: str
+    err: str
+    seconds: float
+
+    @property
+    def is_killed(self) -> bool:
+        return self.code == -signal.SIGKILL
+
+
+def can_trace() -> bool:
+    """Return whether strace is installed and may attach to a child."""
+    if shutil.which("strace") is None:
+        return False
+    return subprocess.run(["strace", "-o", os.devnull, "true"], capture_output=True).returncode == 0
+
+
+def warm_up() -> None:
+    """Import what commands import, so that children need not do it again."""
+    import polarity_bench
+
+    for name in _HEAVY.split():
+        importlib.import_module(name)
+    for module in pkgutil.walk_packages(polarity_bench.__path__, "polarity_bench."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+
+
+def run(
+    words: Sequence[str | Path],
+    folder: Path,
+    *,
+    inject: str | None = None,
+    trace: Path | None = None,
+    kill_after: float | None = None,
+) -> Ended:
+    """Run a command line of polarity-bench in a child, in a folder that also holds its cache.
+
+    Args:
+        words: The command line without the name of the program.
+        folder: Working folder.
+        inject: What happens at a system call, as strace says it: `write:error=EIO:when=3`.
+        trace: File for the record of all system calls that write.
+        kill_after: Seconds after which the child and its own children are killed.
+    """
+
+    def command() -> None:
+        from polarity_bench.cli import app
+
+        sys.argv = ["polarity-bench", *map(str, words)]
+        app.main()
+
+    return call(command, folder, inject=inject, trace=trace, kill_after=kill_after)
+
+
+def call(
+    function: Callable[[], Any],
+    folder: Path,
+    *,
+    inject: str | None = None,
+    trace: Path | None = None,
+    kill_after: float | None = None,
+) -> Ended:
+    """Call a function in a child; see `run`."""
+    # Beside the folder, because a full disk or a lost permission must not hit them.
+    out, err = (folder.with_name(f"{folder.name}-{stream}.txt") for stream in ("out", "err"))
+    waiting, go = os.pipe()
+    begun = time.monotonic()
+    child = os.fork()
+    if child == 0:
+        os.close(go)
+        _become(function, folder, out, err, waiting)
+    os.close(waiting)
+    tracer = _attach(child, inject, trace) if inject or trace else None
+    os.write(go, b"x")
+    os.close(go)
+    status = _wait(child, kill_after)
+    seconds = time.monotonic() - begun
+    if tracer is not None:
+        tracer.wait(60)
+    return Ended(
+        os.waitstatus_to_exitcode(status),
+        out.read_text(errors="replace"),
+        err.read_text(errors="replace"),
+        seconds,
+    )
+
+
+def positions(trace: Path) -> list[tuple[str, int]]:
+    """Return the calls of the main thread that write to files.
+
+    Each is given by the name of the system call and its number among those of this name, because
+    strace counts the calls of each name for itself.
+    """
+    lines = [line.split(maxsplit=1) for line in trace.read_text(errors="replace").splitlines()]
+    ((main, _),) = Counter(thread for thread, _ in lines).most_common(1)
+    calls = [call for thread, call in lines if thread == main]
+    calls = [each for each in calls if re.match(r"\w+\(", each)]
+    found, numbers = [], Counter[str]()
+    for each in calls:
+        name = each.partition("(")[0]
+        numbers[name] += 1
+        if not is_outside(each):
+            found.append((name, numbers[name]))
+    return found
+
+
+def failed_call(trace: Path) -> str:
+    """Return the call that failed because of `inject`, or nothing if it was not reached."""
+    calls = [line.split(maxsplit=1)[1] for line in trace.read_text(errors="replace").splitlines()]
+    return next((each for each in calls if each.endswith("(INJECTED)")), "")
+
+
+def is_outside(call: str) -> bool:
+    """Return whether a call writes to the terminal, a pipe or a device, not to a file."""
+    return bool(_OUTSIDE.match(call))
+
+
+def _become(function: Callable[[], Any], folder: Path, out: Path, err: Path, waiting: int) -> None:
+    """Be the child: wait for the tracer, call the function and leave without the parent's exit."""
+    code: Any = 70
+    try:
+        os.setsid()
+        os.chdir(folder)
+        os.environ["POLARITY_BENCH_CACHE"] = str(folder / "cache")
+        for stream, path in ((1, out), (2, err)):
+            os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644), stream)
+        os.read(waiting, 1)
+        try:
+            function()
+            code = 0
+        except SystemExit as exit_:
+            code = exit_.code if isinstance(exit_.code, int) else int(exit_.code is not None)
+        except BaseException:  # noqa: BLE001  The unexpected is what is looked for.
+            traceback.print_exc()
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError):
+                stream.flush()
+    finally:
+        os._exit(code)
+
+
+def _attach(child: int, inject: str | None, trace: Path | None) -> subprocess.Popen[str]:
+    words = ["strace", "-f", "-y", "-p", str(child), "-o", str(trace or os.devnull)]
+    words += ["-e", f"trace={WRITES}"]
+    words += ["-e", f"inject={inject}"] if inject else []
+    tracer = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+    assert tracer.stderr is not None
+    said = tracer.stderr.readline()
+    assert "attached" in said, said
+    return tracer
+
+
+def _wait(child: int, kill_after: float | None) -> int:
+    deadline = time.monotonic() + (TIMEOUT if kill_after is None else kill_after)
+    while True:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return status
+        if time.monotonic() > deadline:
+            os.killpg(child, signal.SIGKILL)
+            _, status = os.waitpid(child, 0)
+            if kill_after is None:
+                raise TimeoutError(f"a command had not ended after {TIMEOUT:.0f} s")
+            return status
+        time.sleep(0.002)

@@ -46,9 +46,9 @@ from polarity_bench.cross_validation.methods import (
 from polarity_bench.cross_validation.protocol import Part, Protocol
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.encoders.load import EncoderOptions
-from polarity_bench.errors import InputError, MissingValuesError
+from polarity_bench.errors import InputError, MissingValuesError, reworded
 from polarity_bench.evaluation.one_task import environment
-from polarity_bench.files import check_writable, folder_name, input_errors
+from polarity_bench.files import check_writable, folder_name
 from polarity_bench.progress import Bar, no_bar
 from polarity_bench.results.result_files import (
     CROSS_VALIDATION,
@@ -235,9 +235,9 @@ def _run(experiment: Experiment, output: Path, mapped: Map, bar: Bar) -> Result:
 
 def _write(planned: Result, folds: Sequence[Fold], output: Path) -> None:
     """Write the result of the scored folds."""
-    with input_errors(
+    with reworded(
         f"{output}: the fold cannot be stored; all earlier folds are stored; free some space, then "
-        "run the same command again"
+        "run the same command again: "
     ):
         write_result(with_folds(planned, folds), output)
 

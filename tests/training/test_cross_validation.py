@@ -452,7 +452,7 @@ def test_a_full_disk_is_said(make: Make, tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(
-        InputError, match=r"the fold cannot be stored; .* same command again: No space left"
+        InputError, match=r"the fold cannot be stored; .* same command again: .*No space left"
     ):
         run_experiments([make(Frozen())], tmp_path)
 

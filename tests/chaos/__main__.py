@@ -62,7 +62,7 @@ def main() -> int:
     print(f"seed {args.seed}, {minutes:.0f} minutes")
     if args.write:
         figures = [asdict(each) for each in found]
-        record = {"seed": args.seed, "minutes": round(minutes), "figures": figures}
+        record = {"seed": args.seed, "figures": figures}
         RECORD.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n", encoding="utf-8")
         PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), record), encoding="utf-8")
     return int(any(each.defects for each in found))
@@ -110,8 +110,7 @@ def page(text: str, record: dict[str, Any]) -> str:
     _, end, after = rest.partition("<!-- end of chaos -->\n")
     assert mark, "the page has lost its first mark"
     assert end, "the page has lost its second mark"
-    said = f"Seed {record['seed']}, {record['minutes']} minutes on two cores.\n\n"
-    return f"{before}{mark}{said}{table(record['figures'])}\n{end}{after}"
+    return f"{before}{mark}{table(record['figures'])}\n{end}{after}"
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ TRIALS = {"kill": 36, "fail": 10, "fill": 4, "flip": 12}
 """Attacks on each command: 198 trials with kills in all, of which every third has two."""
 SHORT = {"kill": 4, "fail": 3, "fill": 1, "flip": 4}
 _SLOW = {"sweep": 2}
-"""Commands that start processes, which import everything anew, get one trial of two."""
+"""Commands with every second trial only, because their processes import everything again."""
 
 
 def main() -> int:

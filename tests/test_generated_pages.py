@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import tomllib
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from standins.programs import load_program
 
 from polarity_bench.data.specs import FileRef
 from polarity_bench.tasks.catalogue import KINDS, read_task, shipped_folder
@@ -24,12 +24,7 @@ PAGE = (DOCS / "tasks.md").read_text(encoding="utf-8")
 
 @pytest.fixture(scope="module")
 def make_pages() -> Any:
-    spec = importlib.util.spec_from_file_location("make_pages", DOCS / "make_pages.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_program(DOCS / "make_pages.py")
 
 
 def test_generated_pages_are_current(make_pages: Any) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from standins.programs import load_program
 
 from polarity_bench.tasks.catalogue import choose_tasks, load_suites
 from polarity_bench.tasks.types.polarity.task import PolaritySpec
@@ -17,14 +16,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 
 @pytest.fixture(scope="module")
 def make_suites() -> Any:
-    spec = importlib.util.spec_from_file_location("make_suites", DOCS / "make_suites.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, "make_suites", module)  # its dataclass looks itself up there
-        spec.loader.exec_module(module)
-    return module
+    return load_program(DOCS / "make_suites.py")
 
 
 def test_the_suites_and_their_page_are_those_of_the_rules(make_suites: Any) -> None:

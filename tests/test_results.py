@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
+import re
 import shutil
 import subprocess
 import sys
@@ -24,6 +26,7 @@ import polarity_bench
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError
+from polarity_bench.evaluation import one_task
 from polarity_bench.evaluation.one_task import command_line, evaluate
 from polarity_bench.files import check_writable, folder_name, json_bytes, write_atomically
 from polarity_bench.results import result_files
@@ -121,6 +124,35 @@ def test_the_provenance_says_when_by_which_command_and_from_which_code(
     )
     commit = environment.get("commit", "").removesuffix("-dirty")
     assert commit == git.stdout[:12]
+
+
+def test_asking_for_the_commit_leaves_the_index_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A killed process would leave the lock of the index behind, which stops the user's git."""
+
+    def git(*words: str) -> None:
+        who = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        subprocess.run(["git", "-C", str(tmp_path), *who, *words], check=True, capture_output=True)
+
+    monkeypatch.setattr(one_task, "__file__", str(tmp_path / "package" / "evaluation" / "x.py"))
+    ask = one_task._commit.__wrapped__
+    assert ask() is None
+    git("init")
+    assert ask() is None
+    (tmp_path / "file").write_text("one")
+    git("add", "file")
+    git("commit", "-m", "one")
+    os.utime(tmp_path / "file", (0, 0))  # so that the index would be written again
+    before = (tmp_path / ".git" / "index").read_bytes()
+    commit = ask()
+    assert commit is not None
+    assert re.fullmatch("[0-9a-f]{12}", commit)
+    assert (tmp_path / ".git" / "index").read_bytes() == before
+    (tmp_path / "other").write_text("not tracked")
+    assert ask() == commit
+    (tmp_path / "file").write_text("two")
+    assert ask() == f"{commit}-dirty"
 
 
 def test_nan_is_null_on_disk(task_dir: Path, tmp_path: Path) -> None:

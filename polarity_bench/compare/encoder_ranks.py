@@ -254,6 +254,6 @@ def read_standings(file: Path) -> Standings:
 
 def standings_bytes(standings: Standings) -> bytes:
     """Return the content of `statistics.json`. Equal standings give equal bytes."""
-    kept = (dict(sorted(each.items())) for each in (standings.kept, standings.kept_gains))
-    content = as_json(_File(FORMAT, *kept))
+    gains = dict(sorted(standings.kept_gains.items()))
+    content = as_json(_File(FORMAT, dict(sorted(standings.kept.items())), gains))
     return json_bytes({name: value for name, value in content.items() if name != "gains" or value})

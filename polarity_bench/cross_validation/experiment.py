@@ -46,10 +46,11 @@ from polarity_bench.cross_validation.methods import (
 from polarity_bench.cross_validation.protocol import Part, Protocol
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.encoders.load import EncoderOptions
-from polarity_bench.errors import InputError, MissingValuesError
+from polarity_bench.errors import InputError, MissingValuesError, reworded
 from polarity_bench.evaluation.one_task import environment
-from polarity_bench.files import check_writable, folder_name, input_errors
+from polarity_bench.files import check_writable, folder_name
 from polarity_bench.progress import Bar, no_bar
+from polarity_bench.results.packed_results import PROVENANCE, is_stored
 from polarity_bench.results.result_files import (
     CROSS_VALIDATION,
     Result,
@@ -221,9 +222,11 @@ def _run(experiment: Experiment, output: Path, mapped: Map, bar: Bar) -> Result:
         folds: list[Fold] = []
         with suppress(MissingValuesError):
             folds = folds_of(read_arrays(path))
-        # A killed process may have stored the values of a fold, but not the result.
         if folds and not has_values_per_query(replace(planned, path=path)):
-            _write(planned, folds, output)
+            if is_stored(path.with_suffix(PROVENANCE)):
+                folds = []  # The values are damaged: their checksum is another.
+            else:  # A killed process stored the values of a fold, but not the result.
+                _write(planned, folds, output)
         with bar(f"{planned.task} {full_title(experiment.method)}", len(parts)) as advance:
             advance(len(folds))
             for fold in mapped(_run_fold, repeat(experiment), parts[len(folds) :]):
@@ -235,9 +238,9 @@ def _run(experiment: Experiment, output: Path, mapped: Map, bar: Bar) -> Result:
 
 def _write(planned: Result, folds: Sequence[Fold], output: Path) -> None:
     """Write the result of the scored folds."""
-    with input_errors(
+    with reworded(
         f"{output}: the fold cannot be stored; all earlier folds are stored; free some space, then "
-        "run the same command again"
+        "run the same command again: "
     ):
         write_result(with_folds(planned, folds), output)
 
@@ -269,7 +272,8 @@ def _lock(path: Path) -> Iterator[None]:
             try:
                 yield
             finally:
-                file.unlink(missing_ok=True)
+                with suppress(OSError):  # A lock that cannot be removed does no harm.
+                    file.unlink()
     except Timeout as error:
         raise InputError(
             f"{path}: another process is running this experiment; wait until that process ends"
@@ -351,4 +355,9 @@ def _with_arrays(result: Result) -> Result:
             f"{result.path}: expected version {VERSION} of `fewshot`, got version "
             f"{result.version}; move the file out of the folder"
         )
-    return replace(result, arrays=read_arrays(result.path))
+    arrays = read_arrays(result.path)
+    if not has_values_per_query(result):
+        raise MissingValuesError(
+            f"{result.path}: the values per fold are damaged; run the same `fewshot` again"
+        )
+    return replace(result, arrays=arrays)

@@ -18,7 +18,6 @@ import numpy as np
 
 from polarity_bench.encoders.base import Encoder, EncoderId
 from polarity_bench.errors import InputError
-from polarity_bench.files import read_errors
 from polarity_bench.values import FloatArray, IntArray
 
 _WORD = re.compile(r"\w+|[^\w\s]")
@@ -196,8 +195,12 @@ def read_matrix(file: Path) -> FloatArray:
     Raises:
         InputError: If the file is missing, damaged or truncated.
     """
-    with read_errors(file, " as an .npy matrix", "is the file complete?"):
+    try:
         array: FloatArray = np.load(file, mmap_mode="r", allow_pickle=False)
+    except Exception as error:  # numpy's parser of headers raises all kinds of errors
+        raise InputError(
+            f"{file}: cannot be read as an .npy matrix: {error}; is the file complete?"
+        ) from error
     return array
 
 

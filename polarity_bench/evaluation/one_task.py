@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shlex
 import shutil
 import subprocess
@@ -310,9 +311,17 @@ def _commit() -> str | None:
     git = shutil.which("git")
     if git is None or not (root / ".git").exists():
         return None
-    words = [git, "describe", "--always", "--dirty", "--exclude=*", "--abbrev=12"]
+    # `describe --dirty` would lock the index, and leave the lock behind if it is killed.
+    words = [git, "--no-optional-locks", "status", "--porcelain=v2", "--branch"]
     env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    described = subprocess.run(  # noqa: S603
-        words, cwd=root, capture_output=True, text=True, check=False, env=env
-    )
-    return described.stdout.strip() or None
+    told = subprocess.run(  # noqa: S603
+        [*words, "--untracked-files=no"],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=env,
+    ).stdout
+    commit = re.search(r"^# branch\.oid ([0-9a-f]{12})", told, re.MULTILINE)
+    is_dirty = any(not line.startswith("#") for line in told.splitlines())
+    return f"{commit[1]}{'-dirty' * is_dirty}" if commit else None

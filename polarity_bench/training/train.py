@@ -12,6 +12,8 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from safetensors import SafetensorError
+
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.encoders.load import (
     EncoderOptions,
@@ -127,7 +129,7 @@ def train(
                 publish(job, context, identity, fitted, epochs.rows, inputs.texts, before)
             wait()
             return replace(finished(folder, identity), reused=False, speed=fitted.speed)
-        except OSError as error:
+        except (OSError, SafetensorError) as error:
             raise InputError(
                 f"`output` {folder.path}: {error}. The files written so far are complete; run the "
                 "same command again to resume"

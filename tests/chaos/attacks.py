@@ -39,6 +39,13 @@ class Figures:
         self.n += n
         self.outcomes[outcome] = self.outcomes.get(outcome, 0) + 1
 
+    def judge(self, where: str, problem: str, ended: Ended, unharmed: str) -> None:
+        """Count an attack by its problem, by the message that named it, or as `unharmed`."""
+        if problem:
+            self.defects.append(f"{where}: {problem}")
+        else:
+            self.count("named" if ended.code else unharmed)
+
 
 @dataclass(frozen=True)
 class Bench:
@@ -70,7 +77,7 @@ class Bench:
     def run(self, **how: object) -> Ended:
         return run(self.subject.words, self.root / "work", **how)  # type: ignore[arg-type]
 
-    def problem_after(self, ended: Ended | None = None) -> str:
+    def problem_after(self) -> str:
         """Return what is wrong after the command ran again, or nothing."""
         again = self.run()
         if again.code != 0:
@@ -119,14 +126,8 @@ def fail(bench: Bench, n: int) -> Figures:
         if not call or is_outside(call):  # another thread was first, or it wrote to the terminal
             figures.count("no file was hit", 0)
             continue
-        where = f"{error} in {call[:80]}"
-        if ended.code not in (0, 1, 2) or "Traceback" in ended.err:
-            figures.defects.append(f"{where}: code {ended.code}: {_last(ended)}")
-            continue
-        if problem := bench.problem_after():
-            figures.defects.append(f"{where}: {problem}")
-            continue
-        figures.count("named" if ended.code else "went on without")
+        problem = _unexpected(ended) or bench.problem_after()
+        figures.judge(f"{error} in {call[:80]}", problem, ended, "went on without")
     return figures
 
 
@@ -137,17 +138,11 @@ def fill(bench: Bench, n: int) -> Figures:
     for _ in range(n):
         more = bench.draw.randrange(8, 600)
         with _disk(bench.root / "work", size * 5 // 4 + more) as grow:
-            copy_into(bench.root / "template", bench.root / "work")
+            shutil.copytree(bench.root / "template", bench.root / "work", dirs_exist_ok=True)
             ended = bench.run()
-            where = f"{more} KiB left"
-            if ended.code not in (0, 1, 2) or "Traceback" in ended.err:
-                figures.defects.append(f"{where}: code {ended.code}: {_last(ended)}")
-                continue
             grow()
-            if problem := bench.problem_after():
-                figures.defects.append(f"{where}: {problem}")
-                continue
-            figures.count("named" if ended.code else "had room")
+            problem = _unexpected(ended) or bench.problem_after()
+            figures.judge(f"{more} KiB left", problem, ended, "had room")
     return figures
 
 
@@ -174,8 +169,8 @@ def flip(bench: Bench, n: int) -> Figures:
         (folder / name).write_bytes(content)
         ended = bench.run()
         where = f"{name} bit {place}"
-        if ended.code not in (0, 1, 2) or "Traceback" in ended.err:
-            figures.defects.append(f"{where}: code {ended.code}: {_last(ended)}")
+        if problem := _unexpected(ended):
+            figures.defects.append(f"{where}: {problem}")
         elif ended.code:
             is_named = any(part in ended.err for part in (name.name, name.parent.name))
             figures.count("named" if is_named else "refused")
@@ -218,8 +213,10 @@ def _disk(folder: Path, kibibytes: int) -> Iterator[Callable[[], None]]:
         subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-def copy_into(template: Path, folder: Path) -> None:
-    shutil.copytree(template, folder, dirs_exist_ok=True)
+def _unexpected(ended: Ended) -> str:
+    """Return the code and the last lines if a command ended in another way than with a message."""
+    is_expected = ended.code in (0, 1, 2) and "Traceback" not in ended.err
+    return "" if is_expected else f"code {ended.code}: {_last(ended)}"
 
 
 def _last(ended: Ended) -> str:

@@ -180,9 +180,9 @@ def _become(function: Callable[[], Any], folder: Path, out: Path, err: Path, wai
             code = exit_.code if isinstance(exit_.code, int) else int(exit_.code is not None)
         except BaseException:  # noqa: BLE001  The unexpected is what is looked for.
             traceback.print_exc()
-        for stream in (sys.stdout, sys.stderr):
+        for printed in (sys.stdout, sys.stderr):
             with suppress(OSError):
-                stream.flush()
+                printed.flush()
     finally:
         os._exit(code)
 

@@ -12,13 +12,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from safetensors.numpy import load_file
 from standins import Workshop, tiny_encoder, write_task
 from standins.sweeps import small_grid
 
 from chaos.children import run
 
 _VOLATILE = frozenset(
-    ("date", "evaluation_time", "seconds", "sha256", "command", "seconds_per_fold", "made", "began")
+    [
+        "date",
+        "evaluation_time",
+        "seconds",
+        "sha256",
+        "queries_sha256",
+        "command",
+        "seconds_per_fold",
+        "made",
+        "began",
+    ]
 )
 """Fields with times, or with a checksum over times."""
 _QUICK = "--epochs 2 --batch-size 8 --held-out 0"
@@ -98,6 +109,13 @@ def _without_times(path: Path) -> bytes:
         with sqlite3.connect(path) as store:
             rows = store.execute("SELECT key, vector FROM vectors ORDER BY key").fetchall()
         return b"".join(key + vector for key, vector in rows)
+    if path.suffix == ".safetensors":
+        arrays = load_file(path)
+        return b"".join(
+            name.encode() + each.tobytes()
+            for name, each in sorted(arrays.items())
+            if name != "seconds"
+        )
     content = path.read_bytes()
     if path.suffix == ".gz":
         content = gzip.decompress(content)

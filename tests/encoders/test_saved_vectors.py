@@ -135,7 +135,7 @@ def test_a_truncated_file_is_refused(tmp_path: Path, save: Save) -> None:
 
 @pytest.mark.parametrize("spoiled", [b"{'descr': [", b"{'descr': '<f4', 'shape': (" + b"9" * 30])
 def test_a_header_that_numpy_cannot_parse_is_refused(tmp_path: Path, spoiled: bytes) -> None:
-    place = SAVERS[0](tmp_path, TEXTS, VECTORS)
+    place = save_pair(tmp_path, TEXTS, VECTORS)
     (file,) = tmp_path.glob("*.npy")
     content = file.read_bytes()
     file.write_bytes(content[:10] + spoiled + content[10 + len(spoiled) :])

@@ -369,8 +369,8 @@ def test_a_packed_result_of_fewer_folds_is_written_again(
     (whole,) = run_experiments([make(Frozen())], tmp_path)
     whole.path.unlink()
     whole.path.with_suffix(".provenance.json").unlink()
-    (packed,) = read_experiments(tmp_path)
-    assert (packed.main.n, len(packed.arrays["fold"])) == (2, 4)
+    with pytest.raises(InputError, match="the values per fold are damaged"):
+        read_experiments(tmp_path)
     (again,) = run_experiments([make(Frozen())], tmp_path)
     assert again.scores == whole.scores
 
@@ -446,13 +446,28 @@ def test_workers_end_at_once_with_what_goes_wrong(make: Make, tmp_path: Path, ho
     assert not list(tmp_path.rglob("*.lock"))
 
 
+def test_damaged_values_of_folds_are_refused_and_made_again(make: Make, tmp_path: Path) -> None:
+    (whole,) = run_experiments([make(Frozen())], tmp_path)
+    (values,) = tmp_path.rglob("*.queries.safetensors")
+    content = bytearray(values.read_bytes())
+    content[-1] ^= 1
+    values.write_bytes(content)
+    with pytest.raises(InputError, match="the values per fold are damaged; run the same `fewshot`"):
+        read_experiments(tmp_path)
+    (again,) = run_experiments([make(Frozen())], tmp_path)
+    for name in set(whole.arrays) - {"seconds"}:
+        assert np.array_equal(again.arrays[name], whole.arrays[name])
+    assert values.read_bytes() != bytes(content)
+    assert read_experiments(tmp_path)
+
+
 def test_a_full_disk_is_said(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(
-        InputError, match=r"the fold cannot be stored; .* same command again: No space left"
+        InputError, match=r"the fold cannot be stored; .* same command again: .*No space left"
     ):
         run_experiments([make(Frozen())], tmp_path)
 

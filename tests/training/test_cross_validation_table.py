@@ -333,13 +333,13 @@ def test_data_that_was_changed_is_another_column_with_tests_of_its_own() -> None
     """Both are in the folder, and nothing says which of them is what the task holds now."""
     old = [made(FineTuning(), BASE), made(Frozen(), BASE + NOISE[0])]
     new = [made(FineTuning(), BASE - 0.1), made(Frozen(), BASE + NOISE[1])]
-    changed = [replace(each, key=replace(each.key, data="anew")) for each in new]
+    changed = [replace(each, key=replace(each.key, data="other")) for each in new]
     (tasks,) = groups([old[0], changed[0], old[1], changed[1]]).values()
-    assert tasks == ["mr (data digest of mr)", "mr (data anew)"] * 2
+    assert tasks == ["mr (data digest of mr)", "mr (data other)"] * 2
     text = render([*old, *changed], "accuracy")
     first, second, _ = rows(text.split("###")[0])["CCE"]
     assert float(first.split()[0]) == pytest.approx(float(second.split()[0]) + 10)
-    for outcomes, name in ((old, "mr (data digest of mr)"), (changed, "mr (data anew)")):
+    for outcomes, name in ((old, "mr (data digest of mr)"), (changed, "mr (data other)")):
         (line,) = filter(is_compared, lines(outcomes).values())
         assert line["p_holm"] == pytest.approx(line["p"])  # of one test
         part = next(part for part in text.split("### ") if part.startswith(name))

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from standins import QUERIES, SOURCES, tiny_encoder, write_task
 from standins.training import SMALL, equal, job_of, run, weights
@@ -261,6 +262,22 @@ def test_the_precision_decides_how_many_tokens_are_encoded_at_once(
     monkeypatch.setattr(length_sorted, "encode_sorted", noted)
     run(tiny_model, task_dir, tmp_path / "x", replace(SMALL, dtype=dtype, epochs=1))
     assert set(limits) == {limit}
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), SafetensorError("full")])
+def test_weights_that_cannot_be_written_are_named(
+    tiny_model: Path,
+    task_dir: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr("polarity_bench.training.train.publish", full)
+    with pytest.raises(InputError, match=r"`output` .*/x: .*run the same command again to resume"):
+        run(tiny_model, task_dir, tmp_path / "x", replace(SMALL, epochs=1))
 
 
 def test_a_full_disk_leaves_the_checkpoint_before_whole(

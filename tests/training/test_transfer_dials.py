@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import pytest
 from standins import QUERIES, SOURCES, Bench
+from standins.programs import load_program
 from standins.training import OFFLINE, run
 
 from polarity_bench.encoders.probe import TEXTS as PROBE
@@ -20,12 +20,7 @@ FILE = Path(__file__).parents[2] / "benchmarks" / "transfer.py"
 
 @pytest.fixture(scope="module")
 def program() -> Any:
-    spec = importlib.util.spec_from_file_location("transfer", FILE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_program(FILE)
 
 
 def test_a_dial_is_named_by_the_settings_that_differ(program: Any) -> None:

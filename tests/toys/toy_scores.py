@@ -16,7 +16,7 @@ def first_hit(found: Ranking, weighting: str) -> FloatArray:
 
 def miss_rate(found: Ranking, weighting: str) -> FloatArray:
     """Return the share of sources with another label, (q,)."""
-    return 1 - found.hits.mean(axis=1)
+    return np.asarray(1 - found.hits.mean(axis=1), dtype=np.float64)
 
 
 FIRST_HIT = Metric(

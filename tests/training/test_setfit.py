@@ -319,3 +319,24 @@ def test_the_command_wants_a_number_of_samples(
     done = call(monkeypatch, capsys, *words)
     assert done.code == 2
     assert "--samples-per-class must be an integer or 'all', got 'few'" in done.err
+
+
+def test_labels_draw_the_rows_of_axis(base: Path, tasks: Path, tmp_path: Path) -> None:
+    from polarity_bench.data.sources import DataAccess
+    from polarity_bench.tasks.catalogue import load_tasks
+    from polarity_bench.training.data import load_training_data
+    from polarity_bench.training.recipes.axis.recipe import Axis
+
+    access = DataAccess(tasks)
+    data = load_training_data(load_tasks(tasks)["mini"], access, held_out=0, seed=0)
+    for seed in (0, 1):
+        few = SetFit(variant="setfit", labels=4, seed=seed)
+        assert few.samples_per_class == "all"
+        drawn = few.read(data, access, tasks).examples
+        same = Axis(labels=4, seed=seed).read(data, access, tasks).examples.labelled
+        assert sorted(zip(drawn.texts, drawn.labels.tolist(), strict=True)) == sorted(
+            zip(same.texts, same.labels.tolist(), strict=True)
+        )
+    assert SetFit(labels=4, samples_per_class="all") == SetFit(labels=4)
+    with pytest.raises(InputError, match="`labels` and `samples_per_class` exclude each other"):
+        SetFit(labels=4, samples_per_class=2)

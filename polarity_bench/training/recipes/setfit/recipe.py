@@ -83,6 +83,12 @@ class SetFit(Recipe["LabelledTexts"]):
     samples_per_class: int | Literal["all"] | None = parameter(
         None, "number of texts to draw per class, or all [default: 625; setfit: 8]", least=2
     )
+    labels: int | None = parameter(
+        None,
+        "number of texts to draw, stratified by class like `labels` of axis, instead of "
+        "`samples_per_class`",
+        least=2,
+    )
     pairs: int | None = parameter(
         None,
         "number of sentence pairs, even [default: 40 per text; setfit: all possible pairs]",
@@ -95,8 +101,11 @@ class SetFit(Recipe["LabelledTexts"]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.labels is not None and self.samples_per_class not in (None, "all"):
+            raise InputError("`labels` and `samples_per_class` exclude each other; give one")
         if self.samples_per_class is None:
-            object.__setattr__(self, "samples_per_class", _SAMPLES[self.variant])
+            per_class = _SAMPLES[self.variant] if self.labels is None else "all"
+            object.__setattr__(self, "samples_per_class", per_class)
         if self.batch_size is None:
             object.__setattr__(self, "batch_size", _BATCH_SIZES[self.variant])
         if self.pairs is not None and self.pairs % 2:
@@ -113,6 +122,7 @@ class SetFit(Recipe["LabelledTexts"]):
         """Estimate the number of texts in all pairs, two per pair, assuming two classes."""
         per_class = self.samples_per_class
         n_texts = min(2 * per_class, n_rows) if isinstance(per_class, int) else n_rows
+        n_texts = min(self.labels or n_texts, n_rows)
         usual = n_texts * (n_texts if self.variant == "setfit" else 40)
         return 2 * (self.pairs or usual)
 
@@ -125,7 +135,8 @@ class SetFit(Recipe["LabelledTexts"]):
         from polarity_bench.tasks.labelled import LabelledTexts
         from polarity_bench.values import digest_of
 
-        pool = data.pool
+        pool = data.pool.labelled(data.task.spec.name)
+        pool = pool.drawn(self.labels or "all", self.seed, field="labels")
         generator = np.random.default_rng(self.seed)
         drawn = []
         for code, name in enumerate(pool.classes):

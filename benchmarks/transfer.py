@@ -7,7 +7,8 @@ Each dial has the weights that this command gives:
 
     polarity-bench train axis --model MODEL --task TASK --labels 1200 --strength 0.25 --output RUN
 
-The dial of CR is trained with `--task sst2 --labels-from cr`. The command also scores the dial on
+The dials of CR and IMDb are trained with `--task sst2 --labels-from cr` or, with the task file beside
+this program, `--task-dir benchmarks/imdb.toml --labels-from imdb`. The command also scores the dial on
 its own task, which embeds all texts of the task for training. This program scores it with the
 vectors that `polarity-bench run` has stored, and encodes only the labelled texts. Vectors that
 were stored by another command differ by rounding, so the scores in `history.csv` do too. The same
@@ -27,12 +28,13 @@ from polarity_bench.training.job import Job
 from polarity_bench.training.recipes.axis.recipe import Axis
 from polarity_bench.training.train import train
 
-TASKS = ("sst2", "cr", "contrast", "sarcastic-headlines", "tweeteval-irony", "emotion")
+TASKS = ("sst2", "cr", "imdb", "contrast", "sarcastic-headlines", "tweeteval-irony", "emotion")
 LABELS = 1200
 """Number of labels of each dial; `contrast` has 1,210 labelled sources."""
 STRENGTH = 0.25
-_TRANSFER_TASKS = ("cr",)
-"""Tasks without queries; their dials are scored on sst2, which has the same classes."""
+_OF_SST2 = ("cr", "imdb")
+"""Tasks of training only; their dials are scored on sst2, which has the same classes."""
+_IMDB = Path(__file__).parent / "imdb.toml"
 
 
 def main() -> None:
@@ -57,11 +59,13 @@ def job_of(
 ) -> Job:
     """Return the training of a dial. Its folder is named by all settings that differ."""
     name = f"{task}-{model}" + ("" if labels == LABELS else f"-{labels}")
-    given = task if task in _TRANSFER_TASKS else None
+    given = task if task in _OF_SST2 else None
     recipe = Axis(labels=labels, labels_from=given, strength=STRENGTH, seed=seed)
     scored_on = "sst2" if given else task
     folder = output / (f"{name}-{seed}" if seed else name)
-    return Job(recipe, model, scored_on, folder, EncoderOptions(prompt=prompt), store=True)
+    own = _IMDB if task == "imdb" else None
+    options = EncoderOptions(prompt=prompt)
+    return Job(recipe, model, scored_on, folder, options, task_dir=own, store=True)
 
 
 def train_with_stored_vectors(job: Job) -> str:

@@ -7,12 +7,12 @@ Each dial has the weights that this command gives:
 
     polarity-bench train axis --model MODEL --task TASK --labels 1200 --strength 0.25 --output RUN
 
-The dials of CR and IMDb are trained with `--task sst2 --labels-from cr` or, with the task file beside
-this program, `--task-dir benchmarks/imdb.toml --labels-from imdb`. The command also scores the dial on
-its own task, which embeds all texts of the task for training. This program scores it with the
-vectors that `polarity-bench run` has stored, and encodes only the labelled texts. Vectors that
-were stored by another command differ by rounding, so the scores in `history.csv` do too. The same
-command resumes, and makes only the dials that are missing.
+The dials of CR and IMDb are trained with `--task sst2 --labels-from cr` or, with the task file
+beside this program, `--task-dir benchmarks/imdb.toml --labels-from imdb`. The command also scores
+the dial on its own task, which embeds all texts of the task for training. This program scores it
+with the vectors that `polarity-bench run` has stored, and encodes only the labelled texts. Vectors
+that were stored by another command differ by rounding, so the scores in `history.csv` do too. The
+same command resumes, and makes only the dials that are missing.
 """
 
 from __future__ import annotations

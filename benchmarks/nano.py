@@ -25,6 +25,7 @@ from polarity_bench.data.sampling import draw_balanced
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.data.split import Split
 from polarity_bench.embedding.embedder import EmbeddedTexts, Embedder
+from polarity_bench.embedding.store import EmbeddingStore
 from polarity_bench.encoders.load import load_encoder
 from polarity_bench.scores import ScoreKey
 from polarity_bench.tasks.catalogue import load_task
@@ -42,15 +43,16 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("nano.json"))
     options = parser.parse_args()
     found: dict[str, Any] = {}
-    for name, task in tasks():
-        encoders = {}
-        for model in options.models:
-            encoder = load_encoder(model)
-            encoders[encoder.id.label] = Embedder().embed(encoder, task.texts)
-            print(name, encoder.id.label, flush=True)
-        found[name] = compare(task, encoders)
-        options.output.write_text(json.dumps(found, indent=1))
-        print(name, {key: value for key, value in found[name].items() if key != "draws"})
+    with EmbeddingStore() as store:
+        for name, task in tasks():
+            encoders = {}
+            for model in options.models:
+                encoder = load_encoder(model)
+                encoders[encoder.id.label] = Embedder(store).embed(encoder, task.texts)
+                print(name, encoder.id.label, flush=True)
+            found[name] = compare(task, encoders)
+            options.output.write_text(json.dumps(found, indent=1))
+            print(name, {key: value for key, value in found[name].items() if key != "draws"})
     print("all", summary(found))
 
 

@@ -63,8 +63,13 @@ def tasks() -> Iterator[tuple[str, PolarityTask]]:
         assert isinstance(task, PolarityTask)
         yield name, task
     reviews = LabelledTexts.of("cr", DataAccess.from_environment())
-    names = [str(reviews.classes[code]) for code in reviews.labels]
-    whole = Split(tuple(map(str, reviews.texts)), tuple(names))
+    rows = [
+        (str(text), str(reviews.classes[code]))
+        for text, code in zip(reviews.texts, reviews.labels, strict=True)
+        if text  # Four reviews are empty, and static encoders have no vector for them.
+    ]
+    texts, names = zip(*rows, strict=True)
+    whole = Split(texts, names)
     order = np.random.default_rng(42).permutation(len(whole))
     cut = len(whole) // 5
     any_task = load_task("sst2")

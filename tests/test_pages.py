@@ -30,8 +30,8 @@ TRACKED = [page for page in sorted(DOCS.rglob("*.md")) if REFERENCE not in page.
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *TRACKED]
 NEW_TASKS = ("reviews", "moods", "imdb")
 """Tasks that pages tell their readers to write or to install."""
-PLACEHOLDERS = {"GRID.toml", "RECIPE", "..."}
-"""Words of commands that stand for what the reader has."""
+PLACEHOLDERS = {"GRID.toml", "RECIPE", "...", "steep"}
+"""Words of commands that stand for what the reader has, or writes."""
 OF_OTHERS = {"--strict", "--force"}
 """Options of other programs, zensical and git."""
 BOARDS = sorted((ROOT / "leaderboards").rglob("README.md"))

@@ -241,12 +241,10 @@ def test_several_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "polarity_bench.training.recipes.base.find_spec",
+        "polarity_bench.errors.find_spec",
         lambda name: None if name == "setfit" else name,
     )
-    with pytest.raises(
-        InputError, match=r"needs setfit for SetFit; .* pip install -e '\.\[setfit\]'"
-    ):
+    with pytest.raises(InputError, match=r"needs setfit; .* pip install -e '\.\[setfit\]'"):
         train(Job(SMALL, "minilm", "mini", tmp_path))
 
 

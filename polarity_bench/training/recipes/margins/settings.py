@@ -42,7 +42,7 @@ class MarginSettings(Recipe[Draws], ExampleSpec):
 
     name: ClassVar[str] = "margins"
     sources: ClassVar[str] = f"Metrics, examples and margins: {PAPER}."
-    needs: ClassVar[Mapping[str, str]] = {"accelerate": "the trainer"}
+    needs: ClassVar[tuple[str, ...]] = ("accelerate",)
     several: ClassVar[bool] = True
     scores_first: ClassVar[bool] = False
 

@@ -44,12 +44,21 @@ def warn(message: str) -> None:
 
 
 @contextmanager
-def reworded(before: str = "", after: str = "") -> Iterator[None]:
-    """Put text before and after the message of an `InputError` that the context raises."""
+def reworded(before: str = "", after: str = "", *kinds: type[Exception]) -> Iterator[None]:
+    """Put text before and after the message of an error that the context raises.
+
+    Args:
+        before: Text before the message.
+        after: Text after the message.
+        kinds: Kinds of errors, which become an `InputError`. By default, only an `InputError` is
+            changed, and keeps its class.
+    """
+    handled = kinds or (InputError,)
     try:
         yield
-    except InputError as error:
-        raise type(error)(f"{before}{error}{after}") from error
+    except handled as error:
+        kind = type(error) if isinstance(error, InputError) else InputError
+        raise kind(f"{before}{error}{after}") from error
 
 
 def how_to_install(extra: str) -> str:

@@ -13,9 +13,9 @@ from polarity_bench.cli.options import (
     TEXT_OPTIONS,
     TRUST_OPTIONS,
     DataFlags,
-    EncoderFlags,
     StoreFlags,
     Weight,
+    usable_options,
 )
 from polarity_bench.cli.output import (
     OutputFlags,
@@ -28,6 +28,7 @@ from polarity_bench.cli.output import (
     reports_as_json,
     write_and_print_curves,
 )
+from polarity_bench.encoders.load import EncoderOptions
 
 
 def blend(
@@ -43,7 +44,7 @@ def blend(
     ] = None,
     results: Annotated[Path, "Folder to store the results in."] = Path("results"),
     weighting: Weight = "linear",
-    encoder: Annotated[EncoderFlags, (*TEXT_OPTIONS, "device", *TRUST_OPTIONS)],
+    encoder: Annotated[EncoderOptions, (*TEXT_OPTIONS, "device", *TRUST_OPTIONS)],
     revision: Annotated[
         str | None, "Branch, tag or commit of BASE on the Hugging Face hub."
     ] = None,
@@ -65,7 +66,7 @@ def blend(
     shares = parse_numbers("weights", weights, float)
     specs = [] if task is None else tasks_of(task, None, data.task_dir)
     access = data.access()
-    options = replace(encoder.options(offline=access.offline), revision=revision)
+    options = replace(usable_options(encoder, offline=access.offline), revision=revision)
     checked_weights(shares)
     settings = Settings(workers=worker_count(None))
     tasks, _ = load_data(specs, access, settings, skip_missing=False)

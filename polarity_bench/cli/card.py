@@ -7,15 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from polarity_bench.cli.options import (
-    TEXT_OPTIONS,
-    TRUST_OPTIONS,
-    VECTOR_OPTIONS,
-    EncoderFlags,
-    TaskDir,
-    Weight,
-)
+from polarity_bench.cli.options import TEXT_OPTIONS, TRUST_OPTIONS, VECTOR_OPTIONS, TaskDir, Weight
 from polarity_bench.cli.output import AsJson, print_json, remark
+from polarity_bench.encoders.load import EncoderOptions
 from polarity_bench.errors import InputError, reworded
 
 if TYPE_CHECKING:
@@ -36,7 +30,7 @@ def card(
     ] = None,
     weighting: Weight = "linear",
     encoder_flags: Annotated[
-        EncoderFlags, (*TEXT_OPTIONS, *VECTOR_OPTIONS, "dtype", "backend", *TRUST_OPTIONS)
+        EncoderOptions, (*TEXT_OPTIONS, *VECTOR_OPTIONS, "dtype", "backend", *TRUST_OPTIONS)
     ],
     strength: Annotated[
         float | None, "Weight of the polarity axis in the results [default: the encoder's own]."
@@ -70,7 +64,7 @@ def card(
             f"{run / _FILE}: the file has entries from another program, which would be lost; "
             "rename the file"
         )
-    options = replace(encoder_flags, device="cpu").options(offline=False)
+    options = replace(encoder_flags, device="cpu")
     encoder = load_encoder(str(run), options)
     encoder = encoder if strength is None else at_strength(encoder, strength)
     own = _results_of(encoder.id, results)
@@ -105,11 +99,11 @@ def _read(path: Path) -> str | None:
 
     if not path.exists():
         return None
-    try:
-        with input_errors(f"{path}: cannot be read"):
-            return path.read_bytes().decode()
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8: {error}; the file was not changed") from error
+    with (
+        reworded(f"{path}: not UTF-8: ", "; the file was not changed", UnicodeDecodeError),
+        input_errors(f"{path}: cannot be read"),
+    ):
+        return path.read_bytes().decode()
 
 
 def _results_of(encoder: EncoderId, folder: Path) -> Sequence[Result]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from polarity_bench.cli.options import DataFlags, EncoderFlags, Model, StoreFlags
+from polarity_bench.cli.options import DataFlags, Model, StoreFlags, usable_options
 from polarity_bench.cli.output import AsJson, print_json, progress_bar, remark
+from polarity_bench.encoders.load import EncoderOptions
 from polarity_bench.errors import check_at_least
 from polarity_bench.training.examples import ExampleKind
 from polarity_bench.training.examples.spec import ExampleSpec
@@ -27,7 +28,7 @@ def examples(
         int | None,
         "Training rows to hold out, as in `train` [default: 500, or a tenth of a small data set].",
     ] = None,
-    encoder_flags: Annotated[EncoderFlags, ("prompt", "device")],
+    encoder_flags: Annotated[EncoderOptions, ("prompt", "device")],
     data: DataFlags,
     embedding: StoreFlags,
     as_json: AsJson = False,
@@ -49,7 +50,7 @@ def examples(
     check_at_least(0, epoch=epoch, seed=seed, held_out=held_out)
     check_examples_folder(output)
     access = data.access()
-    encoder = load_model(model, encoder_flags.options(offline=access.offline), remark)
+    encoder = load_model(model, usable_options(encoder_flags, offline=access.offline), remark)
     with embedding.embedder(encoder) as embedder:
         dataset = generate_examples(
             task,

@@ -9,7 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from polarity_bench.cli.inputs import check_file
-from polarity_bench.cli.options import DataFlags, EmbeddingFlags, LoadingFlags, StoreFlags, Weight
+from polarity_bench.cli.options import (
+    DataFlags,
+    EmbeddingFlags,
+    LoadingFlags,
+    StoreFlags,
+    Weight,
+    usable_options,
+)
 from polarity_bench.cli.output import (
     OutputFlags,
     print_json,
@@ -102,7 +109,7 @@ def explain(
         raise InputError(f"`model` and `against` are both {model!r}; name two different encoders")
     spec = data.polarity_task(task)
     access = data.access()
-    options = encoder.options(offline=access.offline)
+    options = usable_options(encoder, offline=access.offline)
     loaded = spec.load(access, Settings(ks=() if k is None else (k,), limit=limit))
     if html is not None and loaded.spec.restriction:
         raise InputError(

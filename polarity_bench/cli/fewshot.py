@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from polarity_bench.cli.inputs import parse_numbers, split_names, worker_count
-from polarity_bench.cli.options import DataFlags, InputFlags, Model, Workers
+from polarity_bench.cli.options import DataFlags, InputFlags, Model, Workers, usable_options
 from polarity_bench.cli.output import AsJson, announced_bar, print_json
 from polarity_bench.cross_validation.methods import KNOWN, FineTuning, make_methods
 from polarity_bench.errors import InputError, check_at_least, nearest
@@ -101,7 +101,7 @@ def fewshot(
         raise InputError(f"`losses`: expected names separated by commas, got {losses!r}")
     methods = make_methods(chosen, parameters)
     access = data.access()
-    options = encoder.options(offline=access.offline)
+    options = usable_options(encoder, offline=access.offline)
     names = list(dict.fromkeys(split_names(tasks)))
     if not names:
         raise InputError(f"`tasks`: expected names separated by commas, got {tasks!r}")

@@ -10,12 +10,13 @@ from polarity_bench.cli.options import (
     TRUST_OPTIONS,
     VECTOR_OPTIONS,
     DataFlags,
-    EncoderFlags,
     Model,
     StoreFlags,
     Strength,
+    usable_options,
 )
 from polarity_bench.cli.output import OutputFlags, remark, remark_draws
+from polarity_bench.encoders.load import EncoderOptions
 from polarity_bench.errors import InputError, check_at_least
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def neighbours(
     k: Annotated[int, "Number of sources to show.", "-k"] = 5,
     strength: Strength = None,
     encoder_flags: Annotated[
-        EncoderFlags, (*TEXT_OPTIONS, *VECTOR_OPTIONS, "revision", "device", *TRUST_OPTIONS)
+        EncoderOptions, (*TEXT_OPTIONS, *VECTOR_OPTIONS, "revision", "device", *TRUST_OPTIONS)
     ],
     data: DataFlags,
     embedding: StoreFlags,
@@ -60,7 +61,7 @@ def neighbours(
     strengths = parse_strengths(strength)
     spec = data.polarity_task(task)
     access = data.access()
-    options = encoder_flags.options(offline=access.offline)
+    options = usable_options(encoder_flags, offline=access.offline)
     loaded = spec.load(access, Settings()).with_query(text, k)
     remark_draws([loaded])
     encoder = load_model(model, options, remark)

@@ -4,7 +4,7 @@
 name, unless the annotation contains a flag with two hyphens.
 
 Related options form a group: a dataclass with a field for each option. A command takes a group as
-one parameter. The annotation `Annotated[EncoderFlags, ("device", "prompt")]` declares only two
+one parameter. The annotation `Annotated[EncoderOptions, ("device", "prompt")]` declares only two
 options of the group; the other fields keep their defaults.
 
 `Annotated[dict[str, Any], RECIPES]` declares the parameters of all recipes as options. The command
@@ -29,7 +29,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from polarity_bench.cli.inputs import check_device, tasks_of
 from polarity_bench.cli.output import name_options
-from polarity_bench.encoders.base import Backend, Dtype, Encoder, Quantization, Sides
+from polarity_bench.encoders.base import Encoder
 from polarity_bench.encoders.load import EncoderOptions
 from polarity_bench.errors import InputError, check_known, nearest
 from polarity_bench.scores import WEIGHTINGS
@@ -95,60 +95,28 @@ Weight = Annotated[
 Workers = Annotated[int | None, "Number of processes that fit classifiers [default: one per core]."]
 
 
-@dataclass(frozen=True)
-class EncoderFlags:
-    """Options for loading encoders and encoding texts."""
-
-    prompt: Annotated[str | None, "Prompt to put before each text, e.g. 'query: ' for E5."] = None
-    prompt_name: Annotated[str | None, "Name of a prompt in the model's configuration."] = None
-    max_tokens: Annotated[
-        int | None, "Maximum tokens per text; longer texts are cut [default: the model's limit]."
-    ] = None
-    revision: Annotated[
-        str | None, "Branch, tag or commit of the encoder on the Hugging Face hub."
-    ] = None
-    device: Annotated[
-        str | None, "Torch device, e.g. cpu or cuda [default: the best available]."
-    ] = None
-    dtype: Annotated[Dtype, "Precision to compute in; int8 needs another backend."] = "float32"
-    backend: Annotated[Backend, "Library that computes the transformer on a CPU."] = "torch"
-    truncate_dim: Annotated[
-        int | None, "Keep only the first dimensions of each vector [default: all]."
-    ] = None
-    quantize: Annotated[
-        Quantization | None,
-        "Precision of the vectors that are retrieved; S is measured by the whole vectors "
-        "[default: float32].",
-    ] = None
-    sides: Annotated[
-        Sides | None,
-        "Sides of the encoder: query-document encodes queries and sources differently "
-        "[default: query-document for a router, otherwise no side].",
-    ] = None
-    trust_remote_code: Annotated[bool, "Allow code from the model's repository to run."] = False
-    allow_pickle: Annotated[
-        bool, "Also load weights in pickle files; such a file can run arbitrary code."
-    ] = False
-
-    store_vectors: Annotated[
-        bool, "Also store the vectors of mteb:NAME, which are identified by name and revision only."
-    ] = False
-
-    def options(self, *, offline: bool) -> EncoderOptions:
-        """Return the options of the loader.
-
-        Raises:
-            InputError: If torch cannot use the device.
-        """
-        check_device(self.device)
-        return EncoderOptions(**vars(self), offline=offline)
-
-
 TEXT_OPTIONS = ("prompt", "prompt_name", "max_tokens")
 VECTOR_OPTIONS = ("truncate_dim", "quantize", "sides")
 TRUST_OPTIONS = ("trust_remote_code", "allow_pickle")
-InputFlags = Annotated[EncoderFlags, ("prompt", "max_tokens", "revision", "device", *TRUST_OPTIONS)]
-LoadingFlags = Annotated[EncoderFlags, ("device", *TRUST_OPTIONS)]
+_COMPUTED, _STORED = ("dtype", "backend"), "store_vectors"
+EncoderFlags = Annotated[
+    EncoderOptions,
+    (*TEXT_OPTIONS, "revision", "device", *_COMPUTED, *VECTOR_OPTIONS, *TRUST_OPTIONS, _STORED),
+]
+InputFlags = Annotated[
+    EncoderOptions, ("prompt", "max_tokens", "revision", "device", *TRUST_OPTIONS)
+]
+LoadingFlags = Annotated[EncoderOptions, ("device", *TRUST_OPTIONS)]
+
+
+def usable_options(options: EncoderOptions, *, offline: bool) -> EncoderOptions:
+    """Return the options of the loader.
+
+    Raises:
+        InputError: If torch cannot use the device.
+    """
+    check_device(options.device)
+    return replace(options, offline=offline)
 
 
 @dataclass(frozen=True)

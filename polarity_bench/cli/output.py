@@ -157,11 +157,6 @@ def warnings_as_remarks(category: type[Warning]) -> Iterator[None]:
         yield
 
 
-def terminal_width(wide: bool) -> int | None:
-    """Return the maximum width of tables; None if `wide` is set or stdout is not a terminal."""
-    return None if wide or not sys.stdout.isatty() else shutil.get_terminal_size().columns
-
-
 def print_tables(text: str) -> None:
     """Print tables. On a terminal, replace field names in them by flags."""
     print(fields_to_flags(text) if sys.stdout.isatty() else text, flush=True)
@@ -206,7 +201,8 @@ class OutputFlags:
     @property
     def width(self) -> int | None:
         """Maximum width of tables in characters; None if unlimited."""
-        return terminal_width(self.wide)
+        is_bound = sys.stdout.isatty() and not self.wide
+        return shutil.get_terminal_size().columns if is_bound else None
 
     def show(self, value: Callable[[], Any], text: Callable[[], str]) -> None:
         """Print the value as JSON with `--json`, and the text otherwise.

@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-from polarity_bench.cli.options import EncoderFlags
+from polarity_bench.cli.options import TRUST_OPTIONS, usable_options
 from polarity_bench.cli.output import AsJson, print_json, progress_bar
+from polarity_bench.encoders.load import EncoderOptions
 from polarity_bench.errors import InputError, check_known
 
 
@@ -26,7 +27,7 @@ def predict(
     proxies: Annotated[
         bool, "Also use the proxies for the scores; fails if the classifier has none."
     ] = False,
-    encoder: Annotated[EncoderFlags, ("max_tokens", "device", "trust_remote_code", "allow_pickle")],
+    encoder: Annotated[EncoderOptions, ("max_tokens", "device", *TRUST_OPTIONS)],
     as_json: AsJson = False,
 ) -> None:
     """Classify the texts of a file, and print a CSV table.
@@ -36,7 +37,7 @@ def predict(
     from polarity_bench.classifiers.classifier import Classifier
 
     texts = _texts(file, column, pair)
-    classifier = Classifier.load(model, encoder.options(offline=True))
+    classifier = Classifier.load(model, usable_options(encoder, offline=True))
     if classifier.head.of_pairs and pair is None:
         raise InputError(
             "`pair`: this classifier needs pairs; name the column with the second texts"

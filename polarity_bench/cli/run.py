@@ -30,6 +30,7 @@ from polarity_bench.cli.options import (
     TaskFlags,
     Weight,
     Workers,
+    usable_options,
 )
 from polarity_bench.cli.output import (
     OutputFlags,
@@ -286,7 +287,7 @@ def run(
     models = list(dict.fromkeys(model or ["minilm"]))
     gate = baseline.gate(output, specs, models, strengths)
     access = data.access()
-    options = encoder.options(offline=access.offline)
+    options = usable_options(encoder, offline=access.offline)
     tasks, skipped = load_data(specs, access, settings, skip_missing)
     titles = _column_titles(columns, tasks)
     request = EvaluationRequest(

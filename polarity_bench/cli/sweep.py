@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from polarity_bench.cli.options import Commands, DataFlags, LoadingFlags, StoreFlags, by_default
+from polarity_bench.cli.options import (
+    Commands,
+    DataFlags,
+    LoadingFlags,
+    StoreFlags,
+    by_default,
+    usable_options,
+)
 from polarity_bench.cli.output import (
     LINE_SECONDS,
     AsJson,
@@ -24,7 +31,7 @@ from polarity_bench.cli.output import (
     print_json,
     remark,
 )
-from polarity_bench.errors import InputError, check_at_least
+from polarity_bench.errors import InputError, check_at_least, check_installed
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -88,7 +95,7 @@ def make_sweep(
     from polarity_bench.sweeps.status import Watch
 
     access = data.access()
-    options = encoder.options(offline=access.offline)
+    options = usable_options(encoder, offline=access.offline)
     run = _engine(engine, address, workers, encoder.device)
     _leave_out_address()
     file = grid_file(grid)
@@ -208,9 +215,7 @@ def _engine(
         InputError: If an option does not apply to the engine, or the engine is not installed.
     """
     if name == "ray":
-        from polarity_bench.training.recipes.base import check_packages
-
-        check_packages("the engine 'ray'", {"ray": "the cluster"}, "ray")
+        check_installed("the engine 'ray'", "ray", extra="ray")
         if workers is not None:
             raise InputError(
                 f"`workers` {workers}: only for the engine local; Ray uses all cores and GPUs of "

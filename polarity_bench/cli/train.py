@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from polarity_bench.cli.options import DataFlags, InputFlags, Model, StoreFlags
+from polarity_bench.cli.options import DataFlags, InputFlags, Model, StoreFlags, usable_options
 from polarity_bench.cli.output import OutputFlags, announced_bar, remark, warnings_as_remarks
 from polarity_bench.errors import InputError
 from polarity_bench.training.parameters import ParameterWarning, from_flat
@@ -65,7 +65,7 @@ def train(
     elif output is None:
         raise InputError("`output`: a training run needs an output folder; name one")
     else:
-        options = encoder.options(offline=access.offline)
+        options = usable_options(encoder, offline=access.offline)
         chosen = from_flat(RECIPES, recipe, parameters)
         chosen.check_used(parameters)
         folders = data.data_dir, data.task_dir

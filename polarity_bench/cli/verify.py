@@ -11,13 +11,14 @@ from polarity_bench.cli.inputs import split_names, worker_count
 from polarity_bench.cli.options import (
     DataFlags,
     EmbeddingFlags,
-    EncoderFlags,
     Model,
     Output,
     Tasks,
     Workers,
+    usable_options,
 )
 from polarity_bench.cli.output import OutputFlags, progress_bar, remark
+from polarity_bench.encoders.load import EncoderOptions
 from polarity_bench.errors import InputError, check_known
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def verify(
     tasks: Tasks = None,
     data: Annotated[DataFlags, ("data_dir", "offline")],
     output: Output = Path("results"),
-    encoder_flags: Annotated[EncoderFlags, ("device",)],
+    encoder_flags: Annotated[EncoderOptions, ("device",)],
     embedding: EmbeddingFlags,
     workers: Workers = None,
     out: OutputFlags,
@@ -56,7 +57,7 @@ def verify(
     known = load_tasks()
     allowed = {spec.name for spec in choose_tasks(known, names=split_names(tasks))}
     access = data.access()
-    encoder = load_model(model, encoder_flags.options(offline=access.offline), remark)
+    encoder = load_model(model, usable_options(encoder_flags, offline=access.offline), remark)
     checks: list[ScoreCheck] = []
     with embedding.embedder(encoder) as embedder:
         contest = EvaluationPlan(encoder, None, embedder, n_workers, progress_bar)

@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from polarity_bench.errors import InputError, check_known
+from polarity_bench.errors import InputError, check_installed, check_known
 from polarity_bench.training.objective import OBJECTIVES, Objective, Pooling
 from polarity_bench.training.parameters import Parameters, flattened, from_flat, parameter
-from polarity_bench.training.recipes.base import check_packages
 from polarity_bench.values import IntArray
 
 if TYPE_CHECKING:
@@ -77,9 +76,9 @@ class FineTuning(Objective):
     extra: ClassVar[str] = "classify"
 
     @property
-    def needs(self) -> Mapping[str, str]:
-        """Additional packages that the method needs, with the purpose of each package."""
-        return {} if self.metric is None else {"pytorch_metric_learning": "its losses"}
+    def needs(self) -> tuple[str, ...]:
+        """Additional packages that the method needs."""
+        return () if self.metric is None else ("pytorch_metric_learning",)
 
     @property
     def title(self) -> str:
@@ -113,7 +112,7 @@ class _OnEncoder(Parameters):
     """Base class of the methods other than fine-tuning, with the settings of `shape_encoder`."""
 
     family: ClassVar[str] = "method"
-    needs: ClassVar[Mapping[str, str]] = {}
+    needs: ClassVar[tuple[str, ...]] = ()
     extra: ClassVar[str] = ""
 
     pooling: Pooling = parameter("own", "pooling of a text's token vectors")
@@ -161,7 +160,7 @@ class FewShotSetFit(_OnEncoder):
 
     name: ClassVar[str] = "setfit"
     title: ClassVar[str] = "SetFit"
-    needs: ClassVar[Mapping[str, str]] = {"setfit": "SetFit", "accelerate": "its trainer"}
+    needs: ClassVar[tuple[str, ...]] = ("setfit", "accelerate")
     extra: ClassVar[str] = "setfit"
 
     batch_size: int = parameter(16, "number of pairs in a batch", least=1)
@@ -308,4 +307,4 @@ def check_method(name: str, method: Method) -> None:
     Raises:
         InputError: If a package is missing; the message names the extra that installs it.
     """
-    check_packages(f"the loss {name!r}", method.needs, method.extra)
+    check_installed(f"the loss {name!r}", *method.needs, extra=method.extra)

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from polarity_bench.encoders.base import EncoderId, Similarity
-from polarity_bench.errors import InputError
+from polarity_bench.errors import reworded
 from polarity_bench.values import FloatArray, IntArray
 
 MEMORY_BYTES = 4 * 2**30
@@ -48,19 +48,16 @@ class ArrayStorage:
         if n_bytes <= self.memory_bytes:
             return np.empty((n_texts, dimension), dtype=np.float32)
         place = Path(tempfile.gettempdir()) if self.folder is None else self.folder
-        try:
-            with tempfile.TemporaryFile(dir=place) as file:
-                if sys.platform == "linux":
-                    # Without allocated space, a full disk would kill the process with SIGBUS.
-                    os.posix_fallocate(file.fileno(), 0, n_bytes)
-                else:
-                    file.truncate(n_bytes)
-                return np.memmap(file, dtype=np.float32, mode="r+", shape=(n_texts, dimension))
-        except OSError as error:
-            raise InputError(
-                f"{place}: no space for a temporary file of {n_bytes / 2**30:.1f} GiB with the "
-                f"vectors of {n_texts} texts ({error}); free some space"
-            ) from error
+        size = f"{n_bytes / 2**30:.1f} GiB with the vectors of {n_texts} texts"
+        problem = f"{place}: no space for a temporary file of {size} ("
+        remedy = "); free some space"
+        with reworded(problem, remedy, OSError), tempfile.TemporaryFile(dir=place) as file:
+            if sys.platform == "linux":
+                # Without allocated space, a full disk would kill the process with SIGBUS.
+                os.posix_fallocate(file.fileno(), 0, n_bytes)
+            else:
+                file.truncate(n_bytes)
+            return np.memmap(file, dtype=np.float32, mode="r+", shape=(n_texts, dimension))
 
 
 class MemoryStore:

@@ -36,7 +36,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple, dataclass, field, replace
 from itertools import chain, pairwise
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -48,13 +48,12 @@ from polarity_bench.encoders.base import (
     CorpusEncoder,
     Encoder,
     EncoderId,
-    TwoSidedEncoder,
 )
 from polarity_bench.encoders.compression import check_dimension, quantized, truncated
 from polarity_bench.encoders.saved_vectors import check_saved
 from polarity_bench.encoders.sentence_transformer_encoder import SentenceTransformerEncoder
 from polarity_bench.encoders.steered import Side, with_strength
-from polarity_bench.errors import InputError, check_at_least
+from polarity_bench.errors import InputError, check_at_least, reworded
 from polarity_bench.progress import Progress
 from polarity_bench.values import FloatArray, IntArray
 
@@ -90,7 +89,6 @@ class Usage:
         n_encoded: Number of distinct texts that this run encoded.
         n_read: Number of distinct texts whose vectors this run read from the store.
         encode_seconds: Time in the encoder, including the wait for tokenization, in seconds.
-        other_seconds: Time for token counts, batch plans, checks and the store, in seconds.
     """
 
     n_texts: int
@@ -98,7 +96,6 @@ class Usage:
     n_encoded: int
     n_read: int
     encode_seconds: float
-    other_seconds: float
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(*map(sum, zip(astuple(self), astuple(other), strict=True)))
@@ -248,13 +245,12 @@ class Embedder:
         """
         if encoder.id.sides == "query-document":
             return self.embed_sides(encoder, texts, texts, progress)
-        begun = time.perf_counter()
         distinct = list(dict.fromkeys(texts))
         if not distinct:
             raise InputError("there are no texts to embed; give at least one")
         if isinstance(encoder, AbsentEncoder):
             nothing = np.empty((0, 0), dtype=np.float32)
-            return EmbeddedTexts(encoder.id, Usage(len(texts), 0, 0, 0, 0.0, 0.0), nothing, {})
+            return EmbeddedTexts(encoder.id, Usage(len(texts), 0, 0, 0, 0.0), nothing, {})
         check_saved(encoder, distinct)
         if self.store is not None and type(encoder) is SentenceTransformerEncoder and encoder.base:
             embedded = self.embed(encoder.base, texts, progress)
@@ -291,7 +287,6 @@ class Embedder:
             n_encoded=n_encoded,
             n_read=len(distinct) - n_encoded,
             encode_seconds=encode_seconds,
-            other_seconds=time.perf_counter() - begun - encode_seconds,
         )
         row_of = {text: row for row, text in enumerate(distinct)}
         return EmbeddedTexts(encoder.id, usage, matrix, row_of, store.room)
@@ -315,7 +310,7 @@ class Embedder:
         """
         if encoder.id.sides != "query-document":
             return self.embed(encoder, [*sources, *queries], progress)
-        sided = cast("TwoSidedEncoder", encoder)
+        sided: Any = encoder  # Encoders with sides have the method `on_side`.
         embedded = self.embed(sided.on_side("document"), sources, progress)
         if not queries:
             return replace(embedded, encoder=encoder.id)
@@ -464,13 +459,12 @@ def _checked(
     """
     batch = f"{encoder.label}: the batch of {len(texts)} texts that starts with "
     batch += _shorten(texts[0])
-    try:
-        with np.errstate(over="ignore"):  # Overflow gives inf, which `_usable_rows` rejects.
-            vectors = np.asarray(encoded).astype(np.float32, casting="same_kind", copy=False)
-    except (TypeError, ValueError) as error:
-        raise InputError(
-            f"{batch} has no numeric vectors ({error}); `encode` must return an array of floats"
-        ) from error
+    remedy = "); `encode` must return an array of floats"
+    with (
+        reworded(f"{batch} has no numeric vectors (", remedy, TypeError, ValueError),
+        np.errstate(over="ignore"),  # Overflow gives inf, which `_usable_rows` rejects.
+    ):
+        vectors = np.asarray(encoded).astype(np.float32, casting="same_kind", copy=False)
     if vectors.ndim != 2 or len(vectors) != len(texts) or vectors.shape[1] == 0:
         raise InputError(
             f"{batch} has vectors of shape {vectors.shape}, expected ({len(texts)}, d)"

@@ -21,7 +21,6 @@ from __future__ import annotations
 import sqlite3
 import sys
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import dataclass
@@ -48,7 +47,7 @@ from polarity_bench.embedding.store_file import (
 )
 from polarity_bench.encoders.base import Encoder, EncoderId
 from polarity_bench.encoders.probe import check_probe
-from polarity_bench.errors import InputError, InputWarning
+from polarity_bench.errors import InputError, warn
 from polarity_bench.files import cache_folder
 from polarity_bench.values import FloatArray
 
@@ -70,12 +69,10 @@ def keeps_vectors(encoder: Encoder) -> bool:
     if not vars(kind).get("stores_vectors", False):
         return False
     if kind.__module__.partition(".")[0] != "polarity_bench":
-        warnings.warn(
+        warn(
             f"the store identifies the vectors of {encoder.id.label} only by its `weights`, "
             f"{encoder.id.weights!r}; change `weights` whenever {kind.__qualname__} changes, or "
-            "the store returns outdated vectors",
-            InputWarning,
-            stacklevel=2,
+            "the store returns outdated vectors"
         )
     return True
 

@@ -198,13 +198,6 @@ class TaskEncoder(Protocol):
         """Return a copy of the encoder for the task of a task file (`TaskSpec`)."""
 
 
-class TwoSidedEncoder(Encoder, Protocol):
-    """Encoder that encodes queries and sources differently."""
-
-    def on_side(self, side: Side) -> Encoder:
-        """Return a copy that encodes all texts by one side."""
-
-
 @dataclass(frozen=True)
 class AbsentEncoder:
     """Placeholder for an encoder that is not available; scores that need it are undefined.

@@ -17,7 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from polarity_bench.encoders.base import Encoder, EncoderId
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, reworded
+from polarity_bench.files import read_errors
 from polarity_bench.values import FloatArray, IntArray
 
 _WORD = re.compile(r"\w+|[^\w\s]")
@@ -195,12 +196,9 @@ def read_matrix(file: Path) -> FloatArray:
     Raises:
         InputError: If the file is missing, damaged or truncated.
     """
-    try:
+    problem = f"{file}: cannot be read as an .npy matrix: "
+    with reworded(problem, "; is the file complete?", Exception):
         array: FloatArray = np.load(file, mmap_mode="r", allow_pickle=False)
-    except Exception as error:  # numpy's parser of headers raises all kinds of errors
-        raise InputError(
-            f"{file}: cannot be read as an .npy matrix: {error}; is the file complete?"
-        ) from error
     return array
 
 
@@ -214,12 +212,8 @@ def check_rows(file: Path, vectors: FloatArray, n_rows: int, of: str) -> None:
 
 
 def _lines(file: Path) -> Iterator[str]:
-    try:
-        with file.open(encoding="utf-8", newline="\n") as stream:
-            yield from stream
-    except OSError as error:
-        raise InputError(f"{file}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{file}: not UTF-8 text at byte {error.start}; convert the file to UTF-8"
-        ) from error
+    with (
+        read_errors(file, " as UTF-8", "convert the file to UTF-8"),
+        file.open(encoding="utf-8", newline="\n") as stream,
+    ):
+        yield from stream

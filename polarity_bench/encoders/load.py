@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from polarity_bench.encoders.backends import BACKENDS, use_backend
 from polarity_bench.encoders.base import (
@@ -41,7 +41,9 @@ from polarity_bench.errors import (
     check_known,
     how_to_install,
     nearest,
+    reworded,
 )
+from polarity_bench.files import read_json
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -76,38 +78,49 @@ _HUB_NAME = re.compile(r"^[\w.-]+(/[\w.-]+)?$")
 class EncoderOptions:
     """Options for loading an encoder and preparing its inputs.
 
-    Attributes:
-        revision: Branch, tag or commit of a hub repository.
-        prompt: Prefix of every text. None uses the encoder's default prompt, and "" disables it.
-        prompt_name: Name of a prompt in the encoder's configuration.
-        device: Torch device; None uses the best available device.
-        dtype: Precision of the weights, or of the arithmetic if the backend is not torch.
-        backend: Library that computes the forward pass; see `encoders.backends`.
-        truncate_dim: Number of dimensions to keep of each vector; None keeps all.
-        quantize: Precision of the vectors that are retrieved; None does not quantize.
-        sides: Sides that encode: `query-document` encodes queries by the encoder's side for queries
-            and all other texts by that for documents. None uses both sides only for a router.
-        max_tokens: Maximum number of tokens of a text; None uses the encoder's limit.
-        trust_remote_code: Whether to run code from the encoder's folder or repository.
-        allow_pickle: Whether to allow weights in formats other than safetensors.
-        offline: Whether to use only hub repositories that are in the cache.
-        store_vectors: Whether to store the vectors of a model of mteb.
+    The annotations are the help texts of the command line. Some values mean more than they say:
+
+    - `prompt`: None uses the encoder's default prompt, and "" disables it.
+    - `dtype`: Precision of the weights, or of the arithmetic if the backend is not torch.
+    - `backend`: See `encoders.backends`.
+    - `sides`: `query-document` encodes queries by the encoder's side for queries and all other
+      texts by that for documents. None uses both sides only for a router.
     """
 
-    revision: str | None = None
-    prompt: str | None = None
-    prompt_name: str | None = None
-    device: str | None = None
-    dtype: Dtype = "float32"
-    backend: Backend = "torch"
-    truncate_dim: int | None = None
-    quantize: Quantization | None = None
-    sides: Sides | None = None
-    max_tokens: int | None = None
-    trust_remote_code: bool = False
-    allow_pickle: bool = False
-    offline: bool = False
-    store_vectors: bool = False
+    revision: Annotated[
+        str | None, "Branch, tag or commit of the encoder on the Hugging Face hub."
+    ] = None
+    prompt: Annotated[str | None, "Prompt to put before each text, e.g. 'query: ' for E5."] = None
+    prompt_name: Annotated[str | None, "Name of a prompt in the model's configuration."] = None
+    device: Annotated[
+        str | None, "Torch device, e.g. cpu or cuda [default: the best available]."
+    ] = None
+    dtype: Annotated[Dtype, "Precision to compute in; int8 needs another backend."] = "float32"
+    backend: Annotated[Backend, "Library that computes the transformer on a CPU."] = "torch"
+    truncate_dim: Annotated[
+        int | None, "Keep only the first dimensions of each vector [default: all]."
+    ] = None
+    quantize: Annotated[
+        Quantization | None,
+        "Precision of the vectors that are retrieved; S is measured by the whole vectors "
+        "[default: float32].",
+    ] = None
+    sides: Annotated[
+        Sides | None,
+        "Sides of the encoder: query-document encodes queries and sources differently "
+        "[default: query-document for a router, otherwise no side].",
+    ] = None
+    max_tokens: Annotated[
+        int | None, "Maximum tokens per text; longer texts are cut [default: the model's limit]."
+    ] = None
+    trust_remote_code: Annotated[bool, "Allow code from the model's repository to run."] = False
+    allow_pickle: Annotated[
+        bool, "Also load weights in pickle files; such a file can run arbitrary code."
+    ] = False
+    offline: Annotated[bool, "Use only hub repositories that are in the cache."] = False
+    store_vectors: Annotated[
+        bool, "Also store the vectors of mteb:NAME, which are identified by name and revision only."
+    ] = False
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
 
@@ -318,17 +331,14 @@ def _model_type(folder: Path, name: str) -> str:
             "modules.json (sentence-transformers) nor config.json (transformers, model2vec); give "
             "another folder"
         )
-    try:
-        return str(json.loads(file.read_text(encoding="utf-8"))["model_type"])
-    except ValueError as error:
-        raise InputError(
-            f"the encoder {name!r}: {file} is not JSON: {error}; copy the encoder again"
-        ) from error
-    except (KeyError, TypeError) as error:
+    with reworded(f"the encoder {name!r}: ", "; copy the encoder again"):
+        config = read_json(file)
+    if not (isinstance(config, dict) and "model_type" in config):
         raise InputError(
             f"the encoder {name!r}: {file} has no model_type, so {folder} is not an encoder; "
             "give another folder"
-        ) from error
+        )
+    return str(config["model_type"])
 
 
 def _suggest(name: str) -> str:
@@ -361,21 +371,11 @@ def _load_errors(name: str, folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def only_errors(name: str) -> Iterator[None]:
-    """Hide the messages of a library's logger below errors, and the library's UserWarnings."""
-    logger = logging.getLogger(name)
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings(action="ignore", category=UserWarning):
-            yield
-    finally:
-        logger.setLevel(level)
-
-
-@contextmanager
-def quiet() -> Iterator[list[str]]:
+def quiet(*others: str) -> Iterator[list[str]]:
     """Hide the log messages, warnings and progress bars of transformers and the hub.
+
+    Args:
+        others: Names of other loggers whose messages are hidden, too.
 
     Yields:
         The log messages.
@@ -385,7 +385,7 @@ def quiet() -> Iterator[list[str]]:
     messages: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]
-    names = ("transformers", "sentence_transformers", "huggingface_hub")
+    names = ("transformers", "sentence_transformers", "huggingface_hub", *others)
     loggers = [logging.getLogger(name) for name in names]
     before = [(logger.handlers[:], logger.level, logger.propagate) for logger in loggers]
     had_bars = transformers_logging.is_progress_bar_enabled()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError
+from polarity_bench.files import read_json
 
 FORMAT = 2
 TRAIN_FILE = "train.json"
@@ -63,12 +63,9 @@ def read_train_file(folder: str | Path) -> dict[str, Any] | None:
         InputError: If the file cannot be read or was not written by polarity-bench.
     """
     file = Path(folder).expanduser() / TRAIN_FILE
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
+    if not file.exists():
         return None
-    except (OSError, ValueError) as error:
-        raise InputError(f"{file}: cannot be read as JSON: {error}") from error
+    content = read_json(file)
     keys = {"format", "run", "finished", "base", "files", "spec"}
     if not (isinstance(content, dict) and keys <= set(content) and content["format"] == FORMAT):
         raise InputError(

@@ -10,7 +10,6 @@ from a task's defaults.
 from __future__ import annotations
 
 import math
-import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -20,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import from_json
 
 from polarity_bench.encoders.base import EncoderId
-from polarity_bench.encoders.load import only_errors
-from polarity_bench.errors import InputError, InputWarning, check_known
+from polarity_bench.encoders.load import quiet
+from polarity_bench.errors import InputError, check_known, warn
 from polarity_bench.files import (
     check_writable,
     folder_name,
@@ -33,6 +32,7 @@ from polarity_bench.files import (
 from polarity_bench.progress import Bar, no_bar
 from polarity_bench.results.packed_results import MODEL_META, PROVENANCE, stored_bytes
 from polarity_bench.results.result_files import read_results
+from polarity_bench.values import count
 
 if TYPE_CHECKING:
     from mteb.results import BenchmarkResults, TaskResult
@@ -90,7 +90,7 @@ def read_mteb(
     of_model: dict[tuple[str, str], list[TaskResult]] = defaultdict(list)
     damaged, model_of = [], cache(_model_of)
     # mteb warns of each subset that a file lacks. Here it is a missing score, which boards list.
-    with only_errors("mteb.results"), bar("reading results", len(files)) as advance:
+    with quiet("mteb.results"), bar("reading results", len(files)) as advance:
         for file in files:
             try:
                 result = _read_result(file)
@@ -194,9 +194,9 @@ def export_mteb(folder: Path, output: Path) -> list[Path]:
             "`limit` or an undefined main score"
         )
     if n_out := len(results) - len(stored):
-        count = "1 result" if n_out == 1 else f"{n_out} results"
-        remark = f"{folder}: skipped {count} with a `limit` or an undefined main score"
-        warnings.warn(remark, InputWarning, stacklevel=2)
+        warn(
+            f"{folder}: skipped {count(n_out, 'result')} with a `limit` or an undefined main score"
+        )
     names = mteb_names(result.key.encoder for result in stored)
     marks = defaultdict(set)
     for result in stored:

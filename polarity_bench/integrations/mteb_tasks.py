@@ -9,7 +9,6 @@ runner compute the scores, so both give the same scores.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partialmethod
@@ -29,7 +28,7 @@ from polarity_bench.encoders.base import Encoder
 from polarity_bench.encoders.load import load_encoder
 from polarity_bench.encoders.mteb_encoder import MtebEncoder, task_metadata
 from polarity_bench.encoders.reference_encoder import default_reference
-from polarity_bench.errors import InputError, InputWarning
+from polarity_bench.errors import InputError, warn
 from polarity_bench.evaluation.one_task import experiment_name, score_task
 from polarity_bench.tasks.catalogue import load_suites, load_tasks
 from polarity_bench.tasks.types.base import Settings, TaskSpec
@@ -178,7 +177,7 @@ def register(task_dir: str | Path | None = None) -> list[str]:
             file = spec.file.resolve()
             if task_dir is not None and Path(task_dir).resolve() in (file, *file.parents):
                 raise InputError(problem) from error
-            warnings.warn(f"{problem}; the task is skipped", InputWarning, stacklevel=2)
+            warn(f"{problem}; the task is skipped")
             continue
         names.append(spec.result_name)
     _register_benchmarks(

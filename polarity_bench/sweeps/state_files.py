@@ -30,7 +30,7 @@ from typing import ClassVar, Literal
 
 from filelock import FileLock, Timeout
 
-from polarity_bench.errors import InputError, reworded
+from polarity_bench.errors import reworded
 from polarity_bench.files import (
     check_writable,
     json_bytes,
@@ -108,14 +108,14 @@ class SweepState:
         """
         for folder in (self.files, self.logs, self.folder / "results"):
             check_writable(folder)
-        try:
-            with warnings.catch_warnings(action="error"), self.try_lock("any"):
-                pass  # without real locks, filelock warns and uses files that survive a kill
-        except (OSError, NotImplementedError, UserWarning) as error:
-            raise InputError(
-                f"`output` {self.folder}: a sweep locks files, but files cannot be locked there "
-                f"({error}); use a folder on another file system"
-            ) from error
+        problem = f"`output` {self.folder}: a sweep locks files, but files cannot be locked there ("
+        remedy = "); use a folder on another file system"
+        with (
+            reworded(problem, remedy, OSError, NotImplementedError, UserWarning),
+            warnings.catch_warnings(action="error"),
+            self.try_lock("any"),
+        ):
+            pass  # without real locks, filelock warns and uses files that survive a kill
 
     def outcome(self, digest: str) -> ItemOutcome | None:
         """Return the outcome of an item; None if the item has not ended.

@@ -146,10 +146,9 @@ class Watch:
         for on, scored in contests.items():
             score, base, item = max(scored, key=itemgetter(0))
             beats = any(base is not None and score > base for score, base, _ in scored)
-            interval = self._interval(item.digest, item.task)
-            of_base = self._interval(item.after, item.task)
-            measure = self._measure(item)
-            bests.append(Best(on, item.name, score, measure, interval, base, of_base, beats))
+            own, of_base = (self._result(each, item.task) for each in (item.digest, item.after))
+            facts = _measure(own), _interval(own), base, _interval(of_base), beats
+            bests.append(Best(on, item.name, score, *facts))
         return bests
 
     def _score(self, digest: str | None, task: str) -> float | None:
@@ -168,20 +167,20 @@ class Watch:
                         return result
         return None
 
-    def _interval(self, digest: str | None, task: str) -> tuple[float, float] | None:
-        """Return the 95 % confidence interval of an item's score; None if there is none."""
-        result = self._result(digest, task)
-        ends = result.main.ci95 if result else (math.nan, math.nan)
-        return ends if all(map(math.isfinite, ends)) else None
 
-    def _measure(self, item: PlanItem) -> str:
-        """Return the name of an item's score, with k and the weighting if the score has them."""
-        result = self._result(item.digest, item.task)
-        if result is None:
-            return ""
-        key = result.main_score
-        name = {"polarity": "P", "macro_f1": "macro F1"}.get(key.metric, key.metric)
-        return name if key.k is None else f"{name} (k = {key.k}, {key.weighting} weights)"
+def _interval(result: Result | None) -> tuple[float, float] | None:
+    """Return the 95 % confidence interval of a result's main score; None if there is none."""
+    ends = result.main.ci95 if result else (math.nan, math.nan)
+    return ends if all(map(math.isfinite, ends)) else None
+
+
+def _measure(result: Result | None) -> str:
+    """Return the name of the main score, with k and the weighting if the score has them."""
+    if result is None:
+        return ""
+    key = result.main_score
+    name = {"polarity": "P", "macro_f1": "macro F1"}.get(key.metric, key.metric)
+    return name if key.k is None else f"{name} (k = {key.k}, {key.weighting} weights)"
 
 
 def _comparison_group(item: PlanItem) -> str:

@@ -13,7 +13,6 @@ References:
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,7 +31,7 @@ from polarity_bench.encoders.load import (
     resolve_name,
 )
 from polarity_bench.encoders.reference_encoder import Base, card_of, find_base, in_card, write_base
-from polarity_bench.errors import InputError, InputWarning
+from polarity_bench.errors import InputError, reworded, warn
 from polarity_bench.files import check_writable
 from polarity_bench.progress import Bar, no_bar
 from polarity_bench.render.markdown import escape
@@ -185,23 +184,17 @@ class _Pair:
                 raise InputError(f"`tuned` {theirs}, `base` {ours}: {name} contains NaN")
         recorded = find_base(second)
         if recorded is not None and recorded.encoder.weights != first.id.weights:
-            warnings.warn(
+            warn(
                 f"{theirs} was trained from {recorded.encoder.label}, not from {ours}; blends of "
-                "the two may be useless",
-                InputWarning,
-                stacklevel=3,
+                "the two may be useless"
             )
 
     def check_folder(self, blend: Blend, options: EncoderOptions) -> None:
         """Raise InputError if the folder of a blend contains anything but that blend."""
         unchanged = replace(options, revision=None, prompt=None, prompt_name=None, max_tokens=None)
-        try:
+        problem = "`output`: the folder of the blend contains other files: "
+        with reworded(problem, "; use another folder"):
             stored = load_encoder(str(blend.folder.absolute()), unchanged)
-        except InputError as error:
-            raise InputError(
-                f"`output`: the folder of the blend contains other files: {error}; use another "
-                "folder"
-            ) from error
         prompt, recorded = self._first.id.prompt or "", find_base(stored)
         wanted = SentenceTransformerEncoder(self._blended(blend.weight), name="", prompt=prompt).id
         its_base = recorded and recorded.encoder.digest
@@ -218,16 +211,14 @@ class _Pair:
         beside = {"README.md": self._card(blend).encode()}
         model = self._blended(blend.weight)
         write_base(model, self._base)
-        try:
-            with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as aside:
-                saved = Path(aside) / folder.name
-                save_encoder(model, saved, beside, prompt=self._first.id.prompt)
-                saved.rename(folder)
-        except OSError as error:
-            raise InputError(
-                f"`output` {folder}: {error}. The blends written so far are complete; run the same "
-                "command again to write the others"
-            ) from error
+        remedy = ". The blends written so far are complete; run the same command again for the rest"
+        with (
+            reworded(f"`output` {folder}: ", remedy, OSError),
+            TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as aside,
+        ):
+            saved = Path(aside) / folder.name
+            save_encoder(model, saved, beside, prompt=self._first.id.prompt)
+            saved.rename(folder)
 
     def _blended(self, weight: float) -> SentenceTransformer:
         first, second = self._states
@@ -284,7 +275,7 @@ def _load(field: str, name: str, options: EncoderOptions) -> SentenceTransformer
     if encoder.id.pooling_added:
         remarks.append(f"{name} is a plain transformer; mean pooling over its tokens was added")
     for remark in remarks:
-        warnings.warn(remark, InputWarning, stacklevel=3)
+        warn(remark)
     return encoder
 
 

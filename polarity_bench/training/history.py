@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from polarity_bench.errors import InputError, InputWarning, how_to_install
+from polarity_bench.errors import InputError, how_to_install, warn
 from polarity_bench.files import write_atomically
 from polarity_bench.render.chart import LineChart, Series
 from polarity_bench.scores import WEIGHTINGS
@@ -121,12 +120,8 @@ def draw_history(rows: Sequence[Row], folder: Path, title: str) -> None:
     if len(rows) < 2:
         return
     if not can_draw():
-        warnings.warn(
-            "history.svg is not drawn: altair and vl-convert are not installed; "
-            + how_to_install("report"),
-            InputWarning,
-            stacklevel=2,
-        )
+        missing = "altair and vl-convert are not installed"
+        warn(f"history.svg is not drawn: {missing}; {how_to_install('report')}")
         return
     write_atomically(folder / "history.svg", plot(rows, title))
 

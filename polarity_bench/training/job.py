@@ -19,7 +19,7 @@ from polarity_bench.data.sources import DataAccess
 from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.embedding.store import EmbeddingStore
 from polarity_bench.encoders.load import EncoderOptions
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, reworded
 from polarity_bench.training.parameters import Parameters, parameter
 from polarity_bench.training.recipes import RECIPES
 from polarity_bench.training.recipes.base import Recipe
@@ -96,14 +96,10 @@ class Job(Parameters):
         Raises:
             InputError: If the text is not valid TOML, or does not describe a job.
         """
-        try:
+        with reworded("invalid TOML: ", "", tomllib.TOMLDecodeError):
             values = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise InputError(f"invalid TOML: {error}") from error
-        try:
+        with reworded("[options]: "):
             options = validated(EncoderOptions, values.pop("options", {}))
-        except InputError as error:
-            raise InputError(f"[options]: {error}") from error
         return replace(cls.from_dict(values), options=options)
 
     @classmethod
@@ -113,11 +109,9 @@ class Job(Parameters):
         Raises:
             InputError: If the file cannot be read, or does not describe a job.
         """
-        try:
+        with reworded(f"{path}: ", "", OSError, ValueError):
             job = cls.from_toml(Path(path).read_text(encoding="utf-8"))
             return job.resolve_paths(Path(path).absolute().parent)
-        except (OSError, ValueError) as error:
-            raise InputError(f"{path}: {error}") from error
 
     def access(self) -> DataAccess:
         """Return the data folder of this machine, and whether downloads are allowed."""

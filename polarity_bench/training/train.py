@@ -22,7 +22,7 @@ from polarity_bench.encoders.load import (
 )
 from polarity_bench.encoders.reference_encoder import Base, card_of, find_base, write_base
 from polarity_bench.encoders.train_file import read_train_file
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, reworded
 from polarity_bench.evaluation.contamination import (
     TEXTS_FILE,
     TrainingTexts,
@@ -120,7 +120,8 @@ def train(
             before = before and texts and before | texts
         # Checkpoints are saved with this model, so they record the base too.
         write_base(context.base.model, Base(folder.base, identity.base))
-        try:
+        so_far = ". The files written so far are complete; run the same command again to resume"
+        with reworded(f"`output` {folder.path}: ", so_far, OSError, SafetensorError):
             epochs = EpochScorer(context.data, context.base, context.embedder, context.bar)
             if recipe.scores_first:
                 epochs.add(0, 0)
@@ -129,11 +130,6 @@ def train(
                 publish(job, context, identity, fitted, epochs.rows, inputs.texts, before)
             wait()
             return replace(finished(folder, identity), reused=False, speed=fitted.speed)
-        except (OSError, SafetensorError) as error:
-            raise InputError(
-                f"`output` {folder.path}: {error}. The files written so far are complete; run the "
-                "same command again to resume"
-            ) from error
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -57,7 +58,8 @@ def made_run(
     spec = load_tasks(task_dir)[task]
     n_held_out, seed = recipe.hold_out
     data = load_training_data(spec, HERE, held_out=n_held_out, seed=seed)
-    inputs = recipe.read(data, HERE, None)
+    context: Any = SimpleNamespace(data=data, access=HERE, task_dir=None)
+    inputs = recipe.read(context)
     of = of or EncoderId("base", "weights")
     identity = RunIdentity(recipe, of, {}, spec.digest, inputs.digest, "judged")
     before = TrainingTexts.read(base) or TrainingTexts()

@@ -268,8 +268,8 @@ def test_pairs_and_missing_packages_are_said_too(
     text += 'loss = ["frozen", "setfit"]\nfolds = 3\n'
     with pytest.raises(InputError, match="`loss` setfit: SetFit takes single texts, got pairs"):
         making.check(expand(setup, text.replace("little-mr", "little-mrpc")), setup)
-    monkeypatch.setattr("polarity_bench.training.recipes.base.find_spec", lambda _: None)
-    with pytest.raises(InputError, match="the loss 'setfit' needs setfit for SetFit; in the clone"):
+    monkeypatch.setattr("polarity_bench.errors.find_spec", lambda _: None)
+    with pytest.raises(InputError, match="the loss 'setfit' needs setfit, accelerate"):
         making.check(expand(setup, text), setup)
 
 

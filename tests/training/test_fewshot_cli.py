@@ -190,12 +190,10 @@ def test_no_task_is_refused(bench: Bench) -> None:
 
 
 def test_a_missing_package_is_named(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("polarity_bench.training.recipes.base.find_spec", lambda _: None)
+    monkeypatch.setattr("polarity_bench.errors.find_spec", lambda _: None)
     done = bench("--loss", "frozen,supcon")
     assert done.code == 2
-    assert (
-        "the loss 'supcon' needs pytorch_metric_learning for its losses; in the clone" in done.err
-    )
+    assert "the loss 'supcon' needs pytorch_metric_learning; in the clone" in done.err
     assert "pip install -e '.[setfit]'" in bench("--loss", "setfit").err
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from standins import embeddings
 
-from polarity_bench.training.examples import MININGS, Mining
+from polarity_bench.training.examples import Mining
 from polarity_bench.training.examples.neighbours import Neighbours, RaggedRows, find_neighbours
 from polarity_bench.training.examples.spec import ExampleSpec
 from polarity_bench.values import FloatArray, IntArray
@@ -100,7 +101,7 @@ def test_a_cosine_of_just_the_threshold_is_enough() -> None:
     assert lists(found) == ([[1], [0], []], [[2], [], [0]])
 
 
-@pytest.mark.parametrize("mining", MININGS)
+@pytest.mark.parametrize("mining", get_args(Mining))
 def test_equal_vectors_tie_by_position_and_no_text_is_its_own_neighbour(mining: Mining) -> None:
     """Five texts of one direction: sorting by similarity alone may put any of them first."""
     vectors = np.outer([1, 2, 4, 8, 16], [3.0, 4.0]).astype(np.float32)
@@ -124,7 +125,7 @@ def test_three_classes_are_each_set_against_the_rest() -> None:
     seed=st.integers(0, 2**32 - 1),
     n=st.integers(2, 12),
     n_classes=st.sampled_from([2, 3]),
-    mining=st.sampled_from(MININGS),
+    mining=st.sampled_from(get_args(Mining)),
     k=st.integers(1, 14),
     threshold=st.sampled_from([-1.0, -0.3, 0.0, 0.5, 0.9]),
 )
@@ -145,7 +146,7 @@ def test_neighbours_are_those_of_the_double_loop(
         assert i not in {*found.same[i], *found.opposite[i]}
 
 
-@pytest.mark.parametrize("mining", MININGS)
+@pytest.mark.parametrize("mining", get_args(Mining))
 def test_one_text_has_no_neighbours(mining: Mining) -> None:
     found = find_neighbours(
         embeddings(np.ones((1, 2))), np.array([0]), ExampleSpec(mining=mining, threshold=-1)

@@ -252,8 +252,8 @@ def test_a_file_in_the_folders_place_is_refused(folder: RunFolder) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("{", "cannot be read as JSON: "),
-        ("", "cannot be read as JSON: "),
+        ("{", "damaged, not valid JSON: "),
+        ("", "damaged, not valid JSON: "),
         ("[]", "not a training file of polarity-bench in format 2; move the file"),
         ('{"format": 1, "run": "x"}', "not a training file of polarity-bench in format 2"),
         (
@@ -275,7 +275,7 @@ def test_a_foreign_or_broken_train_file_is_refused(
 def test_bytes_that_are_no_text_are_refused(folder: RunFolder) -> None:
     folder.path.mkdir(parents=True)
     folder.train_file.write_bytes(b"\xff\xfe")
-    with pytest.raises(InputError, match="cannot be read as JSON"):
+    with pytest.raises(InputError, match="damaged, not valid JSON"):
         read_train_file(folder.path)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -17,7 +17,7 @@ from transformers import get_scheduler
 
 from polarity_bench.training.parameters import ParameterWarning
 from polarity_bench.training.recipes.margins.recipe import Margins
-from polarity_bench.training.recipes.margins.settings import SCHEDULES, Schedule
+from polarity_bench.training.recipes.margins.settings import Schedule
 from polarity_bench.training.recipes.margins.trainer import (
     RELEASED_WARM_UP_STEPS,
     learning_rate_factor,
@@ -39,7 +39,7 @@ def ours(spec: Margins, steps_per_epoch: int) -> list[float]:
 
 
 @given(
-    schedule=st.sampled_from(SCHEDULES),
+    schedule=st.sampled_from(get_args(Schedule)),
     warm_up=st.integers(0, 40),
     epochs=st.integers(1, 4),
     steps_per_epoch=st.integers(1, 10),
@@ -53,7 +53,7 @@ def test_a_warm_up_in_steps_is_transformers(
     assert ours(spec, steps_per_epoch) == pytest.approx(wanted, abs=1e-12)
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("schedule", get_args(Schedule))
 @pytest.mark.parametrize(
     ("share", "n_warm_up"),
     [(0.1, 4), (0.06, 3), (0.999, 40), (0.0, 0), (0.5, 20)],  # of 40 steps, rounded up
@@ -102,7 +102,7 @@ def test_the_released_rate_of_the_papers_epochs() -> None:
 
 
 @given(
-    schedule=st.sampled_from(SCHEDULES),
+    schedule=st.sampled_from(get_args(Schedule)),
     warm_up=st.sampled_from([0, 0.1, 0.9, 1, 7, "as-released"]),
     steps=st.integers(1, 12),
 )

@@ -241,12 +241,10 @@ def test_several_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "polarity_bench.training.recipes.base.find_spec",
+        "polarity_bench.errors.find_spec",
         lambda name: None if name == "setfit" else name,
     )
-    with pytest.raises(
-        InputError, match=r"needs setfit for SetFit; .* pip install -e '\.\[setfit\]'"
-    ):
+    with pytest.raises(InputError, match=r"needs setfit; .* pip install -e '\.\[setfit\]'"):
         train(Job(SMALL, "minilm", "mini", tmp_path))
 
 
@@ -329,11 +327,12 @@ def test_labels_draw_the_rows_of_axis(base: Path, tasks: Path, tmp_path: Path) -
 
     access = DataAccess(tasks)
     data = load_training_data(load_tasks(tasks)["mini"], access, held_out=0, seed=0)
+    context: Any = SimpleNamespace(data=data)
     for seed in (0, 1):
         few = SetFit(variant="setfit", labels=4, seed=seed)
         assert few.samples_per_class == "all"
-        drawn = few.read(data, access, tasks).examples
-        same = Axis(labels=4, seed=seed).read(data, access, tasks).examples.labelled
+        drawn = few.read(context).examples
+        same = Axis(labels=4, seed=seed).read(context).examples.labelled
         assert sorted(zip(drawn.texts, drawn.labels.tolist(), strict=True)) == sorted(
             zip(same.texts, same.labels.tolist(), strict=True)
         )

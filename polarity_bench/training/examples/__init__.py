@@ -20,4 +20,3 @@ texts have the same class, else 0.
 
 Mining = Literal["as-written", "as-released"]
 """How to mine neighbours: as the margins paper describes, or as the paper's released code does."""
-MININGS: tuple[Mining, ...] = get_args(Mining)

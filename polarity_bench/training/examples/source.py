@@ -15,7 +15,7 @@ from polarity_bench.data.sources import DataAccess
 from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.encoders.base import Encoder, EncoderId
 from polarity_bench.encoders.load import load_encoder
-from polarity_bench.errors import InputError, nearest
+from polarity_bench.errors import InputError, nearest, reworded
 from polarity_bench.files import check_writable, write_atomically
 from polarity_bench.progress import Bar, no_bar
 from polarity_bench.tasks.catalogue import choose_task, load_tasks
@@ -231,10 +231,8 @@ def read_examples(path: Path, kind: ExampleKind) -> dict[str, list[Any]]:
     file = path / "train.parquet" if path.is_dir() else path
     if not file.is_file():
         raise InputError(f"`examples_from`: no such file: {file}")
-    try:
+    with reworded(f"{file}: not readable as parquet: ", "", OSError, ValueError):
         columns: dict[str, list[Any]] = pq.read_table(file).to_pydict()
-    except (OSError, ValueError) as error:
-        raise InputError(f"{file}: not readable as parquet: {error}") from error
     required = (*COLUMNS[kind], *(() if kind == "triplets" else ("label",)))
     if set(columns) != set(required):
         raise InputError(

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, reworded
 from polarity_bench.files import write_atomically
 from polarity_bench.progress import Progress
 
@@ -223,11 +223,9 @@ def _restore(
     optimizer: torch.optim.Optimizer,
 ) -> int:
     """Restore the state from a checkpoint and return the number of completed steps."""
-    try:
-        with safe_open(file, framework="pt") as stored:
-            tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118  not a dict
-    except (OSError, SafetensorError) as error:
-        raise InputError(f"{file}: not a complete checkpoint ({error}); delete the file") from error
+    problem, kinds = f"{file}: not a complete checkpoint (", (OSError, SafetensorError)
+    with reworded(problem, "); delete the file", *kinds):
+        tensors = load_file(file)
     with torch.no_grad():
         for name, tensor in state.items():
             tensor.copy_(tensors[name])

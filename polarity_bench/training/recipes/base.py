@@ -13,13 +13,12 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 from typing_extensions import TypeVar
 
-from polarity_bench.errors import InputError, how_to_install
+from polarity_bench.errors import InputError, check_installed
 from polarity_bench.progress import Bar, no_bar
 from polarity_bench.training.parameters import Parameters, ParameterWarning
 from polarity_bench.training.processes import n_processes
@@ -171,8 +170,8 @@ class Recipe(Parameters, Generic[Examples]):
     """Credits for the model card."""
     tags: ClassVar[tuple[str, ...]] = ()
     """Tags for the model card, for searching on the hub."""
-    needs: ClassVar[Mapping[str, str]] = {}
-    """Additional packages that the recipe needs, and the purpose of each."""
+    needs: ClassVar[tuple[str, ...]] = ()
+    """Packages that the recipe needs, besides those that are always installed."""
     extra: ClassVar[str] = "train"
     """The extra of polarity-bench that installs the packages in `needs`."""
     several: ClassVar[bool] = False
@@ -206,7 +205,7 @@ class Recipe(Parameters, Generic[Examples]):
                 f"the recipe {self.name!r} must run in one process, got {n_processes()}; run it "
                 "without torchrun"
             )
-        check_packages(f"the recipe {self.name!r}", self.needs, self.extra)
+        check_installed(f"the recipe {self.name!r}", *self.needs, extra=self.extra)
 
     def n_trained_on(self, n_rows: int, access: DataAccess) -> int:
         """Estimate the number of texts that the encoder processes in training.
@@ -219,15 +218,13 @@ class Recipe(Parameters, Generic[Examples]):
         """
         return 0
 
-    def read(
-        self, data: TrainingData, access: DataAccess, task_dir: Path | None
-    ) -> Inputs[Examples]:
+    def read(self, context: TrainingContext) -> Inputs[Examples]:
         """Read or draw the training data; by default, the whole pool.
 
         The result depends only on the parameters and the data.
         """
-        pool: Any = data.pool
-        return Inputs(data.pool.digest, pool, data.pool.texts)
+        pool: Any = context.data.pool
+        return Inputs(pool.digest, pool, pool.texts)
 
     def additional_inputs(
         self, access: DataAccess, task_dir: Path | None, options: EncoderOptions
@@ -247,7 +244,7 @@ class Recipe(Parameters, Generic[Examples]):
 
     def load(self, context: TrainingContext) -> Inputs[Examples]:
         """Load and check all inputs that affect the result, except the base."""
-        return self.read(context.data, context.access, context.task_dir)
+        return self.read(context)
 
     def prepare(self, context: TrainingContext, examples: Examples) -> Examples:
         """Complete the examples for `fit`, before anything is written to the run folder."""
@@ -264,22 +261,6 @@ class Recipe(Parameters, Generic[Examples]):
 def options_of_other_encoder(options: EncoderOptions) -> EncoderOptions:
     """Return the options for an encoder other than the base, without the base's own options."""
     return replace(options, revision=None, prompt=None, prompt_name=None, max_tokens=None)
-
-
-def check_packages(who: str, needs: Mapping[str, str], extra: str) -> None:
-    """Check that these packages are installed.
-
-    Args:
-        who: Name of the feature that needs the packages, for the message.
-        needs: Names of the packages, and the purpose of each.
-        extra: The extra of polarity-bench that installs the packages.
-
-    Raises:
-        InputError: If a package is not installed. The message explains how to install it.
-    """
-    for package, what in needs.items():
-        if find_spec(package) is None:
-            raise InputError(f"{who} needs {package} for {what}; {how_to_install(extra)}")
 
 
 LEAST_STEPS = 10

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal, cast
 
 from polarity_bench.training.losses.metric import MetricLoss, SoftTriple
@@ -21,7 +20,6 @@ from polarity_bench.training.recipes.base import (
 if TYPE_CHECKING:
     from polarity_bench.data.sources import DataAccess
     from polarity_bench.tasks.labelled import LabelledTexts
-    from polarity_bench.training.data import TrainingData
     from polarity_bench.training.epoch_scores import EpochScorer
 
 
@@ -42,7 +40,7 @@ class TripleEntropy(Recipe["LabelledTexts"], Objective):
         "Method: Sosnowski et al. (2022), *Applying SoftTriple Loss for Supervised Language Model "
         "Fine Tuning*."
     )
-    needs: ClassVar[dict[str, str]] = {"pytorch_metric_learning": "its losses"}
+    needs: ClassVar[tuple[str, ...]] = ("pytorch_metric_learning",)
     extra: ClassVar[str] = "classify"
 
     loss: MetricLoss = parameter(
@@ -71,10 +69,9 @@ class TripleEntropy(Recipe["LabelledTexts"], Objective):
         n_labels = n_rows if self.samples == "all" else min(self.samples, n_rows)
         return self.epochs * n_labels
 
-    def read(
-        self, data: TrainingData, access: DataAccess, task_dir: Path | None
-    ) -> Inputs[LabelledTexts]:
+    def read(self, context: TrainingContext) -> Inputs[LabelledTexts]:
         """Draw the training texts from the pool, stratified by class."""
+        data = context.data
         given = data.pool.labelled(data.task.spec.name)
         drawn = given.drawn(self.samples, self.seed, field="samples")
         digest = data.pool.digest if drawn is given else drawn.digest

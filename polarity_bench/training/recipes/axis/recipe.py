@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from polarity_bench.embedding.embedder import Embedder
     from polarity_bench.encoders.load import EncoderOptions, SentenceTransformerEncoder
     from polarity_bench.tasks.labelled import LabelledTexts
-    from polarity_bench.training.data import TrainingData
     from polarity_bench.training.epoch_scores import EpochScorer
     from polarity_bench.training.objective import Objective
     from polarity_bench.training.parameters import Role
@@ -125,10 +124,6 @@ class Axis(Recipe[Lesson]):
                 f"`stretch` {self.stretch:g} needs a `probe` with directions, got fisher; use "
                 "logistic or mean-difference"
             )
-
-    @property
-    def _adds_axis(self) -> bool:
-        return self.stretch is None and self.probe != "fisher"
 
     @classmethod
     def unused(cls, values: Mapping[str, Any]) -> Mapping[str, str]:
@@ -230,7 +225,7 @@ class Axis(Recipe[Lesson]):
         n_texts += 0 if self.unlabelled is None else len(read_unlabelled(self.unlabelled))
         return 0 if self.head == "linear" else self.epochs * n_texts
 
-    def read(self, data: TrainingData, access: DataAccess, task_dir: Path | None) -> Inputs[Lesson]:
+    def read(self, context: TrainingContext) -> Inputs[Lesson]:
         """Draw the labelled texts from the pool or from another task, stratified by class.
 
         Unlabelled texts are left out if they are related to queries or to held-out rows.
@@ -240,9 +235,10 @@ class Axis(Recipe[Lesson]):
             without_evaluation_texts,
         )
 
+        data = context.data
         given = data.pool.labelled(data.task.spec.name)
         if self.labels_from is not None:
-            given = _of_another(self.labels_from, data, access, task_dir)
+            given = _of_another(self.labels_from, context)
         given = given.drawn(self.labels, self.seed, field="labels")
         counts = np.bincount(given.labels, minlength=len(given.classes))
         if counts.min() < 2:
@@ -282,7 +278,7 @@ class Axis(Recipe[Lesson]):
             pass_texts(model)
             module.max_tokens = tower.id.max_tokens or 10**9  # without a limit
         model.append(module.to(model.device))
-        model.similarity_fn_name = "dot" if self._adds_axis else "cosine"
+        model.similarity_fn_name = "cosine" if self.stretch or self.probe == "fisher" else "dot"
         epochs.add(1 if self.head == "linear" else self.epochs, fitted.kept, loss)
         of = "" if self.labels_from is None else f" of {self.labels_from}"
         n_labelled = len(examples.labelled.texts)
@@ -432,9 +428,7 @@ def _check_base(base: SentenceTransformerEncoder) -> None:
         )
 
 
-def _of_another(
-    name: str, data: TrainingData, access: DataAccess, task_dir: Path | None
-) -> LabelledTexts:
+def _of_another(name: str, context: TrainingContext) -> LabelledTexts:
     """Return the texts and labels of another task with the same classes.
 
     Raises:
@@ -442,7 +436,7 @@ def _of_another(
     """
     from polarity_bench.tasks.labelled import LabelledTexts
 
-    labelled = LabelledTexts.of(name, access, task_dir)
+    labelled, data = LabelledTexts.of(name, context.access, context.task_dir), context.data
     classes = data.pool.classes
     if tuple(sorted(labelled.classes)) != classes:
         raise InputError(

@@ -23,7 +23,7 @@ from polarity_bench.encoders.load import (
     SentenceTransformerEncoder,
     load_encoder,
 )
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, reworded
 from polarity_bench.evaluation.contamination import known_to
 from polarity_bench.training.data import TrainingData, relatives
 from polarity_bench.values import FloatArray, normalised
@@ -76,13 +76,10 @@ def read_unlabelled(file: Path) -> list[str]:
     Raises:
         InputError: If the file cannot be read, or has no texts.
     """
-    try:
+    expected = "expected a text file in UTF-8 with one text per line, got "
+    kinds = OSError, UnicodeDecodeError
+    with reworded(f"`unlabelled` {file}: {expected}", "; give another file", *kinds):
         lines = file.expanduser().read_text(encoding="utf-8-sig").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"`unlabelled` {file}: expected a text file in UTF-8 with one text per line, got "
-            f"{error}; give another file"
-        ) from error
     texts = list(dict.fromkeys(filter(None, map(str.strip, lines))))
     if not texts:
         raise InputError(f"`unlabelled` {file}: the file has no texts; write one text per line")

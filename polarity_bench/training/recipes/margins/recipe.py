@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from polarity_bench.data.sources import DataAccess
     from polarity_bench.encoders.base import Encoder
     from polarity_bench.encoders.load import EncoderOptions
-    from polarity_bench.training.data import TrainingData
     from polarity_bench.training.epoch_scores import EpochScorer
 
 
@@ -77,13 +76,13 @@ class Margins(MarginSettings):
             guide = load_encoder(self.example_encoder, options_of_other_encoder(context.options))
         return replace(inputs, examples=Draws(guide=guide), encoders={"example_encoder": guide.id})
 
-    def read(self, data: TrainingData, access: DataAccess, task_dir: Path | None) -> Inputs[Draws]:
+    def read(self, context: TrainingContext) -> Inputs[Draws]:
         """Return the user's own examples, or none; `prepare` then draws them from the pool."""
         from polarity_bench.training.examples.source import read_examples
         from polarity_bench.values import digest_of
 
         if self.examples_from is None:
-            return Inputs(data.pool.digest, Draws(), data.pool.texts)
+            return Inputs(context.data.pool.digest, Draws(), context.data.pool.texts)
         columns = read_examples(self.examples_from, self.loss.examples)
         texts = [text for name, column in columns.items() if name != "label" for text in column]
         return Inputs(digest_of(columns), Draws(columns), texts)

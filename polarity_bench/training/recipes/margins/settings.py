@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from polarity_bench.errors import InputError
 from polarity_bench.training.examples.card import PAPER
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from polarity_bench.encoders.base import Encoder
 
 Schedule = Literal["linear", "cosine", "constant"]
-SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
 TrainDtype = Literal["float32", "bfloat16"]
 
 
@@ -42,7 +41,7 @@ class MarginSettings(Recipe[Draws], ExampleSpec):
 
     name: ClassVar[str] = "margins"
     sources: ClassVar[str] = f"Metrics, examples and margins: {PAPER}."
-    needs: ClassVar[Mapping[str, str]] = {"accelerate": "the trainer"}
+    needs: ClassVar[tuple[str, ...]] = ("accelerate",)
     several: ClassVar[bool] = True
     scores_first: ClassVar[bool] = False
 

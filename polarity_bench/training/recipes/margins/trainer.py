@@ -24,7 +24,7 @@ from transformers.integrations.integration_utils import TensorBoardCallback
 from transformers.trainer import TRAINER_STATE_NAME
 
 from polarity_bench.encoders.load import quiet
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, reworded
 from polarity_bench.progress import Progress
 from polarity_bench.training.epoch_scores import EpochScorer
 from polarity_bench.training.history import (
@@ -289,7 +289,10 @@ class PolarityTrainer(SentenceTransformerTrainer, TrainerCallback):
 
     def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
         step = self.state.global_step
-        try:
+        problem = f"{self._folder.checkpoint(step)} could not be written: "
+        remedy = f". {self._last_good()} Free some space, then run the same command again to resume"
+        kinds = OSError, RuntimeError, SafetensorError  # RuntimeError: full disk (torch)
+        with reworded(problem, remedy, *kinds):
             super()._save_checkpoint(*args, **kwargs)
             wait()  # each process writes a part of the checkpoint
             if is_first():
@@ -297,11 +300,6 @@ class PolarityTrainer(SentenceTransformerTrainer, TrainerCallback):
                 best = best_row(history_rows(self.state.log_history), self._metric)["step"]
                 self._folder.keep_only({step, int(best or 0)})
             wait()
-        except (OSError, RuntimeError, SafetensorError) as error:  # RuntimeError: full disk (torch)
-            raise InputError(
-                f"{self._folder.checkpoint(step)} could not be written: {error}. "
-                f"{self._last_good()} Free some space, then run the same command again to resume"
-            ) from error
 
     def _last_good(self) -> str:
         steps = self._folder.whole_steps()

@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, reworded
 from polarity_bench.training.parameters import ParameterWarning, parameter, seed_parameter
 from polarity_bench.training.recipes.base import (
     LAST_ROW,
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from polarity_bench.data.nli import NliPairs
     from polarity_bench.data.sources import DataAccess
     from polarity_bench.encoders.load import EncoderOptions
-    from polarity_bench.training.data import TrainingData
     from polarity_bench.training.epoch_scores import EpochScorer
     from polarity_bench.training.recipes.scl.batches import Batch
 
@@ -186,16 +185,12 @@ class Scl(Recipe[PairBatches]):
             )
         return replace(inputs, examples=replace(inputs.examples, n_tested=n_tested))
 
-    def read(
-        self, data: TrainingData, access: DataAccess, task_dir: Path | None
-    ) -> Inputs[PairBatches]:
+    def read(self, context: TrainingContext) -> Inputs[PairBatches]:
         """Read the NLI pairs."""
         from polarity_bench.data.nli import load_nli
 
-        try:
-            pairs = load_nli(self.names, access)
-        except InputError as error:
-            raise InputError(f"`pairs`: {error}") from error
+        with reworded("`pairs`: "):
+            pairs = load_nli(self.names, context.access)
         return Inputs(pairs.digest, PairBatches(pairs), [*pairs.premises, *pairs.hypotheses])
 
     def prepare(self, context: TrainingContext, examples: PairBatches) -> PairBatches:

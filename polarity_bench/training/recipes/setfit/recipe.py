@@ -7,7 +7,7 @@ head) is stored as tensors in the folder of the encoder.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from polarity_bench.encoders.load import SentenceTransformerEncoder
     from polarity_bench.progress import Progress
     from polarity_bench.tasks.labelled import LabelledTexts
-    from polarity_bench.training.data import TrainingData
     from polarity_bench.training.epoch_scores import EpochScorer
     from polarity_bench.values import BoolArray, IntArray
 
@@ -74,7 +73,7 @@ class SetFit(Recipe["LabelledTexts"]):
         "Method: Tunstall et al. (2022), *Efficient few-shot learning without prompts* "
         f"(https://arxiv.org/abs/2209.11055). Metrics and the variant `papers`: {PAPER}."
     )
-    needs: ClassVar[Mapping[str, str]] = {"setfit": "SetFit", "accelerate": "its trainer"}
+    needs: ClassVar[tuple[str, ...]] = ("setfit", "accelerate")
     extra: ClassVar[str] = "setfit"
 
     variant: Variant = parameter(
@@ -126,15 +125,14 @@ class SetFit(Recipe["LabelledTexts"]):
         usual = n_texts * (n_texts if self.variant == "setfit" else 40)
         return 2 * (self.pairs or usual)
 
-    def read(
-        self, data: TrainingData, access: DataAccess, task_dir: Path | None
-    ) -> Inputs[LabelledTexts]:
+    def read(self, context: TrainingContext) -> Inputs[LabelledTexts]:
         """Draw texts of each class, and return them in random order."""
         import numpy as np
 
         from polarity_bench.tasks.labelled import LabelledTexts
         from polarity_bench.values import digest_of
 
+        data = context.data
         pool = data.pool.labelled(data.task.spec.name)
         pool = pool.drawn(self.labels or "all", self.seed, field="labels")
         generator = np.random.default_rng(self.seed)
@@ -244,12 +242,12 @@ def check_base(base: SentenceTransformerEncoder, recipe: SetFit) -> None:
 @contextmanager
 def silent() -> Iterator[None]:
     """Suppress SetFit's log messages; importing SetFit sets its logger to show all of them."""
-    from polarity_bench.encoders.load import only_errors, quiet
+    from polarity_bench.encoders.load import quiet
 
     with quiet():
         import setfit  # type: ignore[import-untyped]  # noqa: F401
 
-        with only_errors("setfit"):
+        with quiet("setfit"):
             yield
 
 

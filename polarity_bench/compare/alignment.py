@@ -54,8 +54,8 @@ _TOLERANCE = 1e-4
 _MANY = 50
 """Maximum number of results whose correlations are resampled exactly. With more results, this takes
 minutes, so Spearman's correlation is approximated to first order."""
-_TITLES = {"polarity": "P", "similarity": "S"} | dict.fromkeys(("knn_accuracy", *RIGHT), "right")
-"""Titles of values per query. Other metrics use their name as the title."""
+_TITLES = dict.fromkeys(("knn_accuracy", *RIGHT), "right")
+"""Titles of values per query that differ from the titles of columns."""
 Arrays = Mapping[str, NDArray[Any]]
 
 
@@ -280,14 +280,16 @@ class Alignment:
     @property
     def values_by_title(self) -> dict[str, FloatArray]:
         """Values per query for display, by title, each (n, q)."""
-        key = self.key
         if self.is_correlation:
             return {self._name: np.stack(self._columns)}
         if not self.is_derived:
-            return {_TITLES.get(key.metric, key.metric): self.values}
-        keys = {m: str(ScoreKey(m, key.k, key.weighting)) for m in ("polarity", "similarity")}
+            metric = self.key.metric
+            return {_TITLES.get(metric) or metric_of(metric).title or metric: self.values}
+        titled = {metric_of(key.metric).title: str(key) for key in self._component_keys}
         return {
-            _TITLES[m]: np.stack([each[name] for each in self.arrays]) for m, name in keys.items()
+            title: np.stack([each[name] for each in self.arrays])
+            for title, name in titled.items()
+            if title
         }
 
     @cached_property

@@ -25,6 +25,7 @@ from polarity_bench.encoders.load import (
 )
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation.contamination import known_to
+from polarity_bench.files import read_errors
 from polarity_bench.training.data import TrainingData, relatives
 from polarity_bench.values import FloatArray, normalised
 
@@ -76,13 +77,8 @@ def read_unlabelled(file: Path) -> list[str]:
     Raises:
         InputError: If the file cannot be read, or has no texts.
     """
-    try:
+    with read_errors(f"`unlabelled` {file}", remedy="give a text file in UTF-8"):
         lines = file.expanduser().read_text(encoding="utf-8-sig").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"`unlabelled` {file}: expected a text file in UTF-8 with one text per line, got "
-            f"{error}; give another file"
-        ) from error
     texts = list(dict.fromkeys(filter(None, map(str.strip, lines))))
     if not texts:
         raise InputError(f"`unlabelled` {file}: the file has no texts; write one text per line")

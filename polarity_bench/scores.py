@@ -28,6 +28,12 @@ class Weighting:
     explanation: str
     weights: Callable[[int], FloatArray]
 
+    @property
+    def words(self) -> str:
+        """How ranks are weighted, to end a sentence."""
+        if self.name in {"linear", "uniform"}:
+            return f"weighted {self.name}ly"
+        return f"weighted by {self.name!r}: {self.explanation}"
 
 
 def _check_weighting(weighting: Weighting) -> None:

@@ -111,6 +111,7 @@ def test_a_metric_and_a_weighting_of_one_module_are_known_everywhere(
 
     (tmp_path / "board" / "board.toml").write_text('weighting = "steep"\n')
     board = bench("leaderboard", "board").out
+    assert "Ranks are weighted by 'steep': weights that halve from rank to rank." in board
     assert f"{100 * steep:.2f}" in {cell.split(" ")[0].strip("*") for cell in cells(board, "P")}
     assert f"{100 * hits[:, 0].mean():.2f}" in {cell.split()[0] for cell in cells(board, "hit@1")}
     misses = [cell for cell in cells(board, "misses", " ") if cell != "-"]
@@ -156,8 +157,10 @@ def test_an_unknown_weighting_is_answered_with_the_known_ones(bench: Bench) -> N
         ("metrics]\npositive = broken_names:P", "'positive' of .*: the title 'P' is taken; cho"),
         ("metrics]\nsum = broken_names:SUM", "'sum' of .*: unknown component 'polarty'; did you"),
     ],
-    ids=["taken", "other-name", "other-type", "missing", "bad-name", "task-type", "recipe"]
-    + ["bad-metric-name", "title", "component"],
+    ids=[
+        *("taken", "other-name", "other-type", "missing", "bad-name", "task-type", "recipe"),
+        *("name-of-part", "title", "component"),
+    ],
 )
 def test_a_broken_plug_in_is_named_and_takes_nothing_down(
     tmp_path: Path, install: Install, entry: str, problem: str

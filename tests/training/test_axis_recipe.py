@@ -371,7 +371,7 @@ def test_rows_of_another_task_without_text_are_left_out(
     texts, labels = [*TEXTS, "", " "], np.array([*LABELS, 0, 1])
     given = LabelledTexts("lines", texts, labels, ["bad", "good"])
     monkeypatch.setattr(LabelledTexts, "of", lambda *_: given)
-    said = "`labels_from` lines: 2 of 26 rows have no text; left out"
+    said = "`labels_from`: 2 of 26 drawn rows have no text; left out"
     with pytest.warns(InputWarning, match=said):
         done = run(tiny_model, tasks, tmp_path / "axis", Axis(labels_from="lines"))
     assert done.figures["texts"] == 24

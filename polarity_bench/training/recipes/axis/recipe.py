@@ -242,6 +242,11 @@ class Axis(Recipe[Lesson]):
         if self.labels_from is not None:
             given = _of_another(self.labels_from, data, access, task_dir)
         given = given.drawn(self.labels, self.seed, field="labels")
+        texts = _single(given)
+        rows = [row for row, text in enumerate(texts) if text.strip()]
+        if n_empty := len(texts) - len(rows):  # CR and MPQA have such rows.
+            warn(f"`labels_from`: {n_empty} of {len(texts):,} drawn rows have no text; left out")
+            given = replace(given, texts=[texts[row] for row in rows], labels=given.labels[rows])
         counts = np.bincount(given.labels, minlength=len(given.classes))
         if counts.min() < 2:
             raise InputError(
@@ -464,13 +469,9 @@ def _of_another(
         raise InputError(
             f"`labels_from` {name}: expected a task with single texts, got pairs; use another task"
         )
-    rows = [row for row, text in enumerate(texts) if text.strip()]
-    if n_empty := len(texts) - len(rows):  # Lines without text are rows of SentEval's CR and MPQA.
-        warn(f"`labels_from` {name}: {n_empty} of {len(texts):,} rows have no text; left out")
-    texts = [texts[row] for row in rows]
     data.check_given({"text": texts})
     place = np.array([classes.index(name) for name in labelled.classes])
-    return replace(labelled, texts=texts, labels=place[labelled.labels][rows], classes=classes)
+    return replace(labelled, labels=place[labelled.labels], classes=classes)
 
 
 def _single(given: LabelledTexts) -> list[str]:

@@ -40,6 +40,7 @@ from polarity_bench.training.recipes.axis import probe
 from polarity_bench.training.recipes.axis.probe import logistic
 from polarity_bench.training.recipes.axis.recipe import Axis
 from polarity_bench.training.recipes.axis.teacher import probabilities, read_unlabelled
+from polarity_bench.training.recipes.base import Recipe
 from polarity_bench.training.train import TrainingRun
 
 TEXTS = [text for text, _ in SOURCES]
@@ -362,7 +363,7 @@ def test_a_run_does_not_replace_the_encoder_that_it_reads(
 ) -> None:
     """Before, the teacher was lost, and what it was trained on did not count as seen."""
     read = shutil.copytree(towered if role == "distil_from" else tower, tmp_path / "read")
-    recipes = {
+    recipes: dict[str, Recipe[Any]] = {
         "distil_from": Axis(distil_from=str(read)),
         "tower": with_tower(read),
         "example_encoder": replace(SMALL, example_encoder=str(read)),
@@ -441,7 +442,7 @@ def test_held_out_rows_are_scored_and_not_learnt_and_the_same_for_all_seeds(
     for seed in (0, 1):
         done = run(tiny_model, tasks, tmp_path / f"{seed}", Axis(held_out=6, seed=seed))
         assert done.figures["held_out"] == 6
-        assert done.figures["texts"] <= 18
+        assert int(done.figures["texts"]) <= 18
         assert "held_out_joint" in done.rows[-1]
         trained.append(TrainingTexts.read(done.folder))
     assert trained[0] == trained[1]

@@ -28,6 +28,25 @@ class Weighting:
     explanation: str
     weights: Callable[[int], FloatArray]
 
+    @property
+    def words(self) -> str:
+        """How ranks are weighted, to end a sentence."""
+        if self.name in {"linear", "uniform"}:
+            return f"weighted {self.name}ly"
+        return f"weighted by {self.name!r}: {self.explanation}"
+
+
+def _check_weighting(weighting: Weighting) -> None:
+    """Raise an InputError if a weighting of another package is not usable."""
+    ScoreKey("polarity", 1, weighting.name)  # refuses names such as a_b
+    for k in (1, 2, 16):
+        weights = np.asarray(weighting.weights(k))
+        is_right = weights.shape == (k,) and (weights >= 0).all()
+        if not is_right or not math.isclose(weights.sum(), 1, abs_tol=1e-9):
+            raise InputError(
+                f"for k = {k}, expected {k} weights of at least 0 with the sum 1, got {weights}"
+            )
+
 
 _WEIGHTINGS = (
     # The papers' equation, and their released code.
@@ -40,7 +59,7 @@ WEIGHTINGS = Register(
     "polarity_bench.weightings",
     Weighting,
     {each.name: each for each in _WEIGHTINGS},
-    check=lambda weighting: ScoreKey("polarity", 1, weighting.name),  # refuses names such as a_b
+    check=_check_weighting,
 )
 """Weightings of the ranks by name, the default first."""
 

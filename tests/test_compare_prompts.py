@@ -91,6 +91,8 @@ def test_an_encoder_without_a_prompt_leaves_the_others(
     file.write_text(json.dumps(json.loads(file.read_text()) | {"default_prompt_name": "query"}))
     done = bench(*RUN, "-m", prompted, "-m", tiny_model, "--json")
     assert done.code == 1
-    assert "has no prompt in its configuration" in done.err
-    (pairs,) = json.loads(done.out)["prompts"]
+    assert done.err.count("has no prompt in its configuration") == 1
+    shown = json.loads(done.out)
+    assert len(shown["results"]) == 4, "the encoder without a prompt is not evaluated"
+    (pairs,) = shown["prompts"]
     assert [pair["task"] for pair in pairs] == ["mini", "other"]

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from standins import QUERIES, SOURCES, Bench
 
-from polarity_bench.conformance import _wrong_weights, check_objects
+from polarity_bench.conformance import check_objects
 from polarity_bench.encoders.load import load_encoder
-from polarity_bench.errors import InputWarning
+from polarity_bench.errors import InputError, InputWarning
 from polarity_bench.metrics.register import METRICS, Metric
 from polarity_bench.registers import Register
 from polarity_bench.results.result_files import read_results
-from polarity_bench.scores import WEIGHTINGS, ScoreKey, Weighting
+from polarity_bench.scores import WEIGHTINGS, ScoreKey, Weighting, _check_weighting
 from polarity_bench.tasks.catalogue import KINDS
 from polarity_bench.training.recipes import RECIPES
 
@@ -60,6 +60,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
 
 SCORES = """[polarity_bench.metrics]
 first_hit = toy_scores:FIRST_HIT
+gain = toy_scores:GAIN
 miss_rate = toy_scores:MISS_RATE
 [polarity_bench.weightings]
 steep = toy_scores:STEEP
@@ -110,6 +111,7 @@ def test_a_metric_and_a_weighting_of_one_module_are_known_everywhere(
 
     (tmp_path / "board" / "board.toml").write_text('weighting = "steep"\n')
     board = bench("leaderboard", "board").out
+    assert "Ranks are weighted by 'steep': weights that halve from rank to rank." in board
     assert f"{100 * steep:.2f}" in {cell.split(" ")[0].strip("*") for cell in cells(board, "P")}
     assert f"{100 * hits[:, 0].mean():.2f}" in {cell.split()[0] for cell in cells(board, "hit@1")}
     misses = [cell for cell in cells(board, "misses", " ") if cell != "-"]
@@ -124,11 +126,15 @@ def test_a_metric_and_a_weighting_of_one_module_are_known_everywhere(
     compared = json.loads(bench(*compare).out)
     assert compared["measure"] == "first_hit_at_4"
     assert compared["method"].startswith("permutation")
+    assert "hit@1 of A" in bench(*compare[:-1]).out
+    shown = bench(*words, "--results", "board/results", "--measure", "gain").out
+    assert "P of A" in shown  # the component of the score that has a column
     assert bench("explain-score", "hit@1").out.strip() == (
         "hit@1: share of queries whose nearest source has their label"
     )
     explained = bench("explain-score", "P steep").out
     assert "weighted by rank; weights that halve from rank to rank" in explained
+    assert bench("explain-score", "steep").out == "steep: weights that halve from rank to rank\n"
 
 
 def test_an_unknown_weighting_is_answered_with_the_known_ones(bench: Bench) -> None:
@@ -147,8 +153,14 @@ def test_an_unknown_weighting_is_answered_with_the_known_ones(bench: Bench) -> N
         ("weightings]\na_b = broken_names:AB", "'a_b' of .*: .* another score has the same name"),
         ("task_types]\ntoy = toy_scores:STEEP", "'toy' of .*: expected a TaskSpec"),
         ("recipes]\ntoy = broken_names:gone", "'toy' of .*: module 'broken_names' has no attr"),
+        ("metrics]\nhit_of_a = broken_names:OF", "'hit_of_a' of .*: .* another score has the"),
+        ("metrics]\npositive = broken_names:P", "'positive' of .*: the title 'P' is taken; cho"),
+        ("metrics]\nsum = broken_names:SUM", "'sum' of .*: unknown component 'polarty'; did you"),
     ],
-    ids=["taken", "other-name", "other-type", "missing", "bad-name", "task-type", "recipe"],
+    ids=[
+        *("taken", "other-name", "other-type", "missing", "bad-name", "task-type", "recipe"),
+        *("name-of-part", "title", "component"),
+    ],
 )
 def test_a_broken_plug_in_is_named_and_takes_nothing_down(
     tmp_path: Path, install: Install, entry: str, problem: str
@@ -158,9 +170,13 @@ def test_a_broken_plug_in_is_named_and_takes_nothing_down(
         if "metrics]" not in entry
         else f"[polarity_bench.{entry}\nfirst_hit = toy_scores:FIRST_HIT\n"
     )
-    module = (
-        "from polarity_bench.scores import Weighting\nAB = Weighting('a_b', 'no', lambda k: k)\n"
-    )
+    module = """from polarity_bench.metrics.register import Metric
+from polarity_bench.scores import Weighting
+AB = Weighting("a_b", "no", lambda k: k)
+OF = Metric("hit_of_a", "no")
+P = Metric("positive", "no", title="P")
+SUM = Metric("sum", "no", components=("polarty",))
+"""
     (tmp_path / "site" / "broken_names.py").write_text(module)
     with pytest.warns(InputWarning, match=f"{problem}"):
         known = [name for register in REGISTERS for name in register]
@@ -199,12 +215,8 @@ def problems(model: str = "") -> dict[str, dict[str, str]]:
 
 def test_good_metrics_and_weightings_pass_all_checks(install: Install) -> None:
     install(SCORES)
-    checks = ["loads", "bounds", "resumes", "repeats"]
-    assert problems() == {
-        "first_hit": dict.fromkeys(checks, ""),
-        "miss_rate": dict.fromkeys(checks, ""),
-        "steep": dict.fromkeys(["loads", "weights", *checks[1:]], ""),
-    }
+    passed = dict.fromkeys(["loads", "bounds", "resumes", "repeats"], "")
+    assert problems() == dict.fromkeys(["first_hit", "gain", "miss_rate", "steep"], passed)
 
 
 def test_bad_metrics_fail_the_checks_that_they_break(install: Install) -> None:
@@ -214,16 +226,18 @@ def test_bad_metrics_fail_the_checks_that_they_break(install: Install) -> None:
     assert found["joint"] == {
         "loads": "its `name` is 'first_hit'; give the entry point the same name"
     }
-    assert found["lucky"].pop("bounds") == "expected a score from 0 to 0.6, got 0.75"
+    assert found["lucky"].pop("bounds") == "expected a score from 0 to 0.6, got 0.75; set `bounds`"
     assert "has 75.00 on lucky_at_16, and chance is 50.00" in found["lucky"].pop("chance")
     assert set(found["lucky"].values()) == {""}
 
 
 @pytest.mark.parametrize("k", [1, 2, 16])
-def test_weights_with_another_sum_are_found(k: int) -> None:
+def test_weights_with_another_sum_are_refused(k: int, monkeypatch: pytest.MonkeyPatch) -> None:
     heavy = Weighting("heavy", "no sum of 1 at one k", lambda n: np.full(n, 1 / n + (n == k)))
-    assert _wrong_weights(heavy).startswith(f"for k = {k}, expected {k} weights of at least 0")
-    assert _wrong_weights(WEIGHTINGS["linear"]) == ""
+    monkeypatch.setitem(WEIGHTINGS, "heavy", heavy)
+    with pytest.raises(InputError, match=f"for k = {k}, expected {k} weights of at least 0"):
+        _check_weighting(heavy)
+    _check_weighting(WEIGHTINGS["linear"])
 
 
 def test_recipes_are_trained_by_the_checks(tiny_model: Path, install: Install) -> None:

@@ -14,7 +14,7 @@ from polarity_bench.boards.sweep_tables import Sweep, read_sweep, sweep_as_json,
 from polarity_bench.compare.encoder_ranks import Standings
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.render.table import Board
-from polarity_bench.results.result_files import CROSS_VALIDATION, read_results
+from polarity_bench.results.result_files import CROSS_VALIDATION, stored_kinds
 from polarity_bench.sweeps.plan import FILE as PLAN
 
 Kind = Literal["results", "sweep", "cross-validation"]
@@ -52,7 +52,7 @@ def kind_of(folder: Path) -> Kind:
     """
     if (folder / PLAN).is_file():
         return "sweep"
-    if any(read_results(folder)):
+    if any(kind != CROSS_VALIDATION for kind in stored_kinds(folder)):
         return "results"
     if holds_folds(folder):
         return CROSS_VALIDATION
@@ -64,7 +64,7 @@ def kind_of(folder: Path) -> Kind:
 
 def holds_folds(folder: Path) -> bool:
     """Return whether a folder contains cross-validations."""
-    return any(read_results(folder, of_folds=True))
+    return any(kind == CROSS_VALIDATION for kind in stored_kinds(folder))
 
 
 def open_board(

@@ -10,6 +10,7 @@ this reason, a row with a chosen strength is never ranked and never bold.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
@@ -29,7 +30,7 @@ def methods_of(results: Sequence[Result], listed: Sequence[Method]) -> dict[str,
     """Return the name of each encoder's method, by digest; encoders without a method are left out.
 
     Encoders that no method lists form a method if their recorded training runs differ only in the
-    seed.
+    seed. The method has their name without the seed, or else that of the first encoder.
 
     Args:
         results: The results of a board.
@@ -45,7 +46,9 @@ def methods_of(results: Sequence[Result], listed: Sequence[Method]) -> dict[str,
     for seeds in by_training.values():
         names = sorted({*seeds.values()})
         if len(names) > 1:
-            by_name |= dict.fromkeys(names, names[0].rstrip("-_. 0123456789") or names[0])
+            bare = {re.sub(rf"[-_. ]*(?<!\d){seed}$", "", name) for seed, name in seeds.items()}
+            is_name = len(bare) == 1 and not bare & {"", *by_name.values()}
+            by_name |= dict.fromkeys(names, bare.pop() if is_name else names[0])
     return {
         result.key.encoder.digest: by_name[name]
         for result in results

@@ -11,17 +11,26 @@ from polarity_bench.cli.output import remark
 from polarity_bench.compare.paired_comparison import Comparison, compare, corrected, pair_up
 from polarity_bench.encoders.base import Encoder
 from polarity_bench.errors import InputError
-from polarity_bench.evaluation.many_encoders import EncoderReport, EvaluationRequest
+from polarity_bench.evaluation.many_encoders import (
+    EncoderReport,
+    EvaluationRequest,
+    evaluate_models,
+)
 from polarity_bench.metrics.pairwise import LEVEL
 from polarity_bench.render.markdown import escape, table
 
 
-def with_and_without(request: EvaluationRequest) -> Iterator[EvaluationRequest]:
-    """Yield two requests for each encoder of a request: with its prompt, and without."""
+def with_and_without(request: EvaluationRequest) -> Iterator[EncoderReport]:
+    """Evaluate encoders with and without their prompts, and yield both reports of each encoder.
+
+    An encoder that fails with its prompt, for example because it has none, has only that report.
+    """
     plain = replace(request.options, prompt="", prompt_name=None)
     for model in request.models:
-        yield replace(request, models=[model], check=_check_prompt)
-        yield replace(request, models=[model], options=plain)
+        for report in evaluate_models(replace(request, models=[model], check=_check_prompt)):
+            yield report
+            if report.error is None:
+                yield from evaluate_models(replace(request, models=[model], options=plain))
 
 
 def _check_prompt(encoder: Encoder, _reference: Encoder | None) -> None:
@@ -45,11 +54,15 @@ def compare_prompts(reports: Sequence[EncoderReport], weighting: str) -> list[li
     paired are reported and left out.
 
     Args:
-        reports: Reports of the requests of `with_and_without`, in their order.
+        reports: Reports of `with_and_without`, in their order.
         weighting: Weighting of the ranks.
     """
     found, notes = [], []
-    for prompted, plain in zip(reports[::2], reports[1::2], strict=True):
+    remaining = iter(reports)
+    for prompted in remaining:
+        if prompted.error is not None:
+            continue
+        plain = next(remaining)
         without, compared = {result.task: result for result in plain.results}, []
         for result in prompted.results:
             if result.task not in without:

@@ -169,8 +169,8 @@ def _turned(
     """Return the results of an encoder at all strengths of the page, stored or newly computed.
 
     Raises:
-        InputError: If the encoder or its base cannot be loaded, if it has no axis, or if it cannot
-            be evaluated.
+        InputError: If the encoder or its base cannot be loaded, if it has no axis or cannot be
+            evaluated, or if the page does not show the strength to open at.
     """
     from dataclasses import replace
 
@@ -183,6 +183,11 @@ def _turned(
     from polarity_bench.explain.dial_page import STRENGTHS, Dial
     from polarity_bench.tasks.types.polarity.scoring import rank
 
+    if not STRENGTHS[0] <= (side.strength or 0.0) <= STRENGTHS[-1]:
+        raise InputError(
+            f"`strength`: the page shows strengths from {STRENGTHS[0]:g} to {STRENGTHS[-1]:g}, got "
+            f"{side.strength:g}; the page opens at this strength, 0 by default"
+        )
     own = replace(options, prompt=side.prompt)
     encoder, reference = load_with_reference(side.name, own, None, remark)
     steered = {strength: at_strength(encoder, strength) for strength in STRENGTHS}

@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -276,7 +275,7 @@ def run(
     if encoder.quantize and (unranked := [spec.name for spec in specs if not spec.retrieves]):
         raise InputError(
             f"`quantize` {encoder.quantize}: needs a task with queries and sources, got "
-            f"{unranked[0]}; give only polarity tasks"
+            f"{unranked[0]}; give only such tasks"
         )
     if compare_prompts and (baseline.fail_under or len(strengths) > 1):
         raise InputError(
@@ -306,9 +305,8 @@ def run(
     )
     reports: list[EncoderReport] = []
     curves: list[Path] = []
-    requests = prompts.with_and_without(request) if compare_prompts else [request]
-    evaluated = chain.from_iterable(map(evaluate_models, requests))
-    for report in map(partial(_with_hint, alone=len(models) == 1), evaluated):
+    evaluate = prompts.with_and_without if compare_prompts else evaluate_models
+    for report in map(partial(_with_hint, alone=len(models) == 1), evaluate(request)):
         reports.append(report)
         _warn_of_uncounted(report)
         print_report(report, out, weighting, titles)
@@ -342,7 +340,7 @@ def _check_strengths(
     if unranked and min(strengths, default=0) < 0:
         raise InputError(
             f"`strength` {text}: a negative strength needs a task with queries and sources, got "
-            f"{unranked[0]}; give only polarity tasks, or strengths of at least 0"
+            f"{unranked[0]}; give only such tasks, or strengths of at least 0"
         )
 
 

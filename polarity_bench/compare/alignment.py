@@ -50,12 +50,11 @@ from polarity_bench.tasks.types.transfer import RIGHT
 from polarity_bench.values import FloatArray, IntArray
 
 _UNITS, _STRATA = "resampled_units", "resampled_strata"
-_TOLERANCE = 1e-4
 _MANY = 50
 """Maximum number of results whose correlations are resampled exactly. With more results, this takes
 minutes, so Spearman's correlation is approximated to first order."""
-_TITLES = {"polarity": "P", "similarity": "S"} | dict.fromkeys(("knn_accuracy", *RIGHT), "right")
-"""Titles of values per query. Other metrics use their name as the title."""
+_TITLES = dict.fromkeys(("knn_accuracy", *RIGHT), "right")
+"""Titles of values per query that differ from the titles of columns."""
 Arrays = Mapping[str, NDArray[Any]]
 
 
@@ -72,7 +71,7 @@ def align(results: Sequence[Result], key: ScoreKey) -> Alignment:
         key: The score.
 
     Raises:
-        MissingValuesError: If values per query are missing, or belong to another run.
+        MissingValuesError: If values per query are missing or damaged.
         InputError: If two results cannot be paired, a result lacks the score, or the score is
             undefined because the reference encoder is not available. The message names the files.
     """
@@ -86,17 +85,7 @@ def align(results: Sequence[Result], key: ScoreKey) -> Alignment:
                 f"{results[0].path} and {other.path} cannot be paired: the {what} is {one!r} and "
                 f"{two!r}; {advice}"
             )
-    arrays = [_arrays(result, key) for result in results]
-    aligned = Alignment(tuple(results), key, tuple(arrays))
-    for i, result in enumerate(results):
-        for part, value in aligned.recomputed(i).items():
-            score = result.scores[part].mean
-            if not math.isclose(value, score, abs_tol=_TOLERANCE) and not math.isnan(value + score):
-                raise MissingValuesError(
-                    f"{result.path}: the values per query belong to another run: expected "
-                    f"{score:.6g} for {part}, got {value:.6g}; evaluate {result.task} again"
-                )
-    return aligned
+    return Alignment(tuple(results), key, tuple(_arrays(result, key) for result in results))
 
 
 def first_difference(one: Result, other: Result, key: ScoreKey) -> tuple[str, Any, Any] | None:
@@ -228,13 +217,6 @@ class Alignment:
             return np.array([float(self._derived(means, i)) for i in range(len(self.arrays))])
         return self._correlations(np.ones((1, self.n_queries)))[:, 0]
 
-    def recomputed(self, i: int) -> dict[ScoreKey, float]:
-        """Return scores computed from the values per query of result i, to check stored scores."""
-        if self.is_derived:
-            return {key: float(self._parts[i, key].mean()) for key in self._component_keys}
-        exact = ScoreKey("exact_accuracy") if self.key.metric in RIGHT else self.key
-        return {exact: float(self.scores[i])}
-
     def resampled(self, n_samples: int = N_SAMPLES, seed: int = SEED) -> FloatArray:
         """Return the score of each result in each bootstrap sample, (n, b).
 
@@ -280,14 +262,16 @@ class Alignment:
     @property
     def values_by_title(self) -> dict[str, FloatArray]:
         """Values per query for display, by title, each (n, q)."""
-        key = self.key
         if self.is_correlation:
             return {self._name: np.stack(self._columns)}
         if not self.is_derived:
-            return {_TITLES.get(key.metric, key.metric): self.values}
-        keys = {m: str(ScoreKey(m, key.k, key.weighting)) for m in ("polarity", "similarity")}
+            metric = self.key.metric
+            return {_TITLES.get(metric) or metric_of(metric).title or metric: self.values}
+        titled = {metric_of(key.metric).title: str(key) for key in self._component_keys}
         return {
-            _TITLES[m]: np.stack([each[name] for each in self.arrays]) for m, name in keys.items()
+            title: np.stack([each[name] for each in self.arrays])
+            for title, name in titled.items()
+            if title
         }
 
     @cached_property

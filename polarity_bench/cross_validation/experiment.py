@@ -46,7 +46,7 @@ from polarity_bench.cross_validation.methods import (
 from polarity_bench.cross_validation.protocol import Part, Protocol
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.encoders.load import EncoderOptions
-from polarity_bench.errors import InputError, MissingValuesError, reworded
+from polarity_bench.errors import InputError, reworded
 from polarity_bench.evaluation.one_task import environment
 from polarity_bench.files import check_writable, folder_name
 from polarity_bench.progress import Bar, no_bar
@@ -55,7 +55,6 @@ from polarity_bench.results.result_files import (
     CROSS_VALIDATION,
     Result,
     ResultKey,
-    has_values_per_query,
     place,
     read_arrays,
     read_result,
@@ -220,13 +219,11 @@ def _run(experiment: Experiment, output: Path, mapped: Map, bar: Bar) -> Result:
     check_writable(path.parent)
     with _lock(path):
         folds: list[Fold] = []
-        with suppress(MissingValuesError):
+        with suppress(InputError):
             folds = folds_of(read_arrays(path))
-        if folds and not has_values_per_query(replace(planned, path=path)):
-            if is_stored(path.with_suffix(PROVENANCE)):
-                folds = []  # The values are damaged: their checksum is another.
-            else:  # A killed process stored the values of a fold, but not the result.
-                _write(planned, folds, output)
+        if folds and not is_stored(path.with_suffix(PROVENANCE)):
+            # A killed process stored the values of a fold, but not the result.
+            _write(planned, folds, output)
         with bar(f"{planned.task} {full_title(experiment.method)}", len(parts)) as advance:
             advance(len(folds))
             for fold in mapped(_run_fold, repeat(experiment), parts[len(folds) :]):
@@ -355,9 +352,4 @@ def _with_arrays(result: Result) -> Result:
             f"{result.path}: expected version {VERSION} of `fewshot`, got version "
             f"{result.version}; move the file out of the folder"
         )
-    arrays = read_arrays(result.path)
-    if not has_values_per_query(result):
-        raise MissingValuesError(
-            f"{result.path}: the values per fold are damaged; run the same `fewshot` again"
-        )
-    return replace(result, arrays=arrays)
+    return replace(result, arrays=read_arrays(result.path))

@@ -142,8 +142,8 @@ class EmbeddedTexts:
         """
         if self.encoder.quantize is not None:
             raise InputError(
-                f"{self.encoder.label}: `quantize` applies only to retrieval; give only polarity "
-                "tasks"
+                f"{self.encoder.label}: `quantize` applies only to retrieval; give only tasks with "
+                "queries and sources"
             )
         return self._on_side(texts, "both")
 

@@ -125,10 +125,7 @@ def _plain(value: Any) -> Any:
 
 def _unusual(model: SentenceTransformer) -> dict[str, Any]:
     """Return the non-default settings that affect vectors: tokenizer sides, truncation and code."""
-    unusual: dict[str, Any] = {}
-    for side in ("padding_side", "truncation_side"):
-        if (value := getattr(model.tokenizer, side, "right")) != "right":
-            unusual[side] = value
+    unusual: dict[str, Any] = _sides(model.tokenizer)
     # Only the tokenizers of static models have this setting; no call resets it.
     if getattr(model.tokenizer, "truncation", None):
         unusual["truncation"] = model.tokenizer.truncation
@@ -157,8 +154,18 @@ def _other_tokenizers(model: SentenceTransformer) -> list[Any]:
     others = {id(part): part for part in parts if part is not None and part is not model.tokenizer}
     if not others:
         return []
-    own = _tokenizer_state(model.tokenizer)
-    return [state for state in map(_tokenizer_state, others.values()) if state != own]
+    own = _tokenizer_state(model.tokenizer), _sides(model.tokenizer)
+    states = [(_tokenizer_state(part), _sides(part)) for part in others.values()]
+    # Hashing empty dicts would change existing digests.
+    return [[*state] if state[1] else state[0] for state in states if state != own]
+
+
+def _sides(tokenizer: Any) -> dict[str, str]:
+    """Return the sides on which a tokenizer pads and truncates, unless they are the right side."""
+    sides = {
+        side: getattr(tokenizer, side, "right") for side in ("padding_side", "truncation_side")
+    }
+    return {side: value for side, value in sides.items() if value != "right"}
 
 
 def _settings_of_adapters(model: SentenceTransformer) -> dict[str, Any]:

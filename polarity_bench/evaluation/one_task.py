@@ -299,8 +299,8 @@ def _learnt_from(file: TrainFile) -> dict[str, Any]:
     others = {
         r: f"{e.name} ({e.digest})" for r, e in encoders.items() if e.digest != file.base.digest
     }
-    n_unlabelled = file.content.get("figures", {}).get("unlabelled")
-    texts = {} if n_unlabelled is None else {"unlabelled": n_unlabelled}
+    unlabelled = file.content.get("figures", {}).get("unlabelled_digest")
+    texts = {} if unlabelled is None else {"unlabelled": unlabelled}
     return {"task": spec["task"]} | ({"encoders": others} if others else {}) | texts
 
 

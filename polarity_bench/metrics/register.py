@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, nearest
 from polarity_bench.metrics.pareto_front import front, lift
 from polarity_bench.metrics.polarity import neighbour_vote, polarity
 from polarity_bench.metrics.similarity import joint, overlap, retention, similarity
@@ -311,10 +311,23 @@ _SHARES = {
 }
 """Explanations of metrics in [0, 1] that have no further properties."""
 
+
+def _check_metric(metric: Metric) -> None:
+    """Raise an InputError if a metric of another package would hide or break other scores."""
+    ScoreKey(metric.name)
+    ScoreKey(metric.name, 1)  # Both refuse names such as a_of_b.
+    if metric.title and titled_metrics().get(metric.title, metric) is not metric:
+        raise InputError(f"the title {metric.title!r} is taken; choose another title")
+    for part in metric.components:
+        if not METRICS.has_name(part):
+            raise InputError(f"unknown component {part!r}{nearest(part, METRICS)}")
+
+
 METRICS = Register(
     "polarity_bench.metrics",
     Metric,
     {each.name: each for each in (*_METRICS, *starmap(Metric, _SHARES.items()))},
+    check=_check_metric,
 )
 """Metrics by name. Those with a title are in the order of columns."""
 

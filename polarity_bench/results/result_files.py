@@ -48,6 +48,7 @@ from polarity_bench.files import (
 from polarity_bench.results.packed_results import (
     MODEL_META,
     PROVENANCE,
+    is_stored,
     read_stored,
     result_paths,
 )
@@ -462,6 +463,16 @@ def read_results(folder: Path, *, of_folds: bool | None = False) -> Iterator[Res
             yield result
 
 
+def stored_kinds(folder: Path) -> Iterator[str]:
+    """Yield the task types of the results below a folder, without reading their scores.
+
+    Raises:
+        InputError: If the provenance of a result is damaged.
+    """
+    for path in result_paths(folder):
+        yield _read_provenance(path)["task"]["kind"]
+
+
 def read_arrays(path: Path, names: Collection[str] | None = None) -> dict[str, NDArray[Any]]:
     """Read the values per query of a result, by name.
 
@@ -470,14 +481,20 @@ def read_arrays(path: Path, names: Collection[str] | None = None) -> dict[str, N
         names: Names of the arrays to read, if they exist; None for all arrays.
 
     Raises:
-        MissingValuesError: If the file with the values is missing or unreadable.
+        MissingValuesError: If the file with the values is missing, or has another checksum than the
+            provenance says.
     """
     from safetensors import SafetensorError, safe_open
 
-    file = path.with_suffix(_QUERIES)
+    file, provenance = path.with_suffix(_QUERIES), path.with_suffix(PROVENANCE)
     if not file.is_file():
         raise MissingValuesError(f"{file}: the values per query are missing; run {path.stem} again")
     try:
+        # A killed run leaves values without provenance, and `fewshot` continues from them.
+        if is_stored(provenance):
+            digest = hashlib.sha256(file.read_bytes()).hexdigest()
+            if digest != read_stored(provenance).get("queries_sha256"):
+                raise SafetensorError("its checksum is not that of the result")  # noqa: TRY301
         with safe_open(file, "np") as stored:
             wanted = [name for name in stored.keys() if names is None or name in names]  # noqa: SIM118  not a dict
             return {name: stored.get_tensor(name) for name in wanted}
@@ -491,11 +508,10 @@ def read_arrays(path: Path, names: Collection[str] | None = None) -> dict[str, N
 def has_values_per_query(result: Result) -> bool:
     """Return whether the values per query of a stored result exist and have their checksum."""
     try:
-        provenance = read_stored(result.path.with_suffix(PROVENANCE))
-        content = result.path.with_suffix(_QUERIES).read_bytes()
+        read_arrays(result.path, ())
     except (InputError, OSError):
         return False
-    return bool(provenance.get("queries_sha256") == hashlib.sha256(content).hexdigest())
+    return True
 
 
 def files_of(path: Path) -> list[Path]:

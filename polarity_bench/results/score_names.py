@@ -177,8 +177,9 @@ def _meaning(core: str, name: str, groups: Iterable[str]) -> str:
         groups: Names of the grouping columns of task files.
     """
     words, _, part = core.partition(", ")
-    if words in WORDS:
-        return "; ".join(filter(None, [WORDS[words], _PARTS.get(part, "")]))
+    known_words = WORDS | {each.name: each.explanation for each in WEIGHTINGS.values()}
+    if words in known_words:
+        return "; ".join(filter(None, [known_words[words], _PARTS.get(part, "")]))
     by_title = {title.casefold(): key for title, key in titles().items()}
     bare = [words.removesuffix(f" {weighting}") for weighting in WEIGHTINGS]
     known = next((by_title[t.casefold()] for t in bare if t.casefold() in by_title), None)
@@ -192,7 +193,7 @@ def _meaning(core: str, name: str, groups: Iterable[str]) -> str:
         meanings[metric.name] = metric.explanation + chance
     if key.metric not in meanings:
         raise InputError(
-            f"unknown score or column {name!r}{nearest(name, {*titles(), *meanings, *WORDS})}"
+            f"unknown score or column {name!r}{nearest(name, {*titles(), *meanings, *known_words})}"
         )
     part = part or key.part or ""
     weighting = key.weighting if known is None else words.rpartition(" ")[2]

@@ -231,7 +231,12 @@ class Parameters:
                 raise InputError(
                     f"unknown parameter {key!r} of the {cls.family} {cls.name!r}{near}"
                 )
-            if (variants := known[key].variants) and isinstance(value, Mapping):
+            if variants := known[key].variants:
+                if not isinstance(value, Mapping):
+                    raise InputError(
+                        f"`{key}`: expected a table such as {{name = {next(iter(variants))!r}}}, "
+                        f"got {value!r}"
+                    )
                 usual = getattr(known[key].default, "name", next(iter(variants)))
                 given[key] = chosen(variants, value.get("name", usual)).from_dict(value)
         for key, each in known.items():

@@ -40,7 +40,7 @@ from polarity_bench.training.model_card import model_card
 from polarity_bench.training.parameters import ParameterWarning
 from polarity_bench.training.processes import is_first, join, n_processes, of_first, wait
 from polarity_bench.training.recipes.base import FitResult, Inputs, Recipe, TrainingContext
-from polarity_bench.training.run_folder import RunFolder, RunIdentity, run_folder
+from polarity_bench.training.run_folder import RunFolder, RunIdentity, check_apart, run_folder
 from polarity_bench.values import digest_of
 
 
@@ -63,7 +63,7 @@ class TrainingRun:
     run: str
     rows: Sequence[Row]
     kept: int
-    figures: Mapping[str, int] = field(default_factory=dict)
+    figures: Mapping[str, int | str] = field(default_factory=dict)
     reused: bool = False
     speed: float | None = None
 
@@ -107,6 +107,9 @@ def train(
     ):
         check(context.base.id)
         inputs = recipe.load(context)
+        for role in inputs.encoders:
+            if name := getattr(recipe, role, None):
+                check_apart(folder.path, f"`{role}`", name)
         identity = identify(recipe, context, inputs)
         if of_first(is_first() and folder.state(identity, overwrite=overwrite)) == "finished":
             return finished(folder, identity)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from statistics import fmean, stdev
 
@@ -14,6 +15,7 @@ from standins.board import in_places, placed, read_board
 
 from polarity_bench.boards.board import BoardParts, board
 from polarity_bench.boards.config import BoardFile, Method
+from polarity_bench.boards.method_rows import methods_of
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError
 from polarity_bench.render.markdown import render
@@ -79,6 +81,29 @@ def test_the_interval_covers_other_seeds_and_other_queries() -> None:
     half_width = math.hypot(of_seeds, 0.02)
     assert low == pytest.approx(fmean(P) - half_width)
     assert high == pytest.approx(min(fmean(P) + half_width, 1.0))
+
+
+def test_a_method_is_named_without_the_seed_and_with_its_other_numbers() -> None:
+    """Before, all digits at the end were dropped, and dials of other sizes were one method."""
+    training = {"recipe": {"name": "axis"}}
+    results = []
+    for labels, seed in product((20, 50), (0, 1, 10)):
+        name = f"sst2-{labels}" + (f"-{seed}" if seed else "")
+        about = training | {"labels": labels, "seed": seed}
+        encoder = EncoderId(name, f"{labels} {seed}")
+        results.append(replace(placed(encoder, "sst2", 0.7, 0.4), training=about))
+    assert {*methods_of(results, []).values()} == {"sst2-20", "sst2-50"}
+
+
+def test_methods_of_other_trainings_have_other_names() -> None:
+    results = [
+        replace(
+            placed(EncoderId(f"dial-{seed}", str(seed)), "sst2", 0.7, 0.4),
+            training={"labels": seed // 2, "seed": seed},
+        )
+        for seed in range(4)
+    ]
+    assert [*methods_of(results, []).values()] == ["dial", "dial", "dial-2", "dial-2"]
 
 
 def test_encoders_that_no_method_lists_keep_their_rows() -> None:

@@ -6,6 +6,7 @@ import json
 import shutil
 import sys
 from collections.abc import Callable
+from copy import deepcopy
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -77,6 +78,19 @@ def test_another_side_of_the_tokenizer_is_another_encoder(
     assert getattr(model.tokenizer, side) == "right"
     before = digest_of_model(model)
     setattr(model.tokenizer, side, "left")
+    assert digest_of_model(model) != before
+
+
+@pytest.mark.parametrize("side", ["padding_side", "truncation_side"])
+def test_another_side_of_a_second_tokenizer_is_another_encoder(
+    model: SentenceTransformer, side: str
+) -> None:
+    """The second tokenizer is the tower's. Before, its sides were not part of the digest."""
+    tower = deepcopy(model[0])
+    model.append(torch.nn.Identity())
+    model[-1].tower = tower
+    before = digest_of_model(model)
+    setattr(tower.tokenizer, side, "left")
     assert digest_of_model(model) != before
 
 

@@ -1,4 +1,4 @@
-"""A metric, an error metric and a weighting in one module, as another project would write them."""
+"""Metrics and a weighting in one module, as another project would write them."""
 
 from __future__ import annotations
 
@@ -33,6 +33,14 @@ MISS_RATE = Metric(
     higher_is_better=False,
     of_queries=miss_rate,
     is_weighted=False,
+)
+GAIN = Metric(
+    "gain",
+    "how far P is above chance",
+    title="gain",
+    bounds=(-1.0, 1.0),
+    components=("polarity", "polarity_chance"),
+    of_means=lambda means, _: means["polarity"] - means["polarity_chance"],
 )
 STEEP = Weighting(
     "steep",

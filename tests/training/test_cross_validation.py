@@ -369,7 +369,7 @@ def test_a_packed_result_of_fewer_folds_is_written_again(
     (whole,) = run_experiments([make(Frozen())], tmp_path)
     whole.path.unlink()
     whole.path.with_suffix(".provenance.json").unlink()
-    with pytest.raises(InputError, match="the values per fold are damaged"):
+    with pytest.raises(InputError, match="the file is damaged or a Git LFS pointer"):
         read_experiments(tmp_path)
     (again,) = run_experiments([make(Frozen())], tmp_path)
     assert again.scores == whole.scores
@@ -452,7 +452,7 @@ def test_damaged_values_of_folds_are_refused_and_made_again(make: Make, tmp_path
     content = bytearray(values.read_bytes())
     content[-1] ^= 1
     values.write_bytes(content)
-    with pytest.raises(InputError, match="the values per fold are damaged; run the same `fewshot`"):
+    with pytest.raises(InputError, match=r"the file is damaged .*, or run little-mr again"):
         read_experiments(tmp_path)
     (again,) = run_experiments([make(Frozen())], tmp_path)
     for name in set(whole.arrays) - {"seconds"}:

@@ -139,7 +139,7 @@ class FitResult:
         kept: Step of the base's current weights; 0 if training did not improve the base, which is
             then published unchanged.
         facts: Entries about the training for the model card, by heading.
-        figures: Numbers for `train.json`.
+        figures: Numbers and digests for `train.json`.
         files: Contents of files to store with the encoder, by name.
         speed: Training texts per second; None if unknown.
         trained_on: Description of the training texts for the card; None means the task's sources.
@@ -147,7 +147,7 @@ class FitResult:
 
     kept: int
     facts: Mapping[str, str]
-    figures: Mapping[str, int] = field(default_factory=dict)
+    figures: Mapping[str, int | str] = field(default_factory=dict)
     files: Mapping[str, bytes] = field(default_factory=dict)
     speed: float | None = None
     trained_on: str | None = None

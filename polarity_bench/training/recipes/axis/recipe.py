@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from polarity_bench.embedding.groups import Groups
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, warn
 from polarity_bench.training.parameters import parameter, seed_parameter
 from polarity_bench.training.recipes.base import (
     FitResult,
@@ -183,7 +183,6 @@ class Axis(Recipe[Lesson]):
         """Check the base, load the tower and the teacher, and draw the texts."""
         from polarity_bench.training.recipes.axis.teacher import check_unseen, load_teacher
         from polarity_bench.training.recipes.axis.tower import load_tower
-        from polarity_bench.training.run_folder import check_apart
 
         _check_base(context.base)
         options, given = options_of_other_encoder(context.options), {}
@@ -208,7 +207,6 @@ class Axis(Recipe[Lesson]):
             classes = inputs.examples.labelled.classes
             given["distil_from"] = load_teacher(self.distil_from, options, classes)
         for role, other in given.items():
-            check_apart(context.folder.path, f"`{role}`", getattr(self, role))
             check_unseen(role, getattr(self, role), other, context.data)
         return replace(
             inputs,
@@ -240,6 +238,11 @@ class Axis(Recipe[Lesson]):
         if self.labels_from is not None:
             given = _of_another(self.labels_from, context)
         given = given.drawn(self.labels, self.seed, field="labels")
+        texts = _single(given)
+        rows = [row for row, text in enumerate(texts) if text.strip()]
+        if n_empty := len(texts) - len(rows):  # CR and MPQA have such rows.
+            warn(f"`labels_from`: {n_empty} of {len(texts):,} drawn rows have no text; left out")
+            given = replace(given, texts=[texts[row] for row in rows], labels=given.labels[rows])
         counts = np.bincount(given.labels, minlength=len(given.classes))
         if counts.min() < 2:
             raise InputError(
@@ -259,6 +262,7 @@ class Axis(Recipe[Lesson]):
         from sentence_transformers.base.modules import Normalize
 
         from polarity_bench.encoders.axis import pass_texts
+        from polarity_bench.training.recipes.axis.teacher import read_unlabelled
 
         model, texts = context.base.model, examples.texts
         embedder = context.embedder
@@ -283,11 +287,13 @@ class Axis(Recipe[Lesson]):
         of = "" if self.labels_from is None else f" of {self.labels_from}"
         n_labelled = len(examples.labelled.texts)
         facts = {"Training": f"{n_labelled:,} labelled texts{of}"}
-        figures, trained_on = {"texts": len(texts)}, self.labels_from
+        figures: dict[str, int | str] = {"texts": len(texts)}
+        trained_on = self.labels_from
         if teacher := examples.others.get("distil_from"):
             facts["Labels"] = f"class probabilities of {teacher.id.label} ({teacher.id.digest})"
         if self.unlabelled is not None:
             figures |= {"unlabelled": len(texts) - n_labelled, "left_out": examples.n_left_out}
+            figures["unlabelled_digest"] = digest_of(read_unlabelled(self.unlabelled))
             left_out = "{left_out:,} more are related to queries or held-out rows, and left out"
             facts["Unlabelled texts"] = ("{unlabelled:,}; " + left_out).format(**figures)
             trained_on = f"{trained_on or context.data.task.spec.title}, and unlabelled texts"
@@ -388,6 +394,7 @@ class Axis(Recipe[Lesson]):
 
 def _taught(context: TrainingContext, lesson: Lesson, embedder: Embedder) -> Lesson:
     """Return a lesson whose texts all have the teacher's labels, if there is a teacher."""
+    from polarity_bench.training.recipes.axis.probe import MOST_ROWS
     from polarity_bench.training.recipes.axis.teacher import probabilities
 
     if (teacher := lesson.others.get("distil_from")) is None:
@@ -400,7 +407,15 @@ def _taught(context: TrainingContext, lesson: Lesson, embedder: Embedder) -> Les
     embedded = replace(embedded, encoder=replace(embedded.encoder, strength=1.0))
     placed = embedded.sources(texts).vectors[:, : teacher.id.axis]
     soft = probabilities(placed, axis.classes, given.classes)
-    labels = np.concatenate([given.labels, soft[len(given.labels) :].argmax(axis=1)])
+    predicted = soft.argmax(axis=1)
+    labels = np.concatenate([given.labels, predicted[len(given.labels) :]])
+    counts, n_rarest = np.bincount(predicted, minlength=soft.shape[1]), np.bincount(labels).min()
+    if counts.max() == len(texts) or n_rarest * MOST_ROWS < 2 * len(texts):
+        raise InputError(
+            f"`distil_from` {teacher.id.name}: the teacher gives {counts.min()} of {len(texts):,} "
+            f"texts the class {given.classes[int(counts.argmin())]!r}, which is too few to learn "
+            "it; use another teacher or other texts"
+        )
     labelled = replace(given, texts=texts, labels=labels)
     return replace(lesson, labelled=labelled, soft=soft)
 

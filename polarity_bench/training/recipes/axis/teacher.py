@@ -23,8 +23,9 @@ from polarity_bench.encoders.load import (
     SentenceTransformerEncoder,
     load_encoder,
 )
-from polarity_bench.errors import InputError, reworded
+from polarity_bench.errors import InputError
 from polarity_bench.evaluation.contamination import known_to
+from polarity_bench.files import read_errors
 from polarity_bench.training.data import TrainingData, relatives
 from polarity_bench.values import FloatArray, normalised
 
@@ -76,9 +77,7 @@ def read_unlabelled(file: Path) -> list[str]:
     Raises:
         InputError: If the file cannot be read, or has no texts.
     """
-    expected = "expected a text file in UTF-8 with one text per line, got "
-    kinds = OSError, UnicodeDecodeError
-    with reworded(f"`unlabelled` {file}: {expected}", "; give another file", *kinds):
+    with read_errors(f"`unlabelled` {file}", remedy="give a text file in UTF-8"):
         lines = file.expanduser().read_text(encoding="utf-8-sig").split("\n")
     texts = list(dict.fromkeys(filter(None, map(str.strip, lines))))
     if not texts:

@@ -1,4 +1,4 @@
-"""Charts of results: P–S planes, P and S by k, and P by phenomenon."""
+"""Charts of results: P–S planes, P and S by k, and P by part of the queries."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def k_curves(sections: Sections) -> Iterator[LineChart]:
             yield LineChart(title, "k", y_title, ks, series_of(several, ks), is_log=True)
 
 
-def phenomena(sections: Sections) -> Iterator[BarChart]:
+def parts_of_p(sections: Sections) -> Iterator[BarChart]:
     """Yield bar charts of P by part of the queries at the task's main k, the best encoder first.
 
     Yields:
@@ -84,7 +84,7 @@ def phenomena(sections: Sections) -> Iterator[BarChart]:
                 parts.sort(key=str)
                 order = sorted(scores, key=lambda of: (-scores[of][whole_task].mean, names[of]))
                 yield BarChart(
-                    f"{task}: P by phenomenon, k = {k}, {weighting} weights",
+                    f"{task}: P by part of the queries, k = {k}, {weighting} weights",
                     "P",
                     [key.part or "" for key in parts],
                     series_of([(names[encoder], scores[encoder]) for encoder in order], parts),

@@ -25,6 +25,7 @@ from polarity_bench.boards.records import (
     main_key,
     rival_key,
     rows_of,
+    with_rows,
 )
 from polarity_bench.boards.unseen_columns import (
     seen_parts,
@@ -235,13 +236,16 @@ class Sections:
 
         return sorted(rows, key=order)
 
-    def in_order(self, rows: Sequence[Row], tasks: Sequence[str]) -> list[Row]:
-        """Sort rows for a table of these tasks.
+    def in_order(
+        self, rows: Sequence[Row], tasks: Sequence[str], group_by: str | None = None
+    ) -> list[Row]:
+        """Sort rows for a table of these tasks, within the groups of `board.toml` by default.
 
         If `board.toml` sets `keep`, rows with at least that retention come first.
         """
         keep, places = self.config.keep, self.averaged[self.alone] if self.alone else tasks
-        rows = self.ordered(rows, places, self.sorted_by(tasks), self.config.group_by)
+        group_by = self.config.group_by if group_by is None else group_by
+        rows = self.ordered(rows, places, self.sorted_by(tasks), group_by)
         if keep is None:
             return rows
         return sorted(rows, key=lambda row: not self.value(row, tasks, "retention") >= keep)
@@ -451,7 +455,7 @@ class Sections:
         rows, results = ([*each] for each in zip(*cells, strict=True))
         names = [row["name"] for row in rows]
         heads = [("task", [result.task for result in results]), ("encoder", names)]
-        return [_with_roles(unseen_table(heads, results), rows)]
+        return [with_rows(unseen_table(heads, results), rows)]
 
     def _of_family(self, family: str, rows: Sequence[Row]) -> Table:
         """Return the table of one task type and protocol."""
@@ -588,7 +592,7 @@ class Sections:
         if any(map(_is_chosen, rows)):
             reading.append(NOTES["chosen"])
         notes = [*reading, *map(rank_note, rankings), *footnotes]
-        return _with_roles(Table(heading, heads, columns, notes=notes), rows)
+        return with_rows(Table(heading, heads, columns, notes=notes), rows)
 
     # Ranks
 
@@ -659,12 +663,6 @@ class Sections:
 def _mean_of_all(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return fmean(known) if known and len(known) == len(values) else None
-
-
-def _with_roles(table: Table, rows: Sequence[Row]) -> Table:
-    """Return a copy of a table that has the roles of its rows and the keys of their details."""
-    roles, details = ([row[name] for row in rows] for name in ("role", "detail"))
-    return replace(table, roles=roles, details=details)
 
 
 def _is_chosen(row: Row) -> bool:

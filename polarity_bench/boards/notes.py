@@ -32,10 +32,11 @@ def finding(sections: Sections) -> str:
     """
     alone, tasks, names = sections.alone, sections.averaged[""], sections.names
     by, keep, averaged = sections.sorted_by(tasks), sections.config.keep, sections.averaged[alone]
+    competing = [row for row in sections.first_rows if row["role"] in {"encoder", "method"}]
     scored = [
         row | {"score": score, "group": _group(row, by)}
-        for row in sections.first_rows
-        if row["role"] in {"encoder", "method"} and not row["opposes"]
+        for row in sections.in_order(competing, tasks, group_by="")
+        if not row["opposes"]
         if (score := sections.mean(row, averaged, by)) and math.isfinite(score["value"])
     ]
     # A Counter keeps insertion order, so the group of the best row comes first.

@@ -28,6 +28,7 @@ from polarity_bench.errors import InputError
 from polarity_bench.metrics.register import metric_of
 from polarity_bench.metrics.similarity import joint, retention
 from polarity_bench.render.format import percent
+from polarity_bench.render.table import Table
 from polarity_bench.results.comparability import cells_of
 from polarity_bench.results.frame import Record, published_records, result_records, score_columns
 from polarity_bench.results.published import PublishedNumber
@@ -131,6 +132,12 @@ def rows_of(records: Iterable[Record]) -> list[Row]:
         | {"opposes": bool(first["k"]) and (first.get("strength") or 0) < 0}
         for row, first in firsts.items()
     ]
+
+
+def with_rows(table: Table, rows: Sequence[Row]) -> Table:
+    """Return a copy of a table that has the roles of its rows and the keys of their details."""
+    roles, details = ([row[name] for row in rows] for name in ("role", "detail"))
+    return replace(table, roles=roles, details=details)
 
 
 def entry_of(row: Row) -> tuple[str, str, str, int]:

@@ -56,6 +56,8 @@ _LEGEND = {
     "chance": f"{MAJORITY} and {PRIOR} are the scores of guessing, and are not ranked.",
 }
 
+_STATISTICS = ("difference", "low", "high", "p", "p_holm", "detectable")
+"""Columns of a comparison with cross-entropy."""
 _NO_SCORE: Record = {"value": math.nan, "std": math.nan, "mark": ""}
 """Columns of a record that tables show, without a score."""
 
@@ -168,7 +170,7 @@ def compare_methods(records: Iterable[Record]) -> list[Record]:
 
 def _compared(records: Sequence[Record]) -> list[Record]:
     rows = [
-        record | _test(*_shared_folds(record, _baseline(record, records)))
+        record | {"role": "encoder"} | _test(*_shared_folds(record, _baseline(record, records)))
         for record in sorted(records, key=lambda record: (-record["value"], record["method"]))
     ]
     tested = [row for row in rows if not math.isnan(row["p"])]
@@ -189,13 +191,9 @@ def _test(scores: FloatArray, baseline: FloatArray) -> Record:
     """Return the columns of a comparison with cross-entropy, without Holm's correction."""
     test, n_folds = paired_t(scores, baseline), len(scores)
     deviation = float((scores - baseline).std(ddof=1)) if n_folds > 1 else 0.0
-    statistics = {"difference": test.difference, "p": test.p, "p_holm": math.nan}
-    statistics |= dict(zip(("low", "high"), test.interval, strict=True))
-    return {
-        "role": "encoder",
-        **statistics,
-        "detectable": detectable_difference(deviation, n_folds),
-    }
+    least = detectable_difference(deviation, n_folds)
+    values = [test.difference, *test.interval, test.p, math.nan, least]
+    return dict(zip(_STATISTICS, values, strict=True))
 
 
 def _baseline(record: Record, records: Sequence[Record]) -> Record:
@@ -379,6 +377,5 @@ def _provenance(records: Sequence[Record], folder: Path | None) -> Detail:
     """Return the provenance of a method, with the number of folds of its experiments."""
     results = (record["result"] for record in records)
     experiments = list({result.key.digest: result for result in results}.values())
-    detail = measured_detail(experiments, folder)
     n_folds = sum(len(result.arrays["fold"]) for result in experiments)
-    return replace(detail, facts={**detail.facts, "folds": str(n_folds)})
+    return measured_detail(experiments, folder, folds=str(n_folds))

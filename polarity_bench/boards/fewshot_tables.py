@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -39,7 +39,7 @@ from polarity_bench.render.table import Board, Column, Detail, Table
 from polarity_bench.results.frame import Record
 from polarity_bench.results.published import FILE as PUBLISHED
 from polarity_bench.training.objective import CrossEntropy
-from polarity_bench.values import FloatArray, grouped
+from polarity_bench.values import FloatArray, K, grouped
 
 FILE = "board.toml"
 
@@ -264,7 +264,7 @@ def _overview(rows: Iterable[Record], guesses: Iterable[Record], tasks: Collecti
 
 
 def _columns(
-    cells: Mapping[tuple[Hashable, str], Record], rows: Iterable[Hashable], tasks: Iterable[str]
+    cells: Mapping[tuple[K, str], Record], rows: Iterable[K], tasks: Iterable[str]
 ) -> list[Column]:
     """Return a column of scores for each task, from records by row and task."""
     of_tasks = {task: [cells.get((row, task), _NO_SCORE) for row in rows] for task in tasks}

@@ -26,7 +26,7 @@ from polarity_bench.boards.board_folder import open_board
 from polarity_bench.boards.records import main_key
 from polarity_bench.boards.sweep_tables import read_sweep
 from polarity_bench.cross_validation.experiment import read_experiments
-from polarity_bench.cross_validation.to_frame import fold_frame, published_folds
+from polarity_bench.cross_validation.to_frame import fold_records, published_folds
 from polarity_bench.metrics.register import titled_metrics
 from polarity_bench.results.aggregate import clipped
 from polarity_bench.results.comparability import cells_of
@@ -171,15 +171,15 @@ def of_folds(folder: Path) -> Iterator[tuple[Key, Numbers]]:
     """Yield the scores of each method on a board of cross-validations, and published numbers."""
     board = folder.name
     published = published_folds(folder / "published.csv")
-    frame = fold_frame(read_experiments(folder), published=published)
-    for row in frame[frame["role"] == "measured"].to_dict("records"):
+    records = fold_records(read_experiments(folder), published=published)
+    for row in (record for record in records if record["role"] == "measured"):
         whose = (row["task"], row["encoder"], row["encoder_digest"])
         part, values = f"{row['table']}: {row['method']}", [*row["folds"].values()]
         yield (
             Key(board, "measured", *whose, metric=row["metric"], part=part),
             Numbers(row["value"], std=stdev(values), n=len(values)),
         )
-    for row in frame[frame["role"] == "published"].to_dict("records"):
+    for row in (record for record in records if record["role"] == "published"):
         sizes = dict(part.split("=") for part in row["protocol"].split(",") if part)
         sample, rows = sizes.get("sample", "all"), sizes.get("rows", "all")
         part = f"{row['method']}, sample {sample}, rows {rows}"

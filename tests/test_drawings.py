@@ -1,4 +1,4 @@
-"""What is drawn of results: curves of k, phenomena, who was made from whom, a run's own figure."""
+"""What is drawn of results: curves of k, P by part, who was made from whom, a run's own figure."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_an_encoder_by_two_references_has_one_line_of_p() -> None:
     assert shape(lines_of(*results))[0][1] == ["one"]
 
 
-# Phenomena
+# Parts of the queries
 
 
 def of_parts(
@@ -99,23 +99,23 @@ def of_parts(
     return replace(result, main_score=ScoreKey("joint", 16))
 
 
-def test_p_is_laid_out_by_phenomenon_at_the_main_k() -> None:
+def test_p_is_laid_out_by_part_at_the_main_k() -> None:
     (bars,) = bars_of(
         of_parts(ONE, 0.6, {"sarcasm": 0.5, "plain": 0.7}),
         of_parts(TWO, 0.8, {"plain": 0.9, "sarcasm": 0.6}),
     )
-    assert bars.title == "contrast: P by phenomenon, k = 16, linear weights"
+    assert bars.title == "contrast: P by part of the queries, k = 16, linear weights"
     assert (bars.groups, bars.baseline) == (["plain", "sarcasm"], CHANCE)
     assert [each.name for each in bars.series] == ["two", "one"]
     assert bars.series[1].values == pytest.approx([0.716, 0.516])
     assert bars.series[1].intervals[0] == pytest.approx((0.65, 0.75))
 
 
-def test_every_task_with_a_breakdown_has_bars_whatever_its_name() -> None:
+def test_bars_name_neither_a_task_nor_the_column_of_its_breakdown() -> None:
     assert not bars_of(placed(ONE, "sst2", 0.7, 0.4))
     assert not bars_of(placed(ONE, "contrast", 0.7, 0.4))
     (bars,) = bars_of(of_parts(ONE, 0.6, {"irony": 0.5, "plain": 0.7}, "mine"))
-    assert bars.title == "mine: P by phenomenon, k = 16, linear weights"
+    assert bars.title == "mine: P by part of the queries, k = 16, linear weights"
 
 
 # Who was made from the reference

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from polarity_bench.boards.charts import gain_bars, k_curves, phenomena, planes
+from polarity_bench.boards.charts import gain_bars, k_curves, parts_of_p, planes
 from polarity_bench.boards.columns import Sections
 from polarity_bench.boards.config import BoardFile, board_file, select_named, select_protocols
 from polarity_bench.boards.method_rows import methods_of
@@ -158,7 +158,7 @@ def board(parts: BoardParts | Iterable[Result]) -> Board:
     tables = sections.tables()
     drawn: Iterable[Drawn] = gain_bars(sections)
     if not config.gains:
-        drawn = [*planes(sections), *k_curves(sections), *phenomena(sections)]
+        drawn = [*planes(sections), *k_curves(sections), *parts_of_p(sections)]
     return Board(
         title=title,
         introduction=config.introduction,

@@ -1,14 +1,13 @@
-"""Charts of results: P–S planes, P and S by k, and P by phenomenon."""
+"""Charts of results: P–S planes, P and S by k, and P by part of the queries."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from polarity_bench.boards.columns import Sections
-from polarity_bench.boards.gains import GAINED
+from polarity_bench.boards.columns import GAINED, Sections
 from polarity_bench.boards.records import entry_of
 from polarity_bench.errors import InputError
 from polarity_bench.metrics.register import titled_metrics
@@ -18,8 +17,6 @@ from polarity_bench.results.curve import Curve
 from polarity_bench.results.frame import Record
 from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.values import grouped
-
-_PLANE = ("polarity", "similarity")
 
 X = TypeVar("X")
 
@@ -65,7 +62,7 @@ def k_curves(sections: Sections) -> Iterator[LineChart]:
             yield LineChart(title, "k", y_title, ks, series_of(several, ks), is_log=True)
 
 
-def phenomena(sections: Sections) -> Iterator[BarChart]:
+def parts_of_p(sections: Sections) -> Iterator[BarChart]:
     """Yield bar charts of P by part of the queries at the task's main k, the best encoder first.
 
     Yields:
@@ -84,7 +81,7 @@ def phenomena(sections: Sections) -> Iterator[BarChart]:
                 parts.sort(key=str)
                 order = sorted(scores, key=lambda of: (-scores[of][whole_task].mean, names[of]))
                 yield BarChart(
-                    f"{task}: P by phenomenon, k = {k}, {weighting} weights",
+                    f"{task}: P by part of the queries, k = {k}, {weighting} weights",
                     "P",
                     [key.part or "" for key in parts],
                     series_of([(names[encoder], scores[encoder]) for encoder in order], parts),
@@ -95,11 +92,11 @@ def phenomena(sections: Sections) -> Iterator[BarChart]:
 def gain_bars(sections: Sections) -> Iterator[BarChart]:
     """Yield a bar chart of the gains of P and one of those of S, for each reference and k."""
     weighting, tasks = sections.config.weighting, list(sections.ranked)
-    shares = grouped(sections.gains.rows, lambda row: (row["reference"], row["k"]))
+    shares = grouped(sections.gaining, lambda row: (row["reference"], row["k"]))
     for (reference, k), rows in shares.items():
         for title in GAINED:
             gains = [
-                (row["name"], {task: sections.gains.of(row, task, title) for task in tasks})
+                (row["name"], {task: sections.gain(row, task, title) for task in tasks})
                 for row in rows
             ]
             heading = f"gain over {sections.names[reference]}, k = {k}, {weighting} weights"
@@ -159,28 +156,34 @@ def planes(sections: Sections) -> Iterator[Plane]:
             through = {point.encoder for curve in curves for point in curve.points} - {reference}
             shown = {reference, ""} if alone else {reference}
             at_k = [each for each in at_task if each["role"] != "published" and each["k"] == k]
-            marks = [
-                Mark(p["name"], p["role"], p["value"], s["value"])
-                for p, s in points((each for each in at_k if each["reference"] in shown), "row")
-            ]
+            bounds = points((each for each in at_k if each["reference"] in shown), "row")
+            marks = [mark_of(p, s, p["role"]) for p, s in bounds]
             for row in shares[reference, k]:
                 if row["encoder"] not in through:
                     is_base, key = row["encoder"] == reference, (row["row"], task)
-                    p, s = (sections.cells[key][metric]["value"] for metric in _PLANE)
+                    p, s = (sections.cells[key][metric] for metric in GAINED.values())
                     is_tuned = bool(row["reference"]) and row["row"] in tuned
-                    role: MarkRole = "base" if is_base else "encoder"
-                    marks.append(Mark(row["name"], role, p, s, tuned=is_tuned))
+                    marks.append(mark_of(p, s, "base" if is_base else "encoder", tuned=is_tuned))
             marks += _of_curves(curves, k, weighting)
             marks += [
-                Mark(p["encoder"], "published", p["value"], s["value"])
+                mark_of(p, s, "published", p["encoder"])
                 for p, s in printed
-                if all(
-                    (n.k, n.weighting) == (k, weighting) for n in (p["number"].key, s["number"].key)
-                )
+                if all((n["k"], n["weighting"]) == (k, weighting) for n in (p, s))
             ]
-            marks = [mark for mark in marks if math.isfinite(mark.p) and math.isfinite(mark.s)]
-            if marks:
-                yield Plane(task, names[reference], k, weighting, marks)
+            yield from plane_of(task, names[reference], k, weighting, marks)
+
+
+def mark_of(p: Record, s: Record, role: MarkRole, name: str = "", **options: Any) -> Mark:
+    """Return the point of a record of P and one of S, with the name of their row by default."""
+    return Mark(name or p["name"], role, p["value"], s["value"], **options)
+
+
+def plane_of(
+    task: str, reference: str, k: int, weighting: str, marks: Iterable[Mark], least: int = 1
+) -> list[Plane]:
+    """Return the plane of the points with both scores; [] if there are fewer than `least`."""
+    shown = [mark for mark in marks if math.isfinite(mark.p) and math.isfinite(mark.s)]
+    return [Plane(task, reference, k, weighting, shown)] if len(shown) >= least else []
 
 
 def points(records: Iterable[Record], *by: str, ending: str = "") -> list[tuple[Record, Record]]:
@@ -191,7 +194,7 @@ def points(records: Iterable[Record], *by: str, ending: str = "") -> list[tuple[
         by: Columns by which records are grouped.
         ending: Ending of both metrics, such as `_oracle`.
     """
-    p, s = (f"{metric}{ending}" for metric in _PLANE)
+    p, s = (f"{metric}{ending}" for metric in GAINED.values())
     groups = grouped(records, lambda record: tuple(record[name] for name in by)).values()
     by_metric = ({record["metric"]: record for record in group} for group in groups)
     return [(each[p], each[s]) for each in by_metric if {p, s} <= each.keys()]

@@ -13,7 +13,6 @@ from functools import cached_property, partial
 from statistics import fmean
 
 from polarity_bench.boards.config import BoardFile
-from polarity_bench.boards.gains import GAINED, Gains
 from polarity_bench.boards.method_rows import curve_rows, dialled_runs, method_rows
 from polarity_bench.boards.rank_notes import Ranking, rank_note, rank_text
 from polarity_bench.boards.records import (
@@ -25,6 +24,7 @@ from polarity_bench.boards.records import (
     main_key,
     rival_key,
     rows_of,
+    with_rows,
 )
 from polarity_bench.boards.unseen_columns import (
     seen_parts,
@@ -50,9 +50,14 @@ from polarity_bench.results.frame import Record
 from polarity_bench.results.published import PublishedNumber
 from polarity_bench.results.result_files import Result
 from polarity_bench.results.score_names import NOTES
-from polarity_bench.scores import ScoreKey
+from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.tasks.catalogue import KINDS
 from polarity_bench.values import count, grouped, shortest
+
+GAINED = {"P": "polarity", "S": "similarity"}
+"""Scores whose gains over the reference are shown, by title."""
+OfPart = Callable[[Result, str], float | None]
+"""Function that returns a number of a result for a part of its data; None if it is unknown."""
 
 
 @dataclass(frozen=True)
@@ -173,12 +178,6 @@ class Sections:
         is_measured = tasks and any(row["reference"] for row in rows)
         return "joint" if is_measured and not self.config.keep else "polarity"
 
-    @cached_property
-    def gains(self) -> Gains:
-        """What encoders gain over their references."""
-        weighting = self.config.weighting
-        return Gains(self.rows, self.results, self.names, weighting, self.standings)
-
     # Rows
 
     @cached_property
@@ -235,13 +234,16 @@ class Sections:
 
         return sorted(rows, key=order)
 
-    def in_order(self, rows: Sequence[Row], tasks: Sequence[str]) -> list[Row]:
-        """Sort rows for a table of these tasks.
+    def in_order(
+        self, rows: Sequence[Row], tasks: Sequence[str], group_by: str | None = None
+    ) -> list[Row]:
+        """Sort rows for a table of these tasks, within the groups of `board.toml` by default.
 
         If `board.toml` sets `keep`, rows with at least that retention come first.
         """
         keep, places = self.config.keep, self.averaged[self.alone] if self.alone else tasks
-        rows = self.ordered(rows, places, self.sorted_by(tasks), self.config.group_by)
+        group_by = self.config.group_by if group_by is None else group_by
+        rows = self.ordered(rows, places, self.sorted_by(tasks), group_by)
         if keep is None:
             return rows
         return sorted(rows, key=lambda row: not self.value(row, tasks, "retention") >= keep)
@@ -392,7 +394,7 @@ class Sections:
         own = [row for row in rows if row["role"] in {"encoder", "method"}]
         rows = self._with_places(own, pair)
         columns = [
-            Column(title, [self._mean_share([name], row, "sources") for row in rows])
+            Column(title, [self._mean_of(seen_share, [name], row, "sources") for row in rows])
             for title, name in (("seen", task), ("seen, unseen", unseen))
         ]
         for title, metric in (("P", "polarity"), ("S", "similarity")):
@@ -404,9 +406,34 @@ class Sections:
 
     def _of_gains(self, title: str) -> Table:
         """Return the table of what encoders gain over their references, with a column per task."""
-        columns = [self.gains.column(task, title) for task in self.ranked]
-        table = self._table(f"{title}: gain over the reference", columns, self.gains.rows)
+        gains = {
+            task: [self.gain(row, task, title) for row in self.gaining] for task in self.ranked
+        }
+        columns = [Column.of(t, of, intervals=True, unit="points") for t, of in gains.items()]
+        table = self._table(f"{title}: gain over the reference", columns, self.gaining)
         return replace(table, notes=[NOTES["gains"]])
+
+    @cached_property
+    def _bases(self) -> dict[tuple[str, int], str]:
+        """Keys of the rows of encoders that are their own reference, by encoder and k."""
+        return {(r["encoder"], r["k"]): r["row"] for r in self.rows if not r["reference"]}
+
+    @cached_property
+    def gaining(self) -> list[Row]:
+        """The rows whose reference is another encoder with a row, sorted by reference."""
+        rows = [row for row in self.rows if (row["reference"], row["k"]) in self._bases]
+        return sorted(rows, key=lambda row: (self.names[row["reference"]], row["name"], row["k"]))
+
+    def gain(self, row: Row, task: str, title: str) -> Score | None:
+        """Return the P or S of a row minus that of its reference; None if one has no result."""
+        key = ScoreKey(GAINED[title], row["k"], self.config.weighting)
+        base = self._bases[row["reference"], row["k"]]
+        before, after = (self.results.get((each, task)) for each in (base, row["row"]))
+        if before is None or after is None:
+            return None
+        change = after.scores[key].mean - before.scores[key].mean
+        interval = self.standings.gain(before, after, key)
+        return Score(change, math.nan, interval, after.scores[key].n)
 
     def seen(self, places: Sequence[str], rows: Sequence[Row]) -> dict[str, list[float | None]]:
         """Return the share of texts seen in training, by part of the data and row.
@@ -417,7 +444,9 @@ class Sections:
         results = (result for row in rows for result in self._results(places, row) if result)
         saw = {part for result in results for part in seen_parts(result)}
         shown = [part for part in ("queries", "sources", "rows") if part in saw]
-        return {part: [self._mean_share(places, row, part) for row in rows] for part in shown}
+        return {
+            part: [self._mean_of(seen_share, places, row, part) for row in rows] for part in shown
+        }
 
     def _seen_columns(self, rows: Sequence[Row], tasks: Sequence[str]) -> list[Column]:
         """Return columns of `seen`. Tasks with unseen copies have their own table of sources."""
@@ -427,7 +456,9 @@ class Sections:
         columns = [Column(f"{part} seen", shares) for part, shares in seen.items()]
         if "queries" in seen and len(tasks) == 1:
             for title, part in (("joint, unseen", "unseen"), ("base, unseen", "unseen_base")):
-                columns.append(Column(title, [self._mean_unseen(tasks, r, part) for r in rows]))
+                at_k = [(row, partial(unseen_score, k=row["k"])) for row in rows]
+                scores = [self._mean_of(score, tasks, row, part) for row, score in at_k]
+                columns.append(Column(title, scores))
         return columns
 
     def _of_seen(self, family: str) -> list[Table]:
@@ -451,7 +482,7 @@ class Sections:
         rows, results = ([*each] for each in zip(*cells, strict=True))
         names = [row["name"] for row in rows]
         heads = [("task", [result.task for result in results]), ("encoder", names)]
-        return [_with_roles(unseen_table(heads, results), rows)]
+        return [with_rows(unseen_table(heads, results), rows)]
 
     def _of_family(self, family: str, rows: Sequence[Row]) -> Table:
         """Return the table of one task type and protocol."""
@@ -581,14 +612,13 @@ class Sections:
         if ranks:
             ends = [ranks.get(row["row"]) for row in rows]
             heads = [("rank", [rank_text(*each) if each else "-" for each in ends]), *heads]
-        footnotes = dict.fromkeys(row["footnote"] for row in rows if row["footnote"])
         keep, reading = self.config.keep, list[str]()
         if keep is not None and any(column.title == "P" for column in columns):
             reading.append(NOTES["order"].format(percent(keep, 0)))
         if any(map(_is_chosen, rows)):
             reading.append(NOTES["chosen"])
-        notes = [*reading, *map(rank_note, rankings), *footnotes]
-        return _with_roles(Table(heading, heads, columns, notes=notes), rows)
+        notes = [*reading, *map(rank_note, rankings)]
+        return with_rows(Table(heading, heads, columns, notes=notes), rows)
 
     # Ranks
 
@@ -637,34 +667,23 @@ class Sections:
         members = row.get("point", row)["members"]
         return [self.results.get((key, place)) for place in places for key in members]
 
-    def _mean_share(self, places: Sequence[str], row: Row, part: str) -> float | None:
-        """Return the mean share of a part seen in training; None if a share is unknown."""
-        results = self._results(places, row)
-        return _mean_of_all([seen_share(result, part) if result else None for result in results])
+    def _mean_of(self, number: OfPart, places: Sequence[str], row: Row, part: str) -> float | None:
+        """Return the mean of a number of each result of a row; None if one of them is unknown.
 
-    def _mean_unseen(self, places: Sequence[str], row: Row, part: str) -> float | None:
-        """Return the mean joint over unseen queries; None if it is unknown at the row's k."""
-        scores = [
-            unseen_score(result, part) if result and result.main_score.k == row["k"] else None
-            for result in self._results(places, row)
-        ]
-        return _mean_of_all(scores)
+        Args:
+            number: Function that returns the number of a result for a part, or None.
+            places: Places of the results.
+            row: The row.
+            part: Argument of the function.
+        """
+        results = self._results(places, row)
+        known = [n for r in results if r and (n := number(r, part)) is not None]
+        return fmean(known) if known and len(known) == len(results) else None
 
     def has_score(self, rows: Sequence[Row], metric: str) -> bool:
         """Return whether at least one row has a score of a metric."""
         keys = {key for row in rows for key in row["members"]}
         return any(metric in of for (key, _), of in self.cells.items() if key in keys)
-
-
-def _mean_of_all(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return fmean(known) if known and len(known) == len(values) else None
-
-
-def _with_roles(table: Table, rows: Sequence[Row]) -> Table:
-    """Return a copy of a table that has the roles of its rows and the keys of their details."""
-    roles, details = ([row[name] for row in rows] for name in ("role", "detail"))
-    return replace(table, roles=roles, details=details)
 
 
 def _is_chosen(row: Row) -> bool:

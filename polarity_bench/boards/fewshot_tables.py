@@ -8,23 +8,26 @@ it, one for each data set, show differences and tests.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+import math
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from polarity_bench.boards.config import Heading, board_file
 from polarity_bench.boards.provenance_notes import measured_detail
 from polarity_bench.boards.rank_notes import rank_text
+from polarity_bench.boards.records import with_rows
 from polarity_bench.cross_validation.chance import MAJORITY, PRIOR, is_at_chance
 from polarity_bench.cross_validation.experiment import read_experiments
 from polarity_bench.cross_validation.to_frame import (
     MEASURES,
-    WITH_PROXIES,
-    fold_frame,
+    fold_records,
     n_planned,
     published_folds,
 )
@@ -32,13 +35,11 @@ from polarity_bench.metrics.pairwise import LEVEL, holm_of_pairs, rank_ranges
 from polarity_bench.metrics.significance import detectable_difference, holm, paired_t
 from polarity_bench.render.format import percent
 from polarity_bench.render.markdown import escape
-from polarity_bench.render.table import Board, Column, Detail, Role, Table
+from polarity_bench.render.table import Board, Column, Detail, Table
+from polarity_bench.results.frame import Record
 from polarity_bench.results.published import FILE as PUBLISHED
 from polarity_bench.training.objective import CrossEntropy
-from polarity_bench.values import FloatArray
-
-if TYPE_CHECKING:
-    from pandas import DataFrame, Series
+from polarity_bench.values import FloatArray, K, grouped
 
 FILE = "board.toml"
 
@@ -55,8 +56,10 @@ _LEGEND = {
     "chance": f"{MAJORITY} and {PRIOR} are the scores of guessing, and are not ranked.",
 }
 
-Record = Mapping[Hashable, Any]
-"""Values of a row of the table of records, by column name."""
+_STATISTICS = ("difference", "low", "high", "p", "p_holm", "detectable")
+"""Columns of a comparison with cross-entropy."""
+_NO_SCORE: Record = {"value": math.nan, "std": math.nan, "mark": ""}
+"""Columns of a record that tables show, without a score."""
 
 
 def read_board(folder: Path, measure: str | None = None, published: Path | None = None) -> Board:
@@ -71,30 +74,34 @@ def read_board(folder: Path, measure: str | None = None, published: Path | None 
         InputError: If the folder has no experiments, or a file has an error.
     """
     printed = published_folds(published or folder / PUBLISHED)
-    frame = fold_frame(read_experiments(folder), measure, printed)
-    return fewshot_board(frame, board_file(folder / FILE, Heading), folder)
+    records = fold_records(read_experiments(folder), measure, printed)
+    return fewshot_board(records, board_file(folder / FILE, Heading), folder)
 
 
 def fewshot_board(
-    frame: DataFrame, author: Heading | None = None, folder: Path | None = None
+    records: Iterable[Record], author: Heading | None = None, folder: Path | None = None
 ) -> Board:
-    """Build the board of a table of records from `fold_frame`.
+    """Build the board of the records from `fold_records`.
 
     Published numbers appear under the heading with the same measure and protocol.
 
     Args:
-        frame: Scores of experiments, of guessing and of papers.
+        records: Scores of experiments, of guessing and of papers.
         author: Title, introduction and details of the board; by default, there are none.
         folder: Folder of the board, to which paths of result files are relative. If None, no files
             are named.
     """
-    text, compared = author or Heading(), compare_methods(frame)
-    tables: list[Table] = []
+    text, tables, compared = author or Heading(), list[Table](), list[Record]()
     details: dict[str, Detail] = {}
-    for _, rows in compared.groupby("table", sort=False):
-        tables += _tables(rows, frame)
-        methods = rows[rows["role"] == "measured"].sort_index().groupby("row", sort=False)
-        details |= {str(key): _provenance(records, folder) for key, records in methods}
+    of_tables = grouped(records, lambda record: record.get("table"))
+    published = of_tables.pop(None, [])
+    for of_table in of_tables.values():
+        by_role = grouped(of_table, lambda record: record["role"])
+        rows = compare_methods(by_role["measured"])
+        tables += _tables(rows, by_role["chance"], published)
+        methods = grouped(by_role["measured"], lambda record: record["detail"])
+        details |= {key: _provenance(of_method, folder) for key, of_method in methods.items()}
+        compared += rows
     return Board(
         text.title or "Cross-validation",
         text.introduction,
@@ -106,7 +113,7 @@ def fewshot_board(
     )
 
 
-def finding(compared: DataFrame) -> str:
+def finding(compared: Iterable[Record]) -> str:
     """Return a sentence on the methods that beat cross-entropy alone, and on the differences.
 
     Args:
@@ -115,73 +122,78 @@ def finding(compared: DataFrame) -> str:
     Returns:
         The sentence in markdown; '' if no method is compared with cross-entropy.
     """
-    tested = compared[compared["p_holm"].notna()].sort_values("difference")
-    if tested.empty:
+    tested = [
+        row | {"name": escape(re.sub(r" \(.*\)", "", row["method"]))}
+        for row in compared
+        if not math.isnan(row["p_holm"])
+    ]
+    if not tested:
         return ""
-    names = tested["method"].str.replace(r" \(.*\)", "", regex=True).map(escape)
-    is_win = (tested["p_holm"] < LEVEL) & (tested["difference"] > 0)
-    wins = is_win.groupby(names).agg(["mean", "sum", "size"])
-    wins = wins[wins["sum"] > 0].sort_values(["mean", "size"], ascending=False)
-    counts = [f"{name} {n_wins} of {n}" for name, _, n_wins, n in wins.itertuples()]
+    n_tested = Counter(row["name"] for row in tested)
+    wins = (row["name"] for row in tested if row["p_holm"] < LEVEL and row["difference"] > 0)
+    n_won = Counter(wins)
+    names = sorted(n_won, key=lambda name: (-n_won[name] / n_tested[name], -n_tested[name], name))
+    counts = [f"{name} {n_won[name]} of {n_tested[name]}" for name in names]
     winners = (
         f"these methods win comparisons with cross-entropy alone (CCE): {', '.join(counts)}"
         if counts
         else f"no method wins any of {len(tested)} comparisons with cross-entropy alone (CCE)"
     )
+    tested.sort(key=lambda row: row["difference"])
     ends = [
         f"{percent(row['difference'], 2, '+')} points [{percent(row['low'], 2, '+')}, "
-        f"{percent(row['high'], 2, '+')}] ({names.iloc[place]} on {escape(row['task'])})"
-        for place in sorted({0, len(tested) - 1})
-        for row in [tested.iloc[place]]
+        f"{percent(row['high'], 2, '+')}] ({row['name']} on {escape(row['task'])})"
+        for row in (tested[0], tested[-1])[: len(tested)]
     ]
     mean = "mean differences range from" if len(ends) > 1 else "the mean difference is"
     return f"After Holm's correction, {winners}; {mean} {' to '.join(ends)}."
 
 
-def compare_methods(frame: DataFrame) -> DataFrame:
+def compare_methods(records: Iterable[Record]) -> list[Record]:
     """Compare each method with cross-entropy alone on each data set, over the folds of both.
 
     If cross-entropy was run with several settings, each method is compared with the run that has
     the most similar settings.
 
+    Args:
+        records: Records of methods in one table.
+
     Returns:
-        The measured rows of each data set from best to worst, then the rows of guessing. The new
-        columns are `difference` from cross-entropy, `low` and `high` (the ends of its 95 %
-        interval), `p`, `p_holm` (after Holm's correction), `detectable` (the minimum detectable
-        difference), `mark` (of the score) and `row` (the key in the details). Statistics are NaN
-        if there is no comparison.
+        The rows of each data set from best to worst. The new columns are `difference` from
+        cross-entropy, `low` and `high` (the ends of its 95 % interval), `p`, `p_holm` (after Holm's
+        correction), `detectable` (the minimum detectable difference) and `mark` (of the score).
+        Statistics are NaN if there is no comparison.
     """
-    import pandas as pd
-
-    measured = frame[frame["role"] == "measured"].groupby(["table", "task"], sort=False)
-    guesses = frame[frame["role"] == "chance"].assign(mark="", row="")
-    return pd.concat([*(_compared(rows) for _, rows in measured), guesses])
+    of_tasks = grouped(records, lambda record: record["task"])
+    return [row for of_task in of_tasks.values() for row in _compared(of_task)]
 
 
-def _compared(rows: DataFrame) -> DataFrame:
-    rows = rows.sort_values(["value", "method"], ascending=[False, True])
-    records = rows.to_dict("records")
-    tests = [_test(*_shared_folds(record, _baseline(record, records))) for record in records]
-    rows[["difference", "low", "high", "p", "detectable"]] = tests
-    tested = rows["p"].notna()
-    rows.loc[tested, "p_holm"] = holm(rows.loc[tested, "p"].to_numpy())
-    rows["mark"] = (rows["p"] < LEVEL).map({True: "*", False: ""})
-    rows["mark"] += (rows["p_holm"] < LEVEL).map({True: "†", False: ""})
-    rows.loc[_is_partial(rows), "mark"] += rows["n"].map(" ({:.0f})".format)
-    rows["row"] = rows["table"] + ": " + rows["method"].str.removesuffix(WITH_PROXIES)
+def _compared(records: Sequence[Record]) -> list[Record]:
+    rows = [
+        record | {"role": "encoder"} | _test(*_shared_folds(record, _baseline(record, records)))
+        for record in sorted(records, key=lambda record: (-record["value"], record["method"]))
+    ]
+    tested = [row for row in rows if not math.isnan(row["p"])]
+    for row, p_holm in zip(tested, holm([row["p"] for row in tested]), strict=True):
+        row["p_holm"] = float(p_holm)
+    for row in rows:
+        row["mark"] = "*" * (row["p"] < LEVEL) + "†" * (row["p_holm"] < LEVEL)
+        row["mark"] += f" ({row['n']})" if _is_partial(row) else ""
     return rows
 
 
-def _is_partial(rows: DataFrame) -> Series[bool]:
-    """Return whether folds are missing, for each row."""
-    return rows["n"] < rows["result"].map(n_planned)
+def _is_partial(row: Record) -> bool:
+    """Return whether folds of a row are missing."""
+    return bool(row["n"] < n_planned(row["result"]))
 
 
-def _test(scores: FloatArray, baseline: FloatArray) -> list[float]:
-    """Return the difference, both ends of its interval, p and the minimum detectable difference."""
+def _test(scores: FloatArray, baseline: FloatArray) -> Record:
+    """Return the columns of a comparison with cross-entropy, without Holm's correction."""
     test, n_folds = paired_t(scores, baseline), len(scores)
     deviation = float((scores - baseline).std(ddof=1)) if n_folds > 1 else 0.0
-    return [test.difference, *test.interval, test.p, detectable_difference(deviation, n_folds)]
+    least = detectable_difference(deviation, n_folds)
+    values = [test.difference, *test.interval, test.p, math.nan, least]
+    return dict(zip(_STATISTICS, values, strict=True))
 
 
 def _baseline(record: Record, records: Sequence[Record]) -> Record:
@@ -203,111 +215,107 @@ def _baseline(record: Record, records: Sequence[Record]) -> Record:
 
 def _shared_folds(one: Record, other: Record) -> tuple[FloatArray, FloatArray]:
     """Return the scores of both rows on their common folds, in the same order."""
-    shared = [fold for fold in one["folds"] if fold in other.get("folds", {})]
+    shared = [fold for fold in one["folds"] if fold in other.get("folds", ())]
     first, second = (np.array([row["folds"][f] for f in shared]) for row in (one, other))
     return first, second
 
 
-def _tables(rows: DataFrame, frame: DataFrame) -> list[Table]:
-    """Return the overview, the tests on each data set, and the published numbers."""
-    measured = rows[rows["role"] == "measured"]
-    first = measured.iloc[0]
-    tasks = {str(task): of_task for task, of_task in measured.groupby("task", sort=False)}
-    notes = _at_chance(measured)
-    if _is_partial(measured).any():
+def _tables(
+    rows: Sequence[Record], guesses: Sequence[Record], published: Iterable[Record]
+) -> list[Table]:
+    """Return the overview, the tests on each data set, and the published numbers.
+
+    Args:
+        rows: Rows of one table, from `compare_methods`.
+        guesses: Scores of guessing.
+        published: Published numbers of all tables.
+    """
+    first, tasks = rows[0], grouped(rows, lambda row: row["task"])
+    notes = _at_chance(rows)
+    if any(map(_is_partial, rows)):
         n_folds = n_planned(first["result"])
         notes = [f"In brackets: number of folds scored so far, out of {n_folds}.", *notes]
+    question = {name: first[name] for name in ("protocol", "metric")}
+    cited = [n for n in published if n["task"] in tasks and question.items() <= n.items()]
     lead = f"{MEASURES[first['metric']]}, times 100."
-    published = frame[
-        (frame["role"] == "published")
-        & (frame["protocol"] == first["protocol"])
-        & (frame["metric"] == first["metric"])
-        & frame["task"].isin([*tasks])
-    ]
+    overview = replace(_overview(rows, guesses, tasks), heading=first["table"])
     return [
-        _overview(rows, first["table"], lead, notes),
+        replace(overview, lead=lead, notes=notes),
         *(_tests(task, of_task) for task, of_task in tasks.items()),
-        *([_published(published, tasks)] if len(published) else []),
+        *([_published(cited, tasks)] if cited else []),
     ]
 
 
-def _overview(rows: DataFrame, heading: str, lead: str, notes: Sequence[str]) -> Table:
+def _overview(rows: Iterable[Record], guesses: Iterable[Record], tasks: Collection[str]) -> Table:
     """Return the table of scores on each task: methods from best to worst, then guessing."""
-    import pandas as pd
-
-    tasks = {task: _by_method(of_task) for task, of_task in rows.groupby("task", sort=False)}
-    values = pd.DataFrame({task: scores["value"] for task, scores in tasks.items()})
-    known = _by_method(rows).assign(mean=values.mean(axis=1, skipna=False)).sort_index()
-    is_guess = known["role"] == "chance"
-    best_first = known[~is_guess].sort_values("mean", ascending=False, kind="stable")
-    known = pd.concat([best_first, known[is_guess].loc[[MAJORITY, PRIOR]]])
-    methods = known.index.tolist()
-    columns = [_scores(str(task), scores.reindex(methods)) for task, scores in tasks.items()]
-    return Table(
-        heading,
-        [("method", methods)],
-        columns + ([Column("mean", known["mean"].tolist())] if len(columns) > 1 else []),
-        ["chance" if role == "chance" else "encoder" for role in known["role"]],
-        details=known["row"].tolist(),
-        lead=lead,
-        notes=notes,
-    )
+    rows, shown = [*rows, *guesses], {row["method"]: row for row in rows}
+    cells = {(row["method"], row["task"]): row for row in rows}
+    means = {
+        method: sum(cells.get((method, task), _NO_SCORE)["value"] for task in tasks) / len(tasks)
+        for method, _ in cells
+    }
+    # Methods without a mean come last.
+    order = sorted(shown, key=lambda method: (-np.nan_to_num(means[method], nan=-np.inf), method))
+    shown |= {row["method"]: row for row in guesses}
+    methods = [*order, MAJORITY, PRIOR]
+    columns = _columns(cells, methods, tasks)
+    columns += [Column("mean", [means[method] for method in methods])] if len(tasks) > 1 else []
+    return with_rows(Table("", [("method", methods)], columns), [shown[each] for each in methods])
 
 
-def _by_method(rows: DataFrame) -> DataFrame:
-    return rows.drop_duplicates("method", keep="last").set_index("method")
+def _columns(
+    cells: Mapping[tuple[K, str], Record], rows: Iterable[K], tasks: Iterable[str]
+) -> list[Column]:
+    """Return a column of scores for each task, from records by row and task."""
+    of_tasks = {task: [cells.get((row, task), _NO_SCORE) for row in rows] for task in tasks}
+    columns = []
+    for task, records in of_tasks.items():
+        values, stds, marks = ([each[name] for each in records] for name in _NO_SCORE)
+        columns.append(Column(task, values, spreads=stds, marks=marks))
+    return columns
 
 
-def _scores(title: str, rows: DataFrame) -> Column:
-    marks = rows["mark"].fillna("").tolist()
-    return Column(title, rows["value"].tolist(), spreads=rows["std"].tolist(), marks=marks)
-
-
-def _published(rows: DataFrame, tasks: Mapping[str, DataFrame]) -> Table:
+def _published(numbers: Sequence[Record], tasks: Mapping[str, Sequence[Record]]) -> Table:
     """Return the table of published numbers, with a note on the size of each data set here."""
-    sources = "; ".join(rows["source"].unique())
+    sources = "; ".join(dict.fromkeys(number["source"] for number in numbers))
     sizes = ", ".join(
-        f"{sum(of_task['result'].iloc[0].counts.values()):,} rows of {task}"
+        f"{sum(of_task[0]['result'].counts.values()):,} rows of {task}"
         for task, of_task in tasks.items()
     )
     lead = (
         f"From {sources}, with other encoders and other folds. The scores above use all parts of a "
         f"data set ({sizes}); a paper may use only the training part."
     )
-    index = rows.set_index(["method", "encoder"]).index.unique()
-    columns = [
-        _scores(task, rows[rows["task"] == task].set_index(["method", "encoder"]).reindex(index))
-        for task in tasks
-    ]
-    heads = [(name, index.get_level_values(name).tolist()) for name in ("method", "encoder")]
-    roles: list[Role] = ["published"] * len(index)
-    return Table("Published", heads, columns, roles, lead=escape(lead), level=3)
+    cells = {((each["method"], each["encoder"]), each["task"]): each for each in numbers}
+    rows = list(dict.fromkeys(row for row, _ in cells))
+    heads = [("method", [method for method, _ in rows]), ("encoder", [name for _, name in rows])]
+    columns = _columns(cells, rows, tasks)
+    return Table("Published", heads, columns, ["published"] * len(rows), lead=escape(lead), level=3)
 
 
-def _tests(task: str, rows: DataFrame) -> Table:
+def _tests(task: str, rows: Sequence[Record]) -> Table:
     """Return the table of tests of each method against cross-entropy on a data set."""
-    ranks = _ranks(rows.to_dict("records"))
-    power = _power(rows)
-    seconds = [float(result.arrays["seconds"].mean()) for result in rows["result"]]
-    return Table(
+    ranks, power = _ranks(rows), _power(rows)
+
+    def column(title: str, name: str, **options: Any) -> Column:
+        return Column(title, [row[name] for row in rows], **options)
+
+    ends = [(row["low"], row["high"]) for row in rows]
+    seconds = [float(row["result"].arrays["seconds"].mean()) for row in rows]
+    table = Table(
         task,
-        [*([("rank", ranks)] if ranks else []), ("method", rows["method"].tolist())],
+        [*([("rank", ranks)] if ranks else []), ("method", [row["method"] for row in rows])],
         [
-            Column(
-                "minus CCE",
-                rows["difference"].tolist(),
-                [*zip(rows["low"], rows["high"], strict=True)],
-                unit="points",
-            ),
-            Column("p", rows["p"].tolist(), unit="probability"),
-            Column("p (Holm)", rows["p_holm"].tolist(), unit="probability"),
-            Column("folds", rows["n"].tolist(), unit="count"),
+            column("minus CCE", "difference", intervals=ends, unit="points"),
+            column("p", "p", unit="probability"),
+            column("p (Holm)", "p_holm", unit="probability"),
+            column("folds", "n", unit="count"),
             Column("s per fold", seconds, unit="seconds", digits=1),
         ],
-        details=rows["row"].tolist(),
         notes=[power] if power else [],
         level=3,
     )
+    return with_rows(table, rows)
 
 
 def _ranks(records: Sequence[Record]) -> list[str]:
@@ -323,28 +331,28 @@ def _ranks(records: Sequence[Record]) -> list[str]:
     return [rank_text(*ends) for ends in ranges]
 
 
-def _power(rows: DataFrame) -> str:
+def _power(rows: Sequence[Record]) -> str:
     """Return a note on the minimum detectable difference, or on the lack of comparisons."""
-    known = rows["detectable"].dropna()
-    if known.empty:
+    known = [row["detectable"] for row in rows if not math.isnan(row["detectable"])]
+    if not known:
         alone = len(rows) == 1
         return "" if alone else "No method shares two folds with CCE alone, so none is compared."
-    low, high = percent(known.min(), 1), percent(known.max(), 1)
-    points = f"{low}" if low == high else f"{low} to {high}"
+    low, high = percent(min(known), 1), percent(max(known), 1)
+    points = low if low == high else f"{low} to {high}"
     return (
         f"Minimum detectable difference from CCE with these folds: {points} points (80 % power, "
         "p < 0.05, uncorrected)."
     )
 
 
-def _at_chance(rows: DataFrame) -> list[str]:
+def _at_chance(rows: Sequence[Record]) -> list[str]:
     """Return a warning that lists the methods no better than guessing, if there are any.
 
     Methods that predict a single class are among them.
     """
     collapsed = [
         f"{escape(row['method'])} on {escape(row['task'])} ({percent(row['value'])})"
-        for row in rows.to_dict("records")
+        for row in rows
         for values, counts in [(np.array([*row["folds"].values()]), row["result"].counts)]
         if is_at_chance(values, [*counts.values()], row["metric"])
     ]
@@ -365,9 +373,9 @@ def _legend(tables: Sequence[Table]) -> list[str]:
     return [text for sign, text in _LEGEND.items() if sign in signs]
 
 
-def _provenance(rows: DataFrame, folder: Path | None) -> Detail:
+def _provenance(records: Sequence[Record], folder: Path | None) -> Detail:
     """Return the provenance of a method, with the number of folds of its experiments."""
-    experiments = list({result.key.digest: result for result in rows["result"]}.values())
-    detail = measured_detail(experiments, folder)
+    results = (record["result"] for record in records)
+    experiments = list({result.key.digest: result for result in results}.values())
     n_folds = sum(len(result.arrays["fold"]) for result in experiments)
-    return replace(detail, facts={**detail.facts, "folds": str(n_folds)})
+    return measured_detail(experiments, folder, folds=str(n_folds))

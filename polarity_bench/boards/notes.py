@@ -33,10 +33,11 @@ def finding(sections: Sections) -> str:
     """
     alone, tasks, names = sections.alone, sections.averaged[""], sections.names
     by, keep, averaged = sections.sorted_by(tasks), sections.config.keep, sections.averaged[alone]
+    competing = [row for row in sections.first_rows if row["role"] in {"encoder", "method"}]
     scored = [
         row | {"score": score, "group": _group(row, by)}
-        for row in sections.first_rows
-        if row["role"] in {"encoder", "method"} and not row["opposes"]
+        for row in sections.in_order(competing, tasks, group_by="")
+        if not row["opposes"]
         if (score := sections.mean(row, averaged, by)) and math.isfinite(score["value"])
     ]
     # A Counter keeps insertion order, so the group of the best row comes first.
@@ -58,11 +59,23 @@ def finding(sections: Sections) -> str:
     if keep is not None:
         of += f" among the rows that keep {percent(keep, 0)} % of the base's S beyond chance"
     how = partial(_how, sections, averaged)
-    text = f"**{escape(first['name'])}**{how(first)} has the highest {of}: {_number(first)}"
-    text += f"; {escape(second['name'])}{how(second)} follows with {_number(second)}"
+    others = f"{escape(second['name'])}{how(second)} follows with {_number(second)}"
     if base and base is not second:
-        text += f", and the base, {escape(base['name'])}{how(base)}, has {_number(base)}"
-    return f"{text}. {_certainty(first, sections.first_rankings)}".strip()
+        others += f", and the base, {escape(base['name'])}{how(base)}, has {_number(base)}"
+    text = best_sentence(first["name"], of, [_number(first), others], how(first))
+    return f"{text} {_certainty(first, sections.first_rankings)}".strip()
+
+
+def best_sentence(name: str, of: str, numbers: Sequence[str], how: str = "") -> str:
+    """Return the sentence on the best row that opens boards of results and of sweeps.
+
+    Args:
+        name: Name of the row, as plain text.
+        of: The score in markdown, such as `mean P over 2 tasks`.
+        numbers: Score of the row, and then clauses on other rows.
+        how: Description of the row in markdown.
+    """
+    return f"**{escape(name)}**{how} has the highest {of}: {'; '.join(numbers)}."
 
 
 def _group(row: Row, by: str) -> tuple[str, int]:

@@ -32,10 +32,9 @@ def row_details(sections: Sections, folder: Path | None) -> dict[str, Detail]:
     return dict(sorted(details.items()))
 
 
-def measured_detail(results: Sequence[Result], folder: Path | None) -> Detail:
-    """Return the provenance of a row with these results."""
-    latest = max(results, key=lambda result: result.date)
-    encoder = latest.key.encoder
+def measured_detail(results: Sequence[Result], folder: Path | None, **further: str) -> Detail:
+    """Return the provenance of a row with these results, and further facts."""
+    encoder = _latest(results).key.encoder
     reference = next((r.key.reference for r in results if r.key.reference), None)
     facts = {
         "encoder": encoder.label,
@@ -44,15 +43,31 @@ def measured_detail(results: Sequence[Result], folder: Path | None) -> Detail:
         **({"reference": f"{reference.label} ({reference.digest})"} if reference else {}),
         "dtype": encoder.dtype,
         "results": str(len(results)),
-        **made_by(latest),
     }
     trained = (_words(result.environment.get(TRAINED_BY, "")) for result in results)
     trained_by = [_command(words) for words in trained if words]
     recorded = [command for command in map(_recorded, results) if command]
     if 0 < len(recorded) < len(results):
-        facts["command known for"] = f"{len(recorded)} of {len(results)} results"
-    files = [r.path.relative_to(folder).as_posix() for r in results] if folder else []
-    return Detail(facts, "\n".join(dict.fromkeys([*trained_by, *recorded])), sorted(files))
+        further["command known for"] = f"{len(recorded)} of {len(results)} results"
+    command = "\n".join(dict.fromkeys([*trained_by, *recorded]))
+    return detail_of(facts, command, results, folder, **further)
+
+
+def detail_of(
+    facts: dict[str, str],
+    command: str,
+    results: Sequence[Result],
+    folder: Path | None,
+    **further: str,
+) -> Detail:
+    """Return a provenance with the versions of the latest result and the files of all results."""
+    files = [result.path.relative_to(folder).as_posix() for result in results] if folder else []
+    return Detail(facts | made_by(_latest(results)) | further, command, sorted(files))
+
+
+def _latest(results: Sequence[Result]) -> Result:
+    """Return the result that was made last."""
+    return max(results, key=lambda result: result.date)
 
 
 def _recorded(result: Result) -> str:

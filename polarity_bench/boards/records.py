@@ -5,7 +5,7 @@ The tables have the columns of `results.frame` and these:
 | column | meaning |
 |---|---|
 | row | key of the row that shows the score: an encoder, its reference and k, or a bound or paper |
-| name, footnote, detail | name and footnote of the row, and key of its provenance |
+| name, detail | name of the row, and key of its provenance |
 | role | `encoder`, `oracle`, `random` or `published` |
 | reference, k | reference and k of the row; '' and 0 if there are none |
 | family | '' for retrieval tasks, otherwise the task type and protocol, which share a mean |
@@ -28,6 +28,7 @@ from polarity_bench.errors import InputError
 from polarity_bench.metrics.register import metric_of
 from polarity_bench.metrics.similarity import joint, retention
 from polarity_bench.render.format import percent
+from polarity_bench.render.table import Table
 from polarity_bench.results.comparability import cells_of
 from polarity_bench.results.frame import Record, published_records, result_records, score_columns
 from polarity_bench.results.published import PublishedNumber
@@ -40,7 +41,7 @@ MAIN = "main"
 """Placeholder for the only score that boards show for a task without retrieval."""
 Row = dict[str, Any]
 """Properties of a row of a table, by name: its columns in the records, and how it was averaged."""
-_OF_A_ROW = ("row", "name", "role", "reference", "k", "footnote", "detail")
+_OF_A_ROW = ("row", "name", "role", "reference", "k", "cited", "footnote", "detail")
 Role = Literal["encoder", "method", "curve", "oracle", "random", "published"]
 MEASURED: frozenset[Role] = frozenset({"encoder", "method", "curve"})
 """Roles of rows with scores measured here: all except published numbers and bounds."""
@@ -131,6 +132,27 @@ def rows_of(records: Iterable[Record]) -> list[Row]:
         | {"opposes": bool(first["k"]) and (first.get("strength") or 0) < 0}
         for row, first in firsts.items()
     ]
+
+
+def with_rows(table: Table, rows: Sequence[Row]) -> Table:
+    """Return a copy of a table with the roles, details and footnotes of its rows.
+
+    Args:
+        table: Table whose leading columns and numbers are known.
+        rows: Its rows, with the columns `role`, `detail` and, for published numbers, `footnote` and
+            `cited`.
+    """
+    roles, details = ([row.get(name, "") for row in rows] for name in ("role", "detail"))
+    footnotes = sorted(
+        {row["cited"]: row["footnote"] for row in rows if row.get("footnote")}.items()
+    )
+    notes = [*table.notes, *(footnote for _, footnote in footnotes)]
+    return replace(table, roles=roles, details=details, notes=notes)
+
+
+def twin_mark(measured: float | None, published: float, digits: int = 2) -> str:
+    """Return a measured score minus a published number as text; '' if nothing was measured."""
+    return "" if measured is None else f" ({percent(measured - published, digits, '+')})"
 
 
 def entry_of(row: Row) -> tuple[str, str, str, int]:
@@ -289,5 +311,4 @@ def difference_to_twin(number: PublishedNumber, of_place: Iterable[Record]) -> s
             f"{number.where}: the twin was evaluated with {len(by_reference)} references, and "
             f"{number.key} depends on the reference; leave `twin` empty"
         )
-    score = next(iter(by_reference.values()), None)
-    return "" if score is None else f" ({percent(score - number.value, sign='+')})"
+    return twin_mark(next(iter(by_reference.values()), None), number.value)

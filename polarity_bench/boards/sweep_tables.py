@@ -15,18 +15,20 @@ import math
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from polarity_bench.boards.charts import points
+from polarity_bench.boards.charts import mark_of, plane_of, points
 from polarity_bench.boards.config import SweepFile, board_file
+from polarity_bench.boards.notes import best_sentence
+from polarity_bench.boards.provenance_notes import detail_of
 from polarity_bench.boards.rank_notes import unpaired_note
-from polarity_bench.boards.records import BOUNDS, Row
+from polarity_bench.boards.records import BOUNDS, Row, twin_mark, with_rows
 from polarity_bench.compare.unpaired_power import error_of, least_unpaired
-from polarity_bench.render.chart import Drawn, LineChart, Mark, MarkRole, Plane, Series
-from polarity_bench.render.format import percent, score_text
+from polarity_bench.render.chart import Drawn, LineChart, MarkRole, Series
+from polarity_bench.render.format import score_text
 from polarity_bench.render.markdown import escape
 from polarity_bench.render.table import Board, Column, Detail, Role, Table
 from polarity_bench.results.aggregate import MEASURES, score_of, seed_means
@@ -168,11 +170,8 @@ def sweep_board(sweep: Sweep) -> Board:
         ending = "".join(f", {text}" for text in texts)
         sections.append(SweepSection(sweep, keys, ending, alike, others))
     laid_out = [each for section in sections for each in section.laid_out()]
-    details = {
-        key: _detail(row, sweep)
-        for table, rows in laid_out
-        for key, row in zip(table.details, rows, strict=False)
-    }
+    rows = (row for _, of_table in laid_out for row in of_table if row["detail"])
+    details = {row["detail"]: _detail(row, sweep) for row in rows}
     has_twins = any(number["base"] for number in sweep.of_kind("published"))
     return Board(
         sweep.config.title,
@@ -301,20 +300,22 @@ class SweepSection:
         """Sentences on the loss with the highest P in each column, with its S and the base."""
         sentences = []
         for column, title in self.columns.items():
-            scored = [(_mean(row, _P, column), row) for row in self.rows]
-            known = [(p["value"], row) for p, row in scored if not math.isnan(p["value"])]
-            competing = [(p, row) for p, row in known if row["role"] == "encoder"]
-            if not competing:
-                continue
-            _, best = max(competing, key=lambda each: each[0])
-            bases = [row for _, row in known if row["role"] == "base"]
-            p_and_s = [
-                [score_text(score_of(_mean(row, metric, column)), 1) for metric in METRICS]
-                for row in [best, *bases[:1]]
+            scored = [
+                (row, *(_mean(row, metric, column) for metric in METRICS)) for row in self.rows
             ]
-            text = f"**{escape(best['name'])}** has the highest P on {escape(title)}: "
-            text += "; the base has ".join(map(" with S ".join, p_and_s))
-            sentences.append(f"{text}.")
+            known = grouped(
+                (each for each in scored if not math.isnan(each[1]["value"])),
+                lambda each: each[0]["role"],
+            )
+            if "encoder" not in known:
+                continue
+            best = max(known["encoder"], key=lambda each: each[1]["value"])
+            numbers = [
+                " with S ".join(score_text(score_of(mean), 1) for mean in means)
+                for _, *means in [best, *known.get("base", ())[:1]]
+            ]
+            numbers[1:] = [f"the base has {number}" for number in numbers[1:]]
+            sentences.append(best_sentence(best[0]["name"], f"P on {escape(title)}", numbers))
         where = f"({escape(self.heading)}) " if self.heading != _LOSSES and sentences else ""
         return where + " ".join(sentences)
 
@@ -330,7 +331,10 @@ class SweepSection:
         name, short = METRICS[metric]
         published = self.sweep.of_kind("published")
         numbers = [each for each in published if each["metric"] == metric and each["base"]]
-        rows = _with_published(self.rows, numbers)
+        rows = [
+            row | {"detail": f"{self.heading}, {short}, row {place}"}
+            for place, row in enumerate(_with_published(self.rows, numbers))
+        ]
         over, interval = "queries", "over queries"
         if any(mean["n_planned"] > 1 for row in self.rows for mean in row["means"].values()):
             over = "seeds, or over queries for a single encoder"
@@ -349,8 +353,7 @@ class SweepSection:
             f"{lead}{counted} In brackets: the 95 % interval {interval}.",
             self._unpaired([record for record in measured if record["metric"] == metric]),
         )
-        details = [f"{self.heading}, {short}, row {place}" for place in range(len(rows))]
-        return replace(table, details=details), rows
+        return table, rows
 
     def _of_sizes(self, task: str, trainings: Sequence[Record]) -> tuple[Table, list[Row]]:
         """Return a table with the bases, then one row for each number of examples.
@@ -414,21 +417,24 @@ class SweepSection:
         for (model, task), records in trained.items():
             column, of_base = (model, task), bases.get((model, task), ())
             marks = [
-                Mark(name, role, p["value"], s["value"])
+                mark_of(p, s, role, name)
                 for role, (name, ending) in _POINTS.items()
                 for p, s in points(of_base, "item", ending=ending)
             ]
             for row in runs:
-                p, s = (_mean(row, metric, column)["value"] for metric in METRICS)
+                p, s = (_mean(row, metric, column) for metric in METRICS)
                 family = row["records"][0].get("settings.loss") or ""
-                marks.append(Mark(row["name"], "encoder", p, s, tuned=True, family=family))
+                marks.append(mark_of(p, s, "encoder", row["name"], tuned=True, family=family))
             papers = points(published.get(column, ()), "encoder", "paper")
-            marks += [Mark(p["encoder"], "published", p["value"], s["value"]) for p, s in papers]
-            marks = [mark for mark in marks if math.isfinite(mark.p) and math.isfinite(mark.s)]
+            marks += [mark_of(p, s, "published", p["encoder"]) for p, s in papers]
             ks = {record["k"] for record in records if record["k"]}
-            if len(ks) == len({base["item"] for base in of_base}) == 1 and len(marks) > 1:
-                title, k = f"{task}{self.ending}", ks.pop()
-                yield Plane(title, Path(model).name, k, self.sweep.config.weighting, marks)
+            if len(ks) == len({base["item"] for base in of_base}) == 1:
+                title, name, weighting = (
+                    f"{task}{self.ending}",
+                    Path(model).name,
+                    self.sweep.config.weighting,
+                )
+                yield from plane_of(title, name, ks.pop(), weighting, marks, least=2)
         for task, trainings in grouped(self.trainings, lambda run: run["task"]).items():
             if len(self.sizes) > 1:
                 yield from self._by_size(task, trainings)
@@ -457,6 +463,9 @@ def _row(records: Sequence[Record], role: Role, *heads: str) -> Row:
     """Return a row that shows the means of records, with its leading cells."""
     return {
         "records": records,
+        "detail": "",
+        "footnote": records[0].get("footnote"),
+        "cited": records[0].get("cited"),
         "items": {record["item"] for record in records},
         "means": seed_means(records, "metric", "base", "task"),
         "role": role,
@@ -494,7 +503,7 @@ def _table(
     lead: str,
     notes: Sequence[str] = (),
 ) -> Table:
-    """Return a table of rows, with the footnotes of published numbers.
+    """Return a table of rows.
 
     Args:
         heading: Heading of the table.
@@ -502,15 +511,11 @@ def _table(
         rows: The rows.
         columns: Columns of numbers.
         lead: Markdown above the table.
-        notes: Notes above the footnotes.
+        notes: Notes below the table, above the footnotes.
     """
     padded = [[*row["heads"], *[_NOTHING] * len(titles)] for row in rows]
     heads = [(title, [cells[i] for cells in padded]) for i, title in enumerate(titles)]
-    roles = [row["role"] for row in rows]
-    numbers = (row["records"][0] for row in rows if row["role"] == "published")
-    footnotes = sorted({each["cited"]: each["footnote"] for each in numbers}.items())
-    notes = [*notes, *(footnote for _, footnote in footnotes)]
-    return Table(heading, heads, columns, roles, lead=lead, notes=notes)
+    return with_rows(Table(heading, heads, columns, lead=lead, notes=notes), rows)
 
 
 def _column(rows: Sequence[Row], metric: str, column: tuple[str, str], title: str) -> Column:
@@ -525,17 +530,19 @@ def _column(rows: Sequence[Row], metric: str, column: tuple[str, str], title: st
             pairs = zip(rows, means, strict=True)
             values = (each["value"] for twin, each in pairs if twins & twin["items"])
             value = next((value for value in values if not math.isnan(value)), None)
-            mark = "" if value is None else f" ({percent(value - mean['value'], 1, '+')})"
+            mark = twin_mark(value, mean["value"], 1)
         marks.append(mark)
-    laid_out = Column.of(
+    return Column.of(
         title,
         [score_of(mean) for mean in means],
         intervals=True,
         rivals=["" if row["role"] == "encoder" else None for row in rows],
         marks=marks,
         spreads=[mean["std" if mean["n_planned"] == 1 else "seed_std"] for mean in means],
+        digits=1,
+        n_best=2,
+        spread_as="sub",
     )
-    return replace(laid_out, digits=1, n_best=2, spread_as="sub")
 
 
 def _detail(row: Row, sweep: Sweep) -> Detail:
@@ -544,16 +551,12 @@ def _detail(row: Row, sweep: Sweep) -> Detail:
         sources = dict.fromkeys(number["source"] for number in row["records"])
         return Detail({}, source=", ".join(sources))
     runs = _runs(row["records"])
-    done = [run for run in runs if run["state"] == "done"]
+    done = [run["result"] for run in runs if run["state"] == "done"]
     facts = {"encoder": ", ".join(dict.fromkeys(run["encoder"] for run in runs))}
     if row["role"] != "base":
         settings = dict.fromkeys(text for run in runs for text in _texts(run["given"].items()))
         facts = {"settings": ", ".join(settings), "training runs": f"{len(done)} of {len(runs)}"}
-    if not done:
-        return Detail(facts)
-    facts |= max(done, key=lambda run: run["date"])["made_by"]
-    files = sorted(Path(run["file"]).relative_to(sweep.folder).as_posix() for run in done)
-    return Detail(facts, sweep.command, files)
+    return detail_of(facts, sweep.command, done, sweep.folder) if done else Detail(facts)
 
 
 def _runs(records: Iterable[Record]) -> list[Record]:

@@ -42,13 +42,16 @@ def unseen_table(heads: Sequence[tuple[str, Sequence[str]]], results: Sequence[R
     return Table(f"{kind.heading or 'Retrieval'}, {protocol}: {of}", heads, columns)
 
 
-def unseen_score(result: Result, part: str) -> float | None:
+def unseen_score(result: Result, part: str, k: int | None = None) -> float | None:
     """Return the main score over unseen rows or queries; None if it is unknown.
 
     Args:
         result: The result.
         part: `unseen` for the encoder's score, `unseen_base` for the score of its base.
+        k: If this is not the k of the main score, the score is unknown. None accepts any k.
     """
+    if k not in (None, result.main_score.k):
+        return None
     if part == "unseen" and _share_tested(result) == 0:
         return result.main.mean
     stored = (result.unseen or {}).get(str(replace(result.main_score, part=part)))

@@ -74,7 +74,7 @@ def fewshot(
         run_experiments,
     )
     from polarity_bench.cross_validation.protocol import protocol_of
-    from polarity_bench.cross_validation.to_frame import MEASURES, fold_frame, published_folds
+    from polarity_bench.cross_validation.to_frame import MEASURES, fold_records, published_folds
     from polarity_bench.render.markdown import render
     from polarity_bench.tasks.labelled import LabelledTexts
 
@@ -119,7 +119,7 @@ def fewshot(
     if as_json:
         _print_json(results, measure)
     else:
-        print(render(fewshot_board(fold_frame(results, measure, printed))), end="")
+        print(render(fewshot_board(fold_records(results, measure, printed))), end="")
 
 
 def _print_json(results: list[Result], measure: str | None) -> None:

@@ -8,7 +8,7 @@ changes, so does the digest, and the stored ranks are not used.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -33,7 +33,7 @@ from polarity_bench.metrics.statistics import LEAST_DRAWN, N_SAMPLES, SEED
 from polarity_bench.results.result_files import Result
 from polarity_bench.scores import ScoreKey
 from polarity_bench.validation import NullableFloat, as_json, validated
-from polarity_bench.values import digest_of
+from polarity_bench.values import T, digest_of
 
 FILE = "statistics.json"
 FORMAT = 1
@@ -108,17 +108,13 @@ class Standings:
         if any(len(of) < 2 for of in tasks) or not _are_defined(tasks, keys):
             return None
         digest = _digest(tasks, keys)
-        if digest in self._requested:
-            return self._requested[digest]
-        try:
-            standing = _standing([self._aligned(of, k) for of, k in zip(tasks, keys, strict=True)])
-        except MissingValuesError as error:
-            if digest not in self._known:
-                self.unknown.append(str(error))
-                return None
-            standing, self._recalled = self._known[digest], True
+
+        def compute() -> Standing:
+            return _standing([self._aligned(of, k) for of, k in zip(tasks, keys, strict=True)])
+
+        standing = self._recall(digest, self._requested, self._known, compute)
+        if standing is not None:
             _check_size(standing, len(tasks[0]))
-        self._requested[digest] = standing
         return standing
 
     def gain(self, base: Result, result: Result, key: ScoreKey) -> Interval:
@@ -127,16 +123,29 @@ class Standings:
         The ends are NaN if values per query are missing and the file has no interval.
         """
         digest = _digest([[base, result]], [key])
-        if digest not in self._requested_gains:
+
+        def compute() -> Interval:
+            return compare(align([base, result], key), n_changed=0).test.interval
+
+        interval = self._recall(digest, self._requested_gains, self._known_gains, compute)
+        return interval or (math.nan, math.nan)
+
+    def _recall(
+        self, digest: str, requested: dict[str, T], known: Mapping[str, T], compute: Callable[[], T]
+    ) -> T | None:
+        """Return a value that was requested before, is computed now, or is in the file.
+
+        If values per query are missing and the file has no such value, the value is None.
+        """
+        if digest not in requested:
             try:
-                interval = compare(align([base, result], key), n_changed=0).test.interval
+                requested[digest] = compute()
             except MissingValuesError as error:
-                if digest not in self._known_gains:
+                if digest not in known:
                     self.unknown.append(str(error))
-                    return math.nan, math.nan
-                interval, self._recalled = self._known_gains[digest], True
-            self._requested_gains[digest] = interval
-        return self._requested_gains[digest]
+                    return None
+                requested[digest], self._recalled = known[digest], True
+        return requested[digest]
 
     @property
     def kept_gains(self) -> dict[str, Interval]:

@@ -1,14 +1,15 @@
-"""Cross-validated scores as a table of records, with one row for each mean score over folds.
+"""Cross-validated scores as records, one for each mean score over folds.
 
-The table has the columns of `results.frame`. `std` is the population standard deviation over folds
-(divided by n), and `n` is the number of folds. The table has these additional columns:
+They have the columns of `results.frame`. `std` is the population standard deviation over folds
+(divided by n), and `n` is the number of folds. They also have these columns:
 
 - `table`: Heading with the shared settings of a comparison: encoder, layers, pooling and protocol.
 - `folds`: Score of each fold, keyed by seed and fold number.
 - `result`: The `Result`, with its arrays.
+- `detail`: Key of the method in the details of a board.
 - `mark`: A star if a paper marks a published number as significant.
 
-Rows with the role `chance` are the scores of guessing (see `chance`).
+Records with the role `chance` are the scores of guessing (see `chance`).
 """
 
 from __future__ import annotations
@@ -17,29 +18,30 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from polarity_bench.cross_validation.chance import guess_scores
 from polarity_bench.cross_validation.methods import PROXIES
 from polarity_bench.errors import InputError, check_known
-from polarity_bench.results.frame import Record, published_records, result_records, to_frame
+from polarity_bench.results.frame import (
+    Record,
+    published_records,
+    result_records,
+    score_columns,
+)
 from polarity_bench.results.published import read_published, refuse_repeated
 from polarity_bench.results.result_files import Result
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
+from polarity_bench.scores import Score, ScoreKey
 
 MEASURES = {"macro_f1": "macro F1", "accuracy": "accuracy"}
 WITH_PROXIES = " + inf"
 """Suffix of a method's name if it uses its proxies for prediction."""
 
 
-def fold_frame(
-    results: Sequence[Result],
-    measure: str | None = None,
-    published: Iterable[Mapping[str, Any]] = (),
-) -> DataFrame:
-    """Return measured, guessed and published scores as a table of records.
+def fold_records(
+    results: Sequence[Result], measure: str | None = None, published: Iterable[Record] = ()
+) -> list[Record]:
+    """Return the records of measured, guessed and published scores.
 
     Args:
         results: Results of experiments, with their arrays.
@@ -47,7 +49,7 @@ def fold_frame(
         published: Published scores, from `published_folds`.
     """
     measured = list(_measured_records(results, measure))
-    return to_frame([*measured, *_chance_records(measured), *published])
+    return [*measured, *_chance_records(measured), *published]
 
 
 def _measured_records(results: Sequence[Result], measure: str | None) -> Iterator[Record]:
@@ -72,13 +74,14 @@ def _measured_records(results: Sequence[Result], measure: str | None) -> Iterato
             "table": f"{title}, encoder {key[0]}" if n_alike[title] > 1 else title,
             "result": result,
         }
-        metric = measure or result.main_score.metric
+        metric, method = measure or result.main_score.metric, method_title(result)
+        made["detail"] = f"{made['table']}: {method}"
         names = [*zip(arrays["seed"].tolist(), arrays["fold"].tolist(), strict=True)]
         for score in (key for key in result.scores if key.metric == metric):
-            method = method_title(result) + (WITH_PROXIES if score.part == PROXIES else "")
+            way = WITH_PROXIES if score.part == PROXIES else ""
             folds = dict(zip(names, arrays[str(score)].tolist(), strict=True))
             (record,) = result_records(result, [score])
-            yield record | made | {"method": method, "folds": folds}
+            yield record | made | {"method": f"{method}{way}", "folds": folds}
 
 
 def method_title(result: Result) -> str:
@@ -129,13 +132,17 @@ def _chance_records(measured: Iterable[Record]) -> Iterator[Record]:
     for record in measured:
         first.setdefault((record["table"], record["task"]), record)
     for record in first.values():
-        common = {name: record[name] for name in ("table", "task", "metric")}
+        common = {name: record[name] for name in ("table", "task")} | {
+            "role": "chance",
+            "detail": "",
+        }
         counts = [*record["result"].counts.values()]
         for way, value in guess_scores(counts, record["metric"]).items():
-            yield common | {"role": "chance", "method": way, "value": value}
+            score = score_columns(ScoreKey(record["metric"]), Score.single(value, 0))
+            yield common | score | {"method": way, "detail": "", "mark": ""}
 
 
-def published_folds(file: Path) -> list[dict[str, Any]]:
+def published_folds(file: Path) -> list[Record]:
     """Read published scores of cross-validations as records; return [] if the file is missing.
 
     In the file, `name` is the method and `model` is the encoder. `protocol` contains the number of

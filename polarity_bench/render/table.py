@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, count
-from typing import Literal
+from typing import Any, Literal
 
 from polarity_bench.render.chart import Drawn, Plane
 from polarity_bench.scores import Score
@@ -61,10 +61,7 @@ class Column:
         scores: Sequence[Score | None],
         *,
         intervals: bool = False,
-        rivals: Sequence[str | None] = (),
-        marks: Sequence[str] = (),
-        spreads: Sequence[float | None] = (),
-        lower_is_better: bool = False,
+        **options: Any,
     ) -> Column:
         """Return a column of scores.
 
@@ -72,15 +69,11 @@ class Column:
             title: Title of the column.
             scores: Score in each row; None if missing.
             intervals: Whether to show the 95 % intervals of the scores.
-            rivals: Group of each value, as in `Column`.
-            marks: Text after each number, as in `Column`.
-            spreads: Standard deviation of each value, as in `Column`.
-            lower_is_better: Whether the lowest values are the best.
+            options: Other attributes of the column.
         """
         means = [score.mean if score else None for score in scores]
         ends = [s.ci95 if s and not math.isnan(s.ci95[0]) else None for s in scores]
-        shown = ends if intervals else ()
-        return cls(title, means, shown, rivals, spreads, marks, lower_is_better=lower_is_better)
+        return cls(title, means, ends if intervals else (), **options)
 
 
 _UPPER = 2

@@ -87,7 +87,7 @@ def to_frame(records: Iterable[Mapping[str, Any]]) -> DataFrame:
 
 
 def result_records(
-    result: Result, keys: Sequence[ScoreKey] | None = None, **made: Any
+    result: Result, keys: Sequence[ScoreKey] | None = None, /, **made: Any
 ) -> list[dict[str, Any]]:
     """Return a record for each score of a result.
 

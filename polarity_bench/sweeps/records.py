@@ -11,7 +11,7 @@ The records have the columns of `results.frame` and these:
 | twins | items to compare with: bases of a training run, twins of a published number |
 | given | settings in the grid, by name; for a base, those that distinguish it from others |
 | settings.NAME | settings, including the recipe's defaults, if the item has such a setting |
-| date, made_by | for a result: its date, and the versions that produced it |
+| result | the `Result`, if there is one |
 | paper | for a published number: citation without tables |
 
 The file `published.csv` in a sweep's folder has the format of `results.published`. Its columns
@@ -41,7 +41,7 @@ from polarity_bench.results.published import (
     read_published,
     refuse_repeated,
 )
-from polarity_bench.results.result_files import Result, made_by, read_result
+from polarity_bench.results.result_files import Result, read_result
 from polarity_bench.scores import ScoreKey
 from polarity_bench.sweeps.plan import PlanItem, SweepPlan
 from polarity_bench.sweeps.state_files import SweepState
@@ -239,7 +239,7 @@ def _item_records(
     common |= dict.fromkeys(MEASURES, math.nan)
     if result is None:
         return [common | {"metric": metric} for metric in METRICS]
-    common |= {"state": "done", "date": result.date, "made_by": made_by(result)}
+    common |= {"state": "done", "result": result}
     keys = [ScoreKey(metric, result.main_score.k, weighting) for metric in METRICS]
     if item["kind"] == "evaluation":
         keys += [replace(key, metric=f"{key.metric}_oracle") for key in keys]

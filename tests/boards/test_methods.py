@@ -120,6 +120,17 @@ def test_no_interval_of_one_seed_stands_for_several() -> None:
     assert p.intervals[methods.heads[0][1].index("ours")] is None
 
 
+@pytest.mark.parametrize("group_by", ["", "reference"])
+def test_the_finding_names_the_best_row_of_all_groups(group_by: str) -> None:
+    tuned = placed(OTHER, "sst2", 0.7, 0.4, reference=BASE)
+    results = in_places([tuned, placed(BASE, "sst2", 0.9, 0.6)])
+    made_of = board(BoardParts(results, BoardFile.model_validate({"group_by": group_by})))
+    grouped = ["other", "base"] if group_by else ["base", "other"]
+    assert list(dict(made_of.tables[0].heads)["encoder"])[:2] == grouped
+    assert made_of.finding.startswith("**base** has the highest joint on sst2: ")
+    assert "; other follows with " in made_of.finding
+
+
 def test_a_board_opens_with_its_finding_and_single_runs_stay_off_the_readme() -> None:
     text = render(made(method=(OURS,)))
     finding = text.split("\n\n")[1]

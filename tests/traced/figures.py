@@ -14,7 +14,7 @@ _TABLE = re.compile(r'<table class="plain-table">(.*?)</table>', re.DOTALL)
 _CAPTION = re.compile(r"<caption[^>]*>(.*?)</caption>")
 _CELL = re.compile(r"<t[hd][^>]*>(.*?)</t[hd]>", re.DOTALL)
 _PLANE = re.compile(r"P against S: (.+?), k = (\d+), (linear|uniform) weights(?:, S under (.+))?")
-_BARS = re.compile(r"(.+): P by phenomenon, k = (\d+), (linear|uniform) weights")
+_BARS = re.compile(r"(.+): P by part of the queries, k = (\d+), (linear|uniform) weights")
 _BY_K = re.compile(r"(.+), (linear|uniform) weights: ([PS])(?: under (.+))? by k(?:, .+)?")
 _GAIN = re.compile(r"([PS]): gain over (.+), k = (\d+), (linear|uniform) weights")
 _BOUNDS = {"gold labels": "oracle", "random retrieval": "random"}

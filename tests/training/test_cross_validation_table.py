@@ -27,7 +27,7 @@ from polarity_bench.cross_validation.methods import (
 )
 from polarity_bench.cross_validation.protocol import PROTOCOLS, Protocol
 from polarity_bench.cross_validation.to_frame import (
-    fold_frame,
+    fold_records,
     heading,
     n_planned,
     published_folds,
@@ -78,29 +78,28 @@ def made(
 
 def lines(outcomes: Sequence[Result], measure: str = "accuracy") -> dict[str, dict[str, Any]]:
     """The compared rows of one data set, by the method."""
-    frame = compare_methods(fold_frame(outcomes, measure))
-    records = frame[frame["role"] == "measured"].to_dict("records")
-    return {row["method"]: {str(name): value for name, value in row.items()} for row in records}
+    records = (row for row in fold_records(outcomes, measure) if row["role"] == "measured")
+    return {row["method"]: row for row in compare_methods(records)}
 
 
 def tables(
     outcomes: Sequence[Result], measure: str | None, published: Path | None = None
 ) -> Sequence[Table]:
     printed = published_folds(published) if published else []
-    return fewshot_board(fold_frame(outcomes, measure, printed)).tables
+    return fewshot_board(fold_records(outcomes, measure, printed)).tables
 
 
 def render(outcomes: Sequence[Result], measure: str | None, published: Path | None = None) -> str:
     printed = published_folds(published) if published else []
-    return render_board(fewshot_board(fold_frame(outcomes, measure, printed)))
+    return render_board(fewshot_board(fold_records(outcomes, measure, printed)))
 
 
 def groups(outcomes: Sequence[Result]) -> dict[str, list[str]]:
     """The tasks of the experiments of each table, by its heading."""
     found: dict[str, list[str]] = {}
-    frame = fold_frame(outcomes, "accuracy")
-    for row in frame[frame["role"] == "measured"].to_dict("records"):
-        found.setdefault(row["table"], []).append(row["task"])
+    for row in fold_records(outcomes, "accuracy"):
+        if row["role"] == "measured":
+            found.setdefault(row["table"], []).append(row["task"])
     return found
 
 
@@ -566,8 +565,8 @@ def test_published_scores_have_columns_and_a_source(
 
 def test_a_record_is_one_score_with_its_folds() -> None:
     outcome = made(FineTuning(loss=SoftTriple(), rate=3e-5), BASE, proxies=[*(BASE + 0.01)])
-    frames = [fold_frame([outcome], measure) for measure in ("macro_f1", "accuracy")]
-    measured = [frame[frame["role"] == "measured"].to_dict("records") for frame in frames]
+    of_measures = [fold_records([outcome], measure) for measure in ("macro_f1", "accuracy")]
+    measured = [[row for row in rows if row["role"] == "measured"] for rows in of_measures]
     records = [row for pair in zip(*measured, strict=True) for row in pair]
     assert [(row["method"], row["metric"]) for row in records] == [
         (f"CCE + SoftTriple (rate 3e-05){ending}", measure)
@@ -602,8 +601,8 @@ def test_a_board_opens_with_who_beats_cross_entropy_and_by_how_much() -> None:
 def test_how_a_board_was_made_is_below_its_notes() -> None:
     from polarity_bench.boards.config import Heading
 
-    frame = fold_frame([made(FineTuning(), BASE)])
+    records = fold_records([made(FineTuning(), BASE)])
     said = Heading(title="T", introduction="Asked.", details="On *one* machine.")
-    text = render_board(fewshot_board(frame, said))
+    text = render_board(fewshot_board(records, said))
     assert text.index("Asked.") < text.index("All numbers times 100.")
     assert text.endswith("\n\n## How it was made\n\nOn *one* machine.\n")

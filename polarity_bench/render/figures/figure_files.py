@@ -120,8 +120,8 @@ def stems(drawn: Sequence[Drawn]) -> list[str]:
     charts of P against S, from the task and k.
 
     Example:
-        >>> stems([BarChart("P by phenomenon: a/../b", "P", (), ()), BarChart("???", "P", (), ())])
-        ['p-by-phenomenon-a-b', 'figure']
+        >>> stems([BarChart("P by part: a/../b", "P", (), ()), BarChart("???", "P", (), ())])
+        ['p-by-part-a-b', 'figure']
     """
     planes = {(each.task, each.k) for each in drawn if isinstance(each, Plane)}
     n_ks = Counter(task for task, _ in planes)

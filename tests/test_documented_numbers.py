@@ -147,6 +147,54 @@ def test_the_map_of_transfer_on_the_page_of_the_dial_is_that_of_the_board() -> N
         check_the_map_of_transfer(DIAL.replace("| +4.23 |", "| +4.24 |"))
 
 
+def check_the_board_of_opposites(text: str) -> None:
+    """What the introduction says of each strength is the least and the greatest change."""
+    bases = {name: name for name in ("gte-small", "e5-small", "all-mpnet-base-v2")}
+    bases |= {"minilm": MINILM}
+    scores = {
+        label(each.made["encoder"]): 100 * each.score("ndcg_at_10")
+        for each in raw_of("opposite")
+        if each.task == "contrast-opposite"
+    }
+
+    def ends(strength: str, sign: int, names: Sequence[str], tasks: Sequence[str]) -> list[str]:
+        changes = sorted(
+            sign * (scores[f"{task}-{name} (strength {strength})"] - scores[bases[name]])
+            for task in tasks
+            for name in names
+        )
+        return [f"{changes[0]:.1f}", f"{changes[-1]:.1f}"]
+
+    both, own = ["contrast", "sst2"], [*bases]
+    gained = r"base: by (\S+) points \[0.1, 0.7\] .* to (\S+) points \[7.8, 13.1\]"
+    for strength, sign, names, tasks, said in (
+        ("-0.05", 1, own, both, gained),
+        ("-0.05", 1, own, ["sst2"], r"of `sst2` gain (\S+) to (\S+) points"),
+        ("-1", -1, own, both, r"all eight dials are (\S+) to (\S+) points below their base: other"),
+        ("-0.25", 1, own[2:3], both, r"all-mpnet-base-v2 gain (\S+) and (\S+) points"),
+        ("-0.25", -1, own[:2], both, r"e5-small lose (\S+) to (\d+\.\d)\."),
+        (
+            "0.25",
+            -1,
+            own,
+            both,
+            r"0.25, all eight dials are (\S+) to (\S+) points below their base",
+        ),
+    ):
+        shown = tuple(ends(strength, sign, names, tasks))
+        assert re.findall(said, plain(text)) == [shown], strength
+
+
+def test_the_board_of_opposites_says_what_its_results_say() -> None:
+    file = ROOT / "leaderboards" / "opposite" / "board.toml"
+    text = tomllib.loads(file.read_text(encoding="utf-8"))["introduction"]
+    check_the_board_of_opposites(text)
+    with pytest.raises(AssertionError, match="49"):
+        check_the_board_of_opposites(text.replace("49.3", "49.4"))
+    assert "by 0.3 to 10.4 points of nDCG@10. At strength -1 all eight score" in plain(DIAL)
+    assert "lower than their base, by at least 10.9 points" in plain(DIAL)
+
+
 def test_a_wrong_number_is_told() -> None:
     with pytest.raises(AssertionError, match=r"89\.58"):
         check_the_axis(FINDINGS.replace("| 89.57 |", "| 89.58 |"))

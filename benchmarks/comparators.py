@@ -137,7 +137,7 @@ def comparator(
     name: str, given: Given, by_query: Vectors, by_document: Vectors, depth: int = 0
 ) -> Comparator:
     """Return the encoder of a method. Its identity contains the dial's, and thus the labels."""
-    weights = digest_of([name, given.dial.id.digest, given.task.spec.name])
+    weights = digest_of([name, given.dial.id.digest])
     similarity: Any = "dot" if depth else "cosine"
     identity = EncoderId(name, weights, similarity=similarity, sides="query-document")
     return Comparator(identity, given, by_query, by_document, depth)

@@ -42,6 +42,7 @@ from polarity_bench.encoders.train_file import training_of
 from polarity_bench.evaluation.one_task import evaluate
 from polarity_bench.results.result_files import read_results, write_result
 from polarity_bench.retrieval import Retrieval, similarity_at, top_k
+from polarity_bench.scores import ScoreKey
 from polarity_bench.tasks.catalogue import choose_task, load_task, load_tasks
 from polarity_bench.tasks.types.polarity import scoring
 from polarity_bench.training.data import load_training_data
@@ -98,7 +99,7 @@ class Given:
         )
         if drawn.digest != file.content["spec"]["inputs"]:
             raise SystemExit(f"{self.dial.id.name}: its labelled texts cannot be drawn again")
-        return self.vectors(list(drawn.texts)), np.asarray(drawn.labels)
+        return self.vectors([str(text) for text in drawn.texts]), np.asarray(drawn.labels)
 
 
 @dataclass(frozen=True)
@@ -240,11 +241,12 @@ def candidates_of(method: Comparator) -> Iterator[list[float]]:
     def retrieved(query: Any, source: Any, k: int, **options: Any) -> Retrieval:
         if not method.depth or query.vectors.shape[1] == n_base:
             return top_k(query, source, k, **options)
-        sides = (replace(side, vectors=side.vectors[:, -n_base:]) for side in (query, source))
-        index = top_k(*sides, method.depth, **options).index
+        by_base = [replace(side, vectors=side.vectors[:, -n_base:]) for side in (query, source)]
+        index = top_k(by_base[0], by_base[1], method.depth, **options).index
         similarity = similarity_at(query, source, index)
         best = np.argsort(-similarity, axis=1, kind="stable")[:, :k]
-        found = Retrieval(*(np.take_along_axis(each, best, axis=1) for each in (index, similarity)))
+        first = np.take_along_axis(index, best, axis=1)
+        found = Retrieval(first, np.take_along_axis(similarity, best, axis=1))
         of_all = top_k(query, source, k, **options).index
         shared = [np.isin(*pair).mean() for pair in zip(of_all, found.index, strict=True)]
         recall.append(float(np.mean(shared)))
@@ -280,7 +282,7 @@ def main() -> None:
 
 
 def _shown(task: Any) -> list[Any]:
-    return [scoring.ScoreKey(metric, task.ks[-1]) for metric in ("polarity", "similarity")]
+    return [ScoreKey(metric, task.ks[-1]) for metric in ("polarity", "similarity")]
 
 
 if __name__ == "__main__":

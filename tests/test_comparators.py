@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from polarity_bench.embedding.arrays import Embeddings
-from polarity_bench.tasks.types.polarity import scoring
+from polarity_bench.tasks.types.polarity import scoring as polarity_scoring
 from polarity_bench.values import FloatArray
 
 DEPTH, K = 4, 3
@@ -21,6 +21,10 @@ DEPTH, K = 4, 3
 def comparators(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.syspath_prepend(Path(__file__).parent.parent / "benchmarks")
     return import_module("comparators")
+
+
+scoring: Any = polarity_scoring
+"""The module whose retrieval the program replaces."""
 
 
 def units(rng: np.random.Generator, n: int) -> FloatArray:

@@ -409,6 +409,40 @@ def test_a_published_row_competes_with_none_and_says_what_its_twin_has_more(fold
     assert "\\[1\\] A &amp; B (2025); 18 layers." in text
 
 
+def test_published_numbers_of_unmeasured_tasks_have_a_table(folder: Path) -> None:
+    """The scores of a row have a column each, also if they have different k."""
+    (folder / "board.toml").write_text('unmeasured = ["arguana", "nevir"]\n')
+    (folder / "published.csv").write_text(
+        f"{HEAD}Theirs,arguana,ndcg_at_10,50.17,T\nTheirs,arguana,recall_at_1,25.6,T\n"
+        "Others,nevir,paired_accuracy,11.1,U (2024)\n"
+    )
+    text = render(read_board(folder))
+    table = text.partition("## Not measured here\n")[2].partition("\n## ")[0]
+    head, _, *rows = [line for line in table.splitlines() if line.startswith("|")]
+    assert [cell.strip() for cell in head.split("|")[1:-1]] == [
+        "encoder",
+        *("arguana (nDCG@10)", "arguana (recall@1)", "nevir (pairs)"),
+    ]
+    cells = [[cell.strip() for cell in row.split("|")[1:-1]] for row in rows]
+    assert cells == [
+        ["*Theirs, as published \\[1\\]*", "*50.17*", "*25.60*", "-"],
+        ["*Others, as published \\[2\\]*", "-", "-", "*11.10*"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nevr", r"board\.toml: 'unmeasured': .*nevr.* did you mean 'nevir'"),
+        ("sst2", r"board\.toml: 'unmeasured': sst2 has results here; remove the name"),
+    ],
+)
+def test_wrong_unmeasured_tasks_are_refused(folder: Path, name: str, message: str) -> None:
+    (folder / "board.toml").write_text(f'unmeasured = ["{name}"]\n')
+    with pytest.raises(InputError, match=message):
+        read_board(folder)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -175,6 +175,100 @@ def test_the_table_of_small_draws_is_that_of_its_record() -> None:
         check_the_draws(text.replace("28.6 [", "28.7 ["))
 
 
+def check_the_board_of_opposites(text: str) -> None:
+    """What the introduction says of each strength is the least and the greatest change."""
+    bases = {name: name for name in ("gte-small", "e5-small", "all-mpnet-base-v2")}
+    bases |= {"minilm": MINILM}
+    scores = {
+        label(each.made["encoder"]): 100 * each.score("ndcg_at_10")
+        for each in raw_of("opposite")
+        if each.task == "contrast-opposite"
+    }
+
+    def ends(strength: str, sign: int, names: Sequence[str], tasks: Sequence[str]) -> list[str]:
+        changes = sorted(
+            sign * (scores[f"{task}-{name} (strength {strength})"] - scores[bases[name]])
+            for task in tasks
+            for name in names
+        )
+        return [f"{changes[0]:.1f}", f"{changes[-1]:.1f}"]
+
+    both, own = ["contrast", "sst2"], [*bases]
+    gained = r"base: by (\S+) points \[0.1, 0.7\] .* to (\S+) points \[7.8, 13.1\]"
+    for strength, sign, names, tasks, said in (
+        ("-0.05", 1, own, both, gained),
+        ("-0.05", 1, own, ["sst2"], r"of `sst2` gain (\S+) to (\S+) points"),
+        ("-1", -1, own, both, r"all eight dials are (\S+) to (\S+) points below their base: other"),
+        ("-0.25", 1, own[2:3], both, r"all-mpnet-base-v2 gain (\S+) and (\S+) points"),
+        ("-0.25", -1, own[:2], both, r"e5-small lose (\S+) to (\d+\.\d)\."),
+        (
+            "0.25",
+            -1,
+            own,
+            both,
+            r"0.25, all eight dials are (\S+) to (\S+) points below their base",
+        ),
+    ):
+        shown = tuple(ends(strength, sign, names, tasks))
+        assert re.findall(said, plain(text)) == [shown], strength
+
+
+def test_the_board_of_opposites_says_what_its_results_say() -> None:
+    text = introduction_of("opposite")
+    check_the_board_of_opposites(text)
+    with pytest.raises(AssertionError, match="49"):
+        check_the_board_of_opposites(text.replace("49.3", "49.4"))
+    assert "by 0.3 to 10.4 points of nDCG@10. At strength -1 all eight score" in plain(DIAL)
+    assert "lower than their base, by at least 10.9 points" in plain(DIAL)
+
+
+def test_the_board_of_other_methods_says_what_its_results_say() -> None:
+    """Each sentence has the changes of its rows on `sst2` and `contrast`."""
+    raw, end = raw_of("dial-beside-others"), " (sides query-document)"
+    text = plain(introduction_of("dial-beside-others"))
+
+    def changes(name: str, metric: str) -> tuple[str, str]:
+        """How far a row is from the base on `contrast` and on `sst2`."""
+        of = {(label(each.made["encoder"]), each.task): each for each in raw}
+        rows = [[of[name, t], of[MINILM, t]] for t in ("contrast", "sst2")]
+        points = (
+            100 * (after.score(f"{metric}_at_16") - base.score(f"{metric}_at_16"))
+            for after, base in rows
+        )
+        first, second = (f"{abs(each):.1f}" for each in points)
+        return first, second
+
+    dial, boosted = "sst2-minilm (strength 0.25)", f"first 100 rescored, boost 0.25{end}"
+    (p, q), (s, t) = changes(dial, "polarity"), changes(dial, "similarity")
+    (u, v), (w, x) = changes(boosted, "polarity"), changes(boosted, "similarity")
+    assert f"gains {q} points of P and loses {t} points of S" in text
+    assert f"gains {v} points at boost 0.25 and loses as much S" in text
+    assert t == x
+    assert (
+        f"the dial gains {p} points and loses {s}, and rescoring gains {u} and loses {w}." in text
+    )
+    gold, told = (f"label word, {how}{end}" for how in ("gold label given", "predicted"))
+    assert "P rises by {} and {} points".format(*changes(gold, "polarity")) in text
+    assert "it rises by {} and {}.".format(*changes(told, "polarity")) in text
+    instructed = f"instruction before the query{end}"
+    assert "lowers P by {} and {} points".format(*changes(instructed, "polarity")) in text
+    assert changes(instructed, "similarity") == ("5.9", "5.9")
+    assert "and S by 5.9." in text
+    erased = [f"erased {how}{end}" for how in ("by LEACE", "along the mean difference")]
+    lost = [
+        sorted(number for name in erased for number in changes(name, metric))
+        for metric in ("polarity", "similarity")
+    ]
+    ends = [number for numbers in lost for number in (numbers[0], numbers[-1])]
+    assert "by {} to {} points, and S by {} to {}.".format(*ends) in text
+
+
+def introduction_of(board: str) -> str:
+    """The introduction of a board, as its author wrote it."""
+    file = ROOT / "leaderboards" / board / "board.toml"
+    return str(tomllib.loads(file.read_text(encoding="utf-8"))["introduction"])
+
+
 def test_a_wrong_number_is_told() -> None:
     with pytest.raises(AssertionError, match=r"89\.58"):
         check_the_axis(FINDINGS.replace("| 89.57 |", "| 89.58 |"))

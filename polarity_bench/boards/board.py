@@ -18,14 +18,20 @@ from pathlib import Path
 
 from polarity_bench.boards.charts import gain_bars, k_curves, parts_of_p, planes
 from polarity_bench.boards.columns import Sections
-from polarity_bench.boards.config import BoardFile, board_file, select_named, select_protocols
+from polarity_bench.boards.config import (
+    BoardFile,
+    board_file,
+    published_columns,
+    select_named,
+    select_protocols,
+)
 from polarity_bench.boards.method_rows import methods_of
 from polarity_bench.boards.notes import board_notes, finding
 from polarity_bench.boards.provenance_notes import row_details
 from polarity_bench.boards.records import bound_records, encoder_records, paper_records
 from polarity_bench.compare.encoder_ranks import FILE as STATISTICS
 from polarity_bench.compare.encoder_ranks import Standings, read_standings
-from polarity_bench.errors import InputError, check_known
+from polarity_bench.errors import InputError, check_known, reworded
 from polarity_bench.render.chart import Drawn
 from polarity_bench.render.table import Board
 from polarity_bench.results.curve import Curve
@@ -110,7 +116,12 @@ def find_board(
         for name in names_of(result.key.encoder):
             twins.setdefault(name, set()).add(result.key.encoder.digest)
     _check_methods(file, config, twins)
-    shown = {result.task for result in chosen}
+    for name in config.unmeasured:
+        if name in of_tasks:
+            raise InputError(f"{file}: 'unmeasured': {name} has results here; remove the name")
+        with reworded(f"{file}: 'unmeasured': "):
+            of_tasks[name] = {*published_columns(name)}
+    shown = {*config.unmeasured, *(result.task for result in chosen)}
     printed = match_published(read_published(folder / PUBLISHED), of_tasks, twins)
     return BoardParts(
         chosen,

@@ -18,6 +18,7 @@ from polarity_bench.boards.rank_notes import Ranking, rank_note, rank_text
 from polarity_bench.boards.records import (
     MAIN,
     MEASURED,
+    UNMEASURED,
     Row,
     difference_to_twin,
     entry_of,
@@ -307,6 +308,7 @@ class Sections:
         for family in filter(self._has_table, self.plain):
             lay_out = partial(self._of_family, family)
             tables += self._with_singles(lay_out, self.first_rows, averaged)
+        tables += self._of_unmeasured()
         tables += [table for family in self.plain for table in self._of_seen(family)]
         for pair in self.pairs:
             tables += self._with_singles(partial(self._of_pair, pair), [], pair[:1])
@@ -504,14 +506,24 @@ class Sections:
         further = rows_of(each for each in self.further if each["place"] in places)
         titles = {place: self.first_of(family, place).task for place in places}
         specs = [(title, [place], MAIN) for place, title in titles.items()]
-        if not self.has_means and len(places) > 1:
+        if not self.has_means and len(averaged) > 1:
             tasks = ", ".join(titles[place] for place in averaged)
             title = "mean" if len(averaged) == len(places) else f"mean of {tasks}"
             specs.append((title, averaged, MAIN))
         shown, n_tasks = [*measured, *further], count(len(places), "task")
         columns, rankings = self._columns(shown, specs), self._rankings_of(family)
+        if shares := self.seen(averaged, shown).get("sources"):
+            columns.append(Column("sources seen", shares))
         heading = self.heading_of(family, n_tasks)
         return self._table(heading, columns, shown, rankings, without={"reference", "k"})
+
+    def _of_unmeasured(self) -> list[Table]:
+        """Return the table of the published numbers of tasks without results, if there are any."""
+        records = [record for record in self.further if record["family"] == UNMEASURED]
+        rows, places = rows_of(records), dict.fromkeys(record["place"] for record in records)
+        columns = self._columns(rows, [(place, [place], MAIN) for place in places])
+        table = self._table("Not measured here", columns, rows, without={"reference", "k"})
+        return [table] if rows else []
 
     def _ranked_specs(
         self, rows: Sequence[Row], tasks: Sequence[str]

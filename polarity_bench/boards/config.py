@@ -12,8 +12,8 @@ from polarity_bench.errors import InputError, check_known, nearest, reworded
 from polarity_bench.files import read_toml
 from polarity_bench.metrics.register import titled_metrics
 from polarity_bench.results.result_files import Result
-from polarity_bench.scores import WEIGHTINGS
-from polarity_bench.tasks.catalogue import KINDS
+from polarity_bench.scores import WEIGHTINGS, ScoreKey
+from polarity_bench.tasks.catalogue import KINDS, choose_task, load_tasks
 from polarity_bench.validation import Strict, one_of, validated
 
 
@@ -73,6 +73,11 @@ def protocols_of(result: Result) -> list[str]:
     """Return the names by which a result is selected: those of its protocol and its preset."""
     names = (result.key.protocol.get(key) for key in ("name", "preset"))
     return [name for name in names if isinstance(name, str)]
+
+
+def published_columns(task: str) -> dict[ScoreKey, str]:
+    """Return the titles of the scores that a task without results may have, by key."""
+    return {key: title for title, key in choose_task(load_tasks(), task).columns}
 
 
 def _measures(measures: Mapping[str, str]) -> Mapping[str, str]:
@@ -147,6 +152,9 @@ class BoardFile(Heading):
     sort: Literal["", "P", "S", "retention", "joint", "kNN accuracy"] = ""
     """Title of the column by which rows are sorted and encoders are ranked. The default is P if
     every encoder is its own reference, and joint otherwise."""
+    unmeasured: Names = ()
+    """Tasks without results here, of types other than polarity. A table shows their published
+    numbers."""
     group_by: Literal["", "reference", "k"] = ""
     """Property by which rows are grouped before they are sorted."""
     keep: Annotated[float, Field(gt=0, le=1)] | None = None

@@ -8,7 +8,7 @@ The tables have the columns of `results.frame` and these:
 | name, detail | name of the row, and key of its provenance |
 | role | `encoder`, `oracle`, `random` or `published` |
 | reference, k | reference and k of the row; '' and 0 if there are none |
-| family | '' for retrieval tasks, otherwise the task type and protocol, which share a mean |
+| family | '' for retrieval tasks, otherwise the task type and protocol, or `UNMEASURED` |
 | place | task, with its protocol unless it is a retrieval task |
 | shown | metric of a retrieval task, or `MAIN` for the only score that boards show of other tasks |
 | result, number | `Result` of a measured score, or `PublishedNumber` |
@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from polarity_bench.boards.config import BoardFile
+from polarity_bench.boards.config import BoardFile, published_columns
 from polarity_bench.errors import InputError
 from polarity_bench.metrics.register import metric_of
 from polarity_bench.metrics.similarity import joint, retention
@@ -41,6 +41,8 @@ MAIN = "main"
 """Placeholder for the only score that boards show for a task without retrieval."""
 Row = dict[str, Any]
 """Properties of a row of a table, by name: its columns in the records, and how it was averaged."""
+UNMEASURED = "unmeasured"
+"""Family of the published numbers of tasks without results on the board."""
 _OF_A_ROW = ("row", "name", "role", "reference", "k", "cited", "footnote", "detail")
 Role = Literal["encoder", "method", "curve", "oracle", "random", "published"]
 MEASURED: frozenset[Role] = frozenset({"encoder", "method", "curve"})
@@ -236,6 +238,7 @@ def paper_records(
         InputError: If a published number would appear in no table, or in several tables.
     """
     of_places = {record["place"]: record["result"] for record in measured}
+    titles = {task: published_columns(task) for task in config.unmeasured}
     by_board = {each.question for each in published if each.key.weighting == config.weighting}
     kept = [
         each
@@ -243,16 +246,17 @@ def paper_records(
         if each.key.weighting == config.weighting or each.question not in by_board
     ]
     for each in published:
-        places = _places_of(each, of_places, config)
-        if len(places) != 1:
+        if each.task not in titles and len(_places_of(each, of_places, config)) != 1:
             _refuse(each, of_places, config)
     for each, record in zip(kept, published_records(kept), strict=True):
-        ((place, shown),) = _places_of(each, of_places, config)
-        k = each.key.k or 0
+        if each.task in titles:
+            place, shown, k = f"{each.task} ({titles[each.task][each.key]})", MAIN, 0
+        else:
+            ((place, shown),), k = _places_of(each, of_places, config), each.key.k or 0
         yield record | {
             "row": f"{record['name']} {k}",
             "detail": f"published {record['cited']}",
-            "family": "" if k else place,
+            "family": UNMEASURED if each.task in titles else "" if k else place,
             "place": place,
             "shown": shown,
             "encoder_digest": "",

@@ -35,6 +35,10 @@ SCORES = {
     "minimal pairs": "pairwise_accuracy",
 }
 KINDS = {"Transfer": "transfer", "Supervised relatedness": "relatedness", "STS": "sts"}
+KINDS |= {"Opposites": "opposite"}
+OF_ANSWERS = {"nDCG@10": "ndcg_at_10", "recall@1": "recall_at_1", "MRR@10": "mrr_at_10"}
+OF_ANSWERS |= {"pairs": "paired_accuracy"}
+UNMEASURED = "Not measured here"
 _MEANS = re.compile(r"Means(?: over (.+?) polarity tasks)?|Summary: (.+)")
 _PAIR = re.compile(r"(.+): from the sources of the training file to unseen ones \((.+)\)")
 SINGLE = ": single runs"
@@ -180,6 +184,8 @@ class Results:
             return self._ranked(line, line.table, line.column, [line.table])
         if line.column.partition(" ")[0] == "mean":
             return self._group_mean(line, line.table)
+        if line.table == UNMEASURED:
+            return self._of_unmeasured(line)
         name, own = self._group(line.table)
         if line.role == "published":
             return self._published(line, line.column, "")
@@ -304,7 +310,7 @@ class Results:
         return Number(value, low, stored.high if stored.high > 0 else high)
 
     def _of_pair(self, line: Line, task: str, part: str = "sources") -> Number:
-        raw = self._at(task, self.called(line.heads["encoder"]), *self._entry(line))
+        raw = self.result_of(line, task)
         return Number(raw.made["seen"][part]["normalised"] / raw.made["counts"][part])
 
     def _of_parts(self, line: Line, part: str) -> Number:
@@ -444,7 +450,8 @@ class Results:
         measure, *protocol, _ = said[2].split(", ")
         kind = KINDS[said[1]]
         own = [e for e in self.raw if e.made["task"]["kind"] == kind]
-        return re.sub("[ -]", "_", measure.lower()), [e for e in own if e.protocol == {*protocol}]
+        name = OF_ANSWERS.get(measure, re.sub("[ -]", "_", measure.lower()))
+        return name, [e for e in own if e.protocol == {*protocol}]
 
     def _averaged_of_group(self, heading: str) -> list[str]:
         n_said = heading.rpartition(", ")[2].removesuffix(")").partition(" task")[0]
@@ -465,6 +472,17 @@ class Results:
         encoder = self.called(line.heads["encoder"])
         found = [one([e for e in own if (e.task, e.encoder) == (t, encoder)]) for t in tasks]
         return mean([each.number(name) for each in found])
+
+    def _of_unmeasured(self, line: Line) -> Number:
+        """Return a published number of a task that has no result on this board."""
+        task, title = line.column.removesuffix(")").split(" (")
+        if task in {each.task for each in self.raw}:
+            raise LookupError(f"{task} has results")
+        said = _PUBLISHED.fullmatch(line.heads["encoder"])
+        wanted = (*said.groups(), task, OF_ANSWERS[title]) if said else ()
+        names = ("name", "footnote", "task", "score")
+        cited = one([e for e in self.cited if tuple(e[name] for name in names) == wanted])
+        return Number(float(cited["value"]) / 100)
 
     def _published(self, line: Line, task: str, metric: str) -> Number:
         """Return a published number, marked with the difference to its twin."""

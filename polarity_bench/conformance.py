@@ -186,7 +186,8 @@ def _check_scores(
             key, chance = metric.key(result.ks[-1], weighting), metric.chance or 0.0
             score, (least, most) = result.scores[key].mean, metric.bounds
             problem = f"expected a score from {least:g} to {most:g}, got {score:g}; set `bounds`"
-            yield Check(name, "bounds", "" if least <= score <= most else problem)
+            is_within = score <= most and (metric.of_means or least <= score)
+            yield Check(name, "bounds", "" if is_within else problem)
         if is_known:
             yield Check(name, "chance", _above_chance(result, key, chance))
         reused = run_suite(plan, [task], Path(folder)).reused

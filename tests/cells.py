@@ -28,7 +28,7 @@ from polarity_bench.boards.sweep_tables import read_sweep
 from polarity_bench.cross_validation.experiment import read_experiments
 from polarity_bench.cross_validation.to_frame import fold_records, published_folds
 from polarity_bench.metrics.register import titled_metrics
-from polarity_bench.results.aggregate import clipped
+from polarity_bench.results.aggregate import score_of
 from polarity_bench.results.comparability import cells_of
 from polarity_bench.results.frame import Record
 from polarity_bench.scores import Score, ScoreKey
@@ -102,7 +102,7 @@ def of_results(folder: Path) -> Iterator[tuple[Key, Numbers]]:
             metric, k, weights, part = score_key(key)
             protocol = "" if k_of_cell else result.key.protocol_label
             cell = Key(board, "measured", *whose, metric, k, weights, part or protocol)
-            yield cell, numbers_of(result.scores[key])
+            yield cell, numbers_of(result.shown(key))
     sections = sections_of(found)
     for task in sections.ranked:
         curves = (row for row in sections.singles([task]) if row["role"] == "curve")
@@ -128,9 +128,7 @@ def of_results(folder: Path) -> Iterator[tuple[Key, Numbers]]:
 
 def numbers_in(record: Record) -> Numbers:
     """Return the numbers of a record as boards show them: joint and front are at least 0."""
-    shown, n = clipped(record, record["metric"]), record["n"]
-    ends = shown["value"], shown["ci_low"], shown["ci_high"]
-    return Numbers(*ends, record["std"], math.nan if n is None else n)
+    return numbers_of(replace(score_of(record), n=record["n"]))
 
 
 def score_key(key: ScoreKey) -> tuple[str, str, str, str]:

@@ -302,14 +302,15 @@ def test_twins_without_their_units_are_refused(tmp_path: Path) -> None:
 
 def test_pairs_of_many_are_those_of_two(task: Task, tmp_path: Path) -> None:
     several = [put(task, name, tmp_path) for name in ("ash", "maple", "cedar")]
-    for name in ("polarity", "joint"):
+    # Joint is not linear in P and S: its bootstrap of eight queries is less normal than that of P.
+    for name, tolerance in (("polarity", 0.1), ("joint", 0.2)):
         aligned = align(several, measure_of(several[0], name))
         found = pairwise([aligned])
         assert found.scores == pytest.approx([r.scores[aligned.key].mean for r in several])
         for i, j in ((0, 1), (0, 2), (1, 2)):
             two = compare(align([several[i], several[j]], aligned.key))
             assert found.difference[j, i] == pytest.approx(two.test.difference)
-            assert found.p[i, j] == pytest.approx(two.test.p, abs=0.1)
+            assert found.p[i, j] == pytest.approx(two.test.p, abs=tolerance)
 
 
 def test_of_few_queries_no_bootstrap_tells_encoders_apart(task_dir: Path, tmp_path: Path) -> None:

@@ -192,7 +192,7 @@ def test_a_result_is_a_valid_task_result_of_mteb(task_dir: Path, tmp_path: Path)
     path = write_result(result, tmp_path)
     theirs = mteb.TaskResult.from_disk(path)
     assert theirs.task_name == "MiniPolarityRetrieval"
-    assert theirs.get_score() == result.flat["joint_at_4"]
+    assert theirs.get_score() == max(result.flat["joint_at_4"], 0.0)
     assert theirs.languages == ["eng"]
     assert mteb.TaskResult.model_validate(json.loads(path.read_text())).scores == theirs.scores
     meta = json.loads(path.with_name("model_meta.json").read_text())
@@ -384,8 +384,8 @@ def test_a_folder_in_place_of_a_file_is_an_error_of_one_line(
         ("MiniPolarityRetrieval.json", "{", "damaged, not valid JSON"),
         ("MiniPolarityRetrieval.provenance.json", "{", "damaged, not valid JSON"),
         ("MiniPolarityRetrieval.provenance.json", "{}", "not a result of polarity-bench"),
-        ("MiniPolarityRetrieval.provenance.json", '{"format": 0}', "in format 5, got format 0"),
-        ("MiniPolarityRetrieval.provenance.json", '{"format": 4}', "in format 5, got format 4"),
+        ("MiniPolarityRetrieval.provenance.json", '{"format": 0}', "in format 6, got format 0"),
+        ("MiniPolarityRetrieval.provenance.json", '{"format": 5}', "in format 6, got format 5"),
         ("MiniPolarityRetrieval.provenance.json", None, "cannot be read: No such file"),
         ("MiniPolarityRetrieval.provenance.json", "[]", "not a result of polarity-bench"),
         ("MiniPolarityRetrieval.json", "[]", "the scores were edited or are incomplete"),
@@ -477,9 +477,9 @@ def test_scores_of_one_encoder_against_a_reference(task_dir: Path) -> None:
             kept = scores[f"retention_{weighting}at_{k}"]
             assert kept == pytest.approx((s - chance) / (best - chance))
             p = scores[f"polarity_{weighting}at_{k}"]
-            lift = max(0.0, (p - scores["polarity_chance"]) / (1 - scores["polarity_chance"]))
-            clipped = min(max(kept, 0.0), 1.0)
-            expected = 2 * lift * clipped / (lift + clipped) if lift and clipped else 0.0
+            lift = (p - scores["polarity_chance"]) / (1 - scores["polarity_chance"])
+            sides = abs(lift), min(abs(kept), 1.0)
+            expected = 2 * math.prod(sides) / sum(sides) * (-1 if min(lift, kept) < 0 else 1)
             assert scores[f"joint_{weighting}at_{k}"] == pytest.approx(expected)
         assert 0 <= scores[f"overlap_at_{k}"] <= 1
     assert scores["polarity_chance"] == 0.5

@@ -40,7 +40,6 @@ from polarity_bench.render.format import percent
 from polarity_bench.render.table import Column, Table
 from polarity_bench.results.aggregate import (
     MEASURES,
-    clipped,
     mean_over_seeds,
     mean_over_tasks,
     score_of,
@@ -201,9 +200,8 @@ class Sections:
         if lacks_scores or lacks_means or not places or not all(map(all, runs)):
             return None
         mean = mean_over_seeds([mean_over_tasks(of_run) for of_run in runs])
-        if mean["n_seeds"] < mean["n_planned"] > 1:
-            return mean | dict.fromkeys(MEASURES, math.nan)
-        return clipped(mean, metric)
+        is_partial = mean["n_seeds"] < mean["n_planned"] > 1
+        return mean | dict.fromkeys(MEASURES, math.nan) if is_partial else mean
 
     def value(self, row: Row, places: Sequence[str], metric: str) -> float:
         """Return the value of a mean; NaN if a score is missing."""
@@ -459,8 +457,8 @@ class Sections:
         if "queries" in seen and len(tasks) == 1:
             for title, part in (("joint, unseen", "unseen"), ("base, unseen", "unseen_base")):
                 at_k = [(row, partial(unseen_score, k=row["k"])) for row in rows]
-                scores = [self._mean_of(score, tasks, row, part) for row, score in at_k]
-                columns.append(Column(title, scores))
+                scores = (self._mean_of(score, tasks, row, part) for row, score in at_k)
+                columns.append(Column(title, metric_of("joint").shown_values(scores)))
         return columns
 
     def _of_seen(self, family: str) -> list[Table]:

@@ -35,7 +35,6 @@ from polarity_bench.results.published import PublishedNumber
 from polarity_bench.results.result_files import Result
 from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.tasks.catalogue import KINDS
-from polarity_bench.tasks.types.polarity.scoring import unclipped
 
 MAIN = "main"
 """Placeholder for the only score that boards show for a task without retrieval."""
@@ -97,19 +96,17 @@ def encoder_records(
 
 
 def _shown(result: Result, k: int, config: BoardFile) -> dict[ScoreKey, Score]:
-    """Return the scores that the board shows at k, with joint and front not clipped at 0."""
+    """Return the scores that the board shows at k."""
     if not k:
         main = main_key(result, config)
         return {main: result.scores.get(main, Score.single(math.nan, 0))}
     at_k = {(None, "linear", None), (k, config.weighting, None)}
-    keys = {
-        key.metric: key
-        for key in result.scores
+    return {
+        key: score
+        for key, score in result.scores.items()
         if (key.k, key.weighting, key.part) in at_k
         or key == metric_of(key.metric).key(k, config.weighting)
     }
-    scores = {metric: result.scores[key] for metric, key in keys.items()}
-    return {key: unclipped(scores, metric) for metric, key in keys.items()}
 
 
 def main_key(result: Result, config: BoardFile) -> ScoreKey:

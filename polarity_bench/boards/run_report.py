@@ -96,7 +96,7 @@ def _main_titles(results: Sequence[Result]) -> list[str]:
 
 def as_json(result: Result) -> dict[str, Any]:
     """Return a result as JSON values. Scores are fractions; undefined scores are NaN."""
-    key = result.key
+    key, shown = result.key, {key: result.shown(key) for key in result.scores}
     return {
         "task": result.task,
         "kind": result.kind,
@@ -111,7 +111,7 @@ def as_json(result: Result) -> dict[str, Any]:
         "seen": result.seen,
         "unseen": result.unseen,
         "seconds": dict(result.seconds),
-        "scores": dict(sorted(result.flat.items())),
+        "scores": dict(sorted(replace(result, scores=shown).flat.items())),
     }
 
 
@@ -145,12 +145,14 @@ def curve_table(curve: Curve, weighting: str = "linear") -> Table:
     """Return the table of a curve: for each k, a row for each point and a row for the front."""
     rows = [(k, point) for k in curve.ks for point in [*curve.points, None]]
     columns = []
-    for metric in ("polarity", "similarity", "lift", "retention", "joint"):
-        title = METRICS[metric].title or metric
-        scores = [p.scores[ScoreKey(metric, k, weighting)] if p else None for k, p in rows]
-        columns.append(Column(title, scores))
-    fronts = [None if point else curve.fronts[ScoreKey("front", k, weighting)] for k, point in rows]
-    columns.append(Column.of("front", fronts, intervals=True))
+    for name in ("polarity", "similarity", "lift", "retention", "joint"):
+        metric = METRICS[name]
+        scores = [p.scores[ScoreKey(name, k, weighting)] if p else None for k, p in rows]
+        columns.append(Column(metric.title or name, metric.shown_values(scores)))
+    front = METRICS["front"]
+    fronts = {k: front.shown_score(curve.fronts[front.key(k, weighting)]) for k in curve.ks}
+    of_rows = [None if point else fronts[k] for k, point in rows]
+    columns.append(Column.of("front", of_rows, intervals=True))
     heads = [
         ("task", [curve.task] * len(rows)),
         ("k", [str(k) for k, _ in rows]),
@@ -211,10 +213,10 @@ def _score(result: Result, key: ScoreKey) -> Score | None:
 
     The rounded accuracy of SentEval gets the interval of the exact accuracy.
     """
-    score, exact = result.scores.get(key), result.scores.get(ScoreKey("exact_accuracy"))
-    if score and exact and key == ScoreKey("accuracy"):
-        return replace(score, ci95=exact.ci95)
-    return score
+    if key not in result.scores:
+        return None
+    score, exact = result.shown(key), result.scores.get(ScoreKey("exact_accuracy"))
+    return replace(score, ci95=exact.ci95) if exact and key == ScoreKey("accuracy") else score
 
 
 def _unseen_tables(results: Sequence[Result]) -> list[Table]:
@@ -259,7 +261,7 @@ def _column(
     intervals: bool = False,
 ) -> Column:
     """Return the column of the score that each row has under its key."""
-    scores = [r.scores.get(key) if r else None for (r, _), key in zip(rows, keys, strict=True)]
+    scores = [_score(r, key) if r else None for (r, _), key in zip(rows, keys, strict=True)]
     return Column.of(title, scores, intervals=intervals)
 
 

@@ -58,7 +58,7 @@ _PLACED = frozenset({"recipe", "model", "task", "seed"})
 """Settings that define neither rows nor sections."""
 
 _NOTHING = "-"
-_MISSING: Record = dict.fromkeys(MEASURES, math.nan) | {"n_seeds": 0, "n_planned": 0}
+_MISSING: Record = {"metric": "", "n_seeds": 0, "n_planned": 0} | dict.fromkeys(MEASURES, math.nan)
 """Mean of a row without records in a column."""
 _LOSSES = "Losses"
 _P = next(iter(METRICS))

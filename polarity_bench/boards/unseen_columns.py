@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from polarity_bench.metrics.register import metric_of
 from polarity_bench.render.format import percent
 from polarity_bench.render.table import Column, Table
 from polarity_bench.results.result_files import Result
@@ -32,11 +33,13 @@ def unseen_table(heads: Sequence[tuple[str, Sequence[str]]], results: Sequence[R
     """
     kind, protocol = KINDS[results[0].kind], results[0].key.protocol_label
     measure = kind.measure or results[0].main_score.metric
+    metric, parts = metric_of(results[0].main_score.metric), ("unseen", "unseen_base")
+    own, of_base = ([unseen_score(result, part) for result in results] for part in parts)
     columns = [
         Column.of(measure, [result.main for result in results]),
         Column("seen", list(map(_share_tested, results))),
-        Column(f"{measure}, unseen", [unseen_score(result, "unseen") for result in results]),
-        Column("base, unseen", [unseen_score(result, "unseen_base") for result in results]),
+        Column(f"{measure}, unseen", metric.shown_values(own)),
+        Column("base, unseen", metric.shown_values(of_base)),
     ]
     of = f"{tested_part(results[0].kind)} seen in training"
     return Table(f"{kind.heading or 'Retrieval'}, {protocol}: {of}", heads, columns)
@@ -53,7 +56,7 @@ def unseen_score(result: Result, part: str, k: int | None = None) -> float | Non
     if k not in (None, result.main_score.k):
         return None
     if part == "unseen" and _share_tested(result) == 0:
-        return result.main.mean
+        return result.scores[result.main_score].mean
     stored = (result.unseen or {}).get(str(replace(result.main_score, part=part)))
     return stored["score"] if stored else None
 

@@ -101,7 +101,7 @@ def _text(found: Comparison, items: Items, width: int | None) -> str:
 
     aligned, test = found.aligned, found.test
     key, result = aligned.key, aligned.results[0]
-    sides = [(result.key.encoder, result.scores[key]) for result in aligned.results]
+    sides = [(result.key.encoder, result.shown(key)) for result in aligned.results]
     heads = [
         ("", ["A", "B"]),
         ("encoder", [encoder.label for encoder, _ in sides]),
@@ -169,13 +169,14 @@ def comparison_columns(
         compared: The comparisons.
         names: Titles of the scores of the first and the second encoder.
     """
+    from polarity_bench.metrics.register import metric_of
     from polarity_bench.render.markdown import percent, probability
 
-    scores = [each.aligned.scores for each in compared]
+    scores = [metric_of(e.aligned.key.metric).shown_values(e.aligned.scores) for e in compared]
     return [
         ("task", [each.task for each in compared]),
         ("measure", [str(each.aligned.key) for each in compared]),
-        *((name, [percent(float(pair[i])) for pair in scores]) for i, name in enumerate(names)),
+        *((name, [percent(pair[i]) for pair in scores]) for i, name in enumerate(names)),
         ("difference", [percent(each.test.difference, sign="+") for each in compared]),
         (
             f"{100 * compared[0].interval_level:g} %",
@@ -206,7 +207,7 @@ def comparison_json(found: Comparison, names: tuple[str, str]) -> dict[str, Any]
             "encoder": result.key.encoder.name,
             "encoder_digest": result.key.encoder.digest,
             "file": str(result.path),
-            "score": result.scores[aligned.key].mean,
+            "score": result.shown(aligned.key).mean,
             "seen": result.seen,
         }
         for name, result in zip(names, aligned.results, strict=True)

@@ -131,13 +131,11 @@ class Alignment:
         results: The results.
         key: The score.
         arrays: The stored arrays of each result, by name.
-        clipped: Whether joint and front are clipped at 0. Means over tasks need unclipped values.
     """
 
     results: tuple[Result, ...]
     key: ScoreKey
     arrays: tuple[Arrays, ...]
-    clipped: bool = True
 
     @property
     def is_mean(self) -> bool:
@@ -288,8 +286,7 @@ class Alignment:
 
     def _derived(self, means: Mapping[tuple[int, ScoreKey], FloatArray], i: int) -> FloatArray:
         of_result = {key: means[i, key] for key in self._component_keys}
-        k, weighting = self.key.k or 0, self.key.weighting
-        return derived(of_result, self.key.metric, k, weighting, clipped=self.clipped)
+        return derived(of_result, self.key.metric, self.key.k or 0, self.key.weighting)
 
     @property
     def _columns(self) -> list[FloatArray]:

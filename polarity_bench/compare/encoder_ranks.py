@@ -28,7 +28,6 @@ from polarity_bench.metrics.pairwise import (
     rank_ranges,
     tie_groups,
 )
-from polarity_bench.metrics.register import metric_of
 from polarity_bench.metrics.statistics import LEAST_DRAWN, N_SAMPLES, SEED
 from polarity_bench.results.result_files import Result
 from polarity_bench.scores import ScoreKey
@@ -231,11 +230,7 @@ def pairwise(aligned: Sequence[Alignment]) -> Pairwise:
     """
     if all(each.is_mean for each in aligned):
         return pairwise_means([each.moments for each in aligned])
-    if len(aligned) > 1:
-        aligned = [replace(each, clipped=False) for each in aligned]
     scores = np.mean([each.scores for each in aligned], axis=0)
-    if all(metric_of(each.key.metric).is_clipped for each in aligned):
-        scores = np.maximum(scores, 0.0)  # `BoardRow.mean` clips the means of tables, too.
     drawn = [each.resampled(N_SAMPLES, SEED + i) for i, each in enumerate(aligned)]
     compared = pairwise_resampled(scores, np.mean(drawn, axis=0))
     has_few = min(each.n_units for each in aligned) < LEAST_DRAWN

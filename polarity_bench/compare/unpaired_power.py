@@ -35,13 +35,9 @@ def standard_error(result: Result, key: ScoreKey) -> float:
 
 
 def error_of(score: Score) -> float:
-    """Return the standard error of a score from its own interval; NaN without an interval.
-
-    If the lower end is 0, the score is clipped at 0, and only the upper half of the interval is
-    used.
-    """
+    """Return the standard error of a score from its own interval; NaN without an interval."""
     low, high = score.ci95
-    return (high - score.mean) / _Z if low == 0 else (high - low) / (2 * _Z)
+    return (high - low) / (2 * _Z)
 
 
 def least_unpaired(errors: Sequence[float]) -> float:

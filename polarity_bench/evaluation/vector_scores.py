@@ -45,7 +45,8 @@ def score(
 
     Returns:
         Scores keyed by metric, as fractions with 95 % intervals. `polarity` is P and `similarity`
-        is S. The other keys include `retention`, `joint`, `front` and `knn_accuracy`.
+        is S. The other keys include `retention`, `joint`, `front` and `knn_accuracy`. Joint and
+        front are negative below chance, which tables show as 0.
 
     Raises:
         InputError: If the numbers of vectors and labels differ, if a vector is zero or not finite,

@@ -97,7 +97,7 @@ def _log(scores: Sequence[CardScore], organization: str) -> dict[str, Any]:
 
 def _entry(card: CardScore) -> dict[str, Any]:
     """Return one score with its metric, its data and its uncertainty."""
-    result, key, score = card.result, card.key, card.result.scores[card.key]
+    result, key, score = card.result, card.key, card.result.shown(card.key)
     metric = metric_of(key.metric)
     least, most = metric.bounds
     parameters = {"k": key.k, "weighting": key.weighting} if key.k else {}

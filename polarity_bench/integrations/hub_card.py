@@ -99,7 +99,7 @@ class CardScore:
     @property
     def percent(self) -> float:
         """The score in percent, rounded to four decimals."""
-        return round(100 * self.result.scores[self.key].mean, 4)
+        return round(100 * self.result.shown(self.key).mean, 4)
 
     @property
     def is_main(self) -> bool:

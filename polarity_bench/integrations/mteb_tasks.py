@@ -128,11 +128,14 @@ class PolarityBenchTask(AbsTask):
                 other = default_reference(model)
             reference = Embedder().embed(other, texts) if other else None
         with timer("Scoring", split=hf_split, subset=hf_subset):
-            scores = score_task(self.task, embedded, reference).flat
+            result = score_task(self.task, embedded, reference)
         # JSON has no NaN, so undefined scores are removed. mteb requires the main score in any
         # case.
-        main = self.metadata.main_score
-        return {n: value for n, value in scores.items() if n == main or not math.isnan(value)}
+        scores = {name: value for name, value in result.flat.items() if not math.isnan(value)}
+        return scores | {"main_score": result.main.mean}
+
+    def _add_main_score(self, scores: Any) -> None:
+        """Keep the main score of `_evaluate_subset`, which is the score as it is shown."""
 
     def _calculate_descriptive_statistics_from_split(self, *_: Any, **__: Any) -> Any:
         self.load_data()

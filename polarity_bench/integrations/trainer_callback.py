@@ -96,7 +96,8 @@ class PolarityEvaluator(BaseEvaluator):
             steps: Number of the step, for the CSV file and the model card.
 
         Returns:
-            The scores, keyed by metric with the evaluator's name as prefix.
+            The scores, keyed by metric with the evaluator's name as prefix. Joint and front are
+            negative below chance.
         """
         if self._trained_from and model is self._trained:
             # The base in the configuration is the default reference of `polarity-bench run`.
@@ -107,7 +108,7 @@ class PolarityEvaluator(BaseEvaluator):
         means = {str(key): score.mean for key, score in result.scores.items()}
         metrics: dict[str, float] = self.prefix_name_to_metrics(means, self.name)
         if self.task.limit is None:  # Model cards show only scores of complete tasks.
-            card = {str(key): 100 * result.scores[key].mean for key in shown_keys(result)}
+            card = {str(key): 100 * result.shown(key).mean for key in shown_keys(result)}
             card = self.prefix_name_to_metrics(card, self.name)
             self._reference_label = reference.encoder.label if reference else "itself"
             self.store_metrics_in_model_card_data(model, card, epoch, steps)

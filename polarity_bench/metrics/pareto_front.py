@@ -38,27 +38,25 @@ def front(
     retention: FloatArray,
     oracle_lift: FloatArray,
     oracle_retention: FloatArray,
-    *,
-    clipped: bool = True,
 ) -> FloatArray:
     """Return the share of the oracle's rectangle that a curve dominates.
 
     A point dominates the rectangle between itself and random retrieval. A curve dominates the
     union of its points' rectangles, without interpolation between the points. Points are clipped
-    to the oracle's rectangle.
+    to the oracle's rectangle. If every point has a negative lift or retention, the score is minus
+    the share of the smallest rectangle between a point and random retrieval, so that noise below
+    chance cancels noise above chance in means. Tables show a score below 0 as 0 (see
+    `Metric.shown`).
 
     Args:
         lift: Lift of each point, in any order, (n, ...).
         retention: Retention of each point, (n, ...).
         oracle_lift: Lift of the oracle, (...).
         oracle_retention: Retention of the oracle, (...).
-        clipped: Whether a lift below 0 counts as 0. If False, a single point of negative lift
-            counts as minus the area of its rectangle. Means over tasks need unclipped values (see
-            `similarity.joint`).
 
     Returns:
-        The share, in [0, 1], higher is better, (...). It is nan if retention is nan or if the
-        oracle is not above chance. Without clipping, it may be negative.
+        The share, in [-1, 1], higher is better, (...). It is nan if retention is nan or if the
+        oracle is not above chance.
 
     References:
         Zitzler and Thiele (1998), Multiobjective optimization using evolutionary algorithms: the
@@ -70,13 +68,15 @@ def front(
         >>> front(np.array([0.5, 1]), np.array([0.75, 0.5]), np.array(1), np.array(1))
         array(0.625)
     """
-    high = np.clip(lift, 0.0 if clipped else None, oracle_lift)
-    wide = np.clip(retention, 0.0, oracle_retention)
+    high = np.clip(lift, -oracle_lift, oracle_lift)
+    wide = np.clip(retention, -oracle_retention, oracle_retention)
+    area = np.abs(high * wide)
+    best = np.where(np.minimum(high, wide) < 0, -area, area).max(axis=0)
     order = np.argsort(-wide, axis=0)
-    high, wide = (np.take_along_axis(side, order, axis=0) for side in (high, wide))
+    high, wide = (np.maximum(np.take_along_axis(side, order, axis=0), 0.0) for side in (high, wide))
     step = wide - np.concatenate([wide[1:], np.zeros_like(wide[:1])])
-    dominated = (np.maximum.accumulate(high, axis=0) * step).sum(axis=0)
+    union = (np.maximum.accumulate(high, axis=0) * step).sum(axis=0)
     rectangle = oracle_lift * oracle_retention
     bounded = (np.asarray(oracle_lift) > 0) & (np.asarray(oracle_retention) > 0)
-    share = dominated / np.where(bounded, rectangle, np.nan)
-    return np.asarray(np.clip(share, 0.0 if clipped else None, 1.0))
+    share = np.where(best > 0, union, best) / np.where(bounded, rectangle, np.nan)
+    return np.asarray(np.minimum(share, 1.0) + 0.0)  # -0.0 becomes 0.0

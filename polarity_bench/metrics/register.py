@@ -10,8 +10,8 @@ Shapes: q queries, n sources, k ranks.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property, partial
 from itertools import starmap
 from typing import NamedTuple
@@ -23,7 +23,7 @@ from polarity_bench.metrics.pareto_front import front, lift
 from polarity_bench.metrics.polarity import neighbour_vote, polarity
 from polarity_bench.metrics.similarity import joint, overlap, retention, similarity
 from polarity_bench.registers import Register
-from polarity_bench.scores import ScoreKey
+from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.values import BoolArray, FloatArray, IntArray
 
 
@@ -82,7 +82,7 @@ class Metric:
         title: Title of the column; '' if tables of retrieval tasks have no such column.
         detail: Tables of retrieval tasks that show the column by default: 0 all; 1 those of boards;
             2 those of one task on a board; 3 none; 4 none, because only some tasks have the score.
-        bounds: Range of the score. Intervals over seeds are clipped to it.
+        bounds: Range of the score as it is shown (see `shown`).
         chance: Score of random retrieval or guessing, if it is the same on every task.
         higher_is_better: Whether higher scores are better.
         has_interval: Whether boards show the 95 % interval.
@@ -91,9 +91,8 @@ class Metric:
             of its ranks, (q,). NaN is an undefined value. The score is the mean.
         is_weighted: Whether `of_queries` uses the weighting.
         components: Metrics whose means determine the score.
-        of_means: Function that computes the score from the means of `components`. Its second
-            argument is whether to clip the score at 0, if `is_clipped`.
-        is_clipped: Whether scores below chance are shown as 0. Means are taken before clipping.
+        of_means: Function that computes the score from the means of `components`. Scores below
+            `bounds` are stored and averaged as they are.
     """
 
     name: str
@@ -109,8 +108,7 @@ class Metric:
     of_queries: Callable[[Ranking, str], FloatArray] | None = None
     is_weighted: bool = True
     components: tuple[str, ...] = ()
-    of_means: Callable[[Means, bool], FloatArray] | None = None
-    is_clipped: bool = False
+    of_means: Callable[[Means], FloatArray] | None = None
 
     def key(self, k: int, weighting: str) -> ScoreKey:
         """Return the key of the score at k, without k or weighting if they have no effect."""
@@ -133,10 +131,24 @@ class Metric:
             )
         return values
 
-    def derived(self, means: Means, *, clipped: bool = True) -> FloatArray:
-        """Compute the score from the means of its components."""
-        assert self.of_means is not None  # noqa: S101  The caller chooses such metrics.
-        return self.of_means(means, clipped)
+    def shown(self, value: float) -> float:
+        """Return a score, or an end of its interval, as it is shown: within `bounds`.
+
+        Results store joint and front below chance as negative scores. Means, differences, tests and
+        ranks use the stored scores. Everything that people read shows 0 instead, and an interval
+        that starts or ends below 0 starts or ends at 0.
+        """
+        least, most = self.bounds
+        return min(max(value, least), most)  # NaN stays NaN, because it is the first argument.
+
+    def shown_values(self, values: Iterable[float | None]) -> list[float | None]:
+        """Return scores as they are shown; None if a score is missing."""
+        return [None if value is None else self.shown(value) for value in values]
+
+    def shown_score(self, score: Score) -> Score:
+        """Return a score with its value and its interval as they are shown."""
+        mean, low, high = map(self.shown, (score.mean, *score.ci95))
+        return replace(score, mean=mean, ci95=(low, high))
 
 
 class PlanePoint(NamedTuple):
@@ -163,27 +175,23 @@ def plane_point(means: Means, whose: str = "") -> PlanePoint:
     return PlanePoint(lift(p, means["polarity_chance"]), kept)
 
 
-def front_of(
-    points: Sequence[PlanePoint], oracle: PlanePoint, *, clipped: bool = True
-) -> FloatArray:
+def front_of(points: Sequence[PlanePoint], oracle: PlanePoint) -> FloatArray:
     """Return the front score of a curve; see `metrics.pareto_front`.
 
     Args:
         points: Points of the curve.
         oracle: Point of the oracle.
-        clipped: Whether the score is clipped to 0 below chance.
     """
     lifts, kept = (np.stack(side) for side in zip(*points, strict=True))
-    return front(lifts, kept, *oracle, clipped=clipped)
+    return front(lifts, kept, *oracle)
 
 
-def _joint(means: Means, clipped: bool) -> FloatArray:
-    kept = plane_point(means).retention
-    return joint(means["polarity"], means["polarity_chance"], kept, clipped=clipped)
+def _joint(means: Means) -> FloatArray:
+    return joint(means["polarity"], means["polarity_chance"], plane_point(means).retention)
 
 
-def _front(means: Means, clipped: bool) -> FloatArray:
-    return front_of([plane_point(means)], plane_point(means, "_oracle"), clipped=clipped)
+def _front(means: Means) -> FloatArray:
+    return front_of([plane_point(means)], plane_point(means, "_oracle"))
 
 
 _OF_A_POINT = ("polarity", "similarity", "similarity_reference")
@@ -213,14 +221,13 @@ _METRICS = (
         title="retention",
         bounds=(-math.inf, 1.0),
         has_interval=False,
-        of_means=lambda means, _: plane_point(means).retention,
+        of_means=lambda means: plane_point(means).retention,
     ),
     _derived(
         "joint",
         "harmonic mean of P's lift over chance, clipped at 0, and of retention",
         title="joint",
         of_means=_joint,
-        is_clipped=True,
     ),
     _derived(
         "front",
@@ -230,7 +237,6 @@ _METRICS = (
         detail=1,
         components=(*_OF_A_POINT, *_OF_THE_ORACLE, *_OF_CHANCE),
         of_means=_front,
-        is_clipped=True,
     ),
     _s(
         "similarity_reference",

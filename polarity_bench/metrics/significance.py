@@ -107,8 +107,7 @@ def bootstrap_test(
 
     p is twice the share of samples on the opposite side of 0; samples at 0 count on both sides. It
     is the level at which the percentile interval starts to contain 0. The test assumes independent
-    queries, and enough of them for an accurate bootstrap distribution. For a statistic that is
-    clipped at 0, such as `joint` at chance, the test is conservative.
+    queries, and enough of them for an accurate bootstrap distribution.
 
     Args:
         difference: Difference of the two methods over all queries.

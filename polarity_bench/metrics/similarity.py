@@ -58,38 +58,32 @@ def retention(s: FloatArray, s_random: FloatArray, s_reference: FloatArray) -> F
     return np.asarray((s - s_random) / safe)
 
 
-def joint(
-    p: FloatArray, p_chance: FloatArray, kept: FloatArray, *, clipped: bool = True
-) -> FloatArray:
+def joint(p: FloatArray, p_chance: FloatArray, kept: FloatArray) -> FloatArray:
     """Return the joint score, the harmonic mean of lift and retention.
 
-    The lift is (p - p_chance) / (1 - p_chance), clipped at 0. Retention is clipped to [0, 1].
+    The lift is (p - p_chance) / (1 - p_chance). Retention is clipped to [-1, 1]. If the lift or
+    retention is negative, the score is minus the harmonic mean of their absolute values, so that
+    noise below chance cancels noise above chance in means. Tables show a score below 0 as 0 (see
+    `Metric.shown`).
 
     Args:
         p: Mean P.
         p_chance: Mean P of random retrieval.
         kept: Retention.
-        clipped: Whether a lift below 0 counts as 0. If False, the score of a negative lift is minus
-            the harmonic mean of the lift's absolute value and retention. Means over tasks use
-            unclipped scores, so noise below chance cancels noise above chance.
 
     Returns:
-        The joint score, in [0, 1], higher is better; 0 if the lift or retention is 0. Without
-        clipping, it is in [-1, 1] if p_chance is at most 0.5.
+        The joint score, higher is better; 0 if the lift or retention is 0. It is in [-1, 1] if
+        p_chance is at most 0.5.
 
     Example:
-        >>> joint(np.array([0.75, 0.4]), np.array(0.5), np.array([1.0, 1.0]))  # 2 * 0.5 / 1.5
-        array([0.66666667, 0.        ])
-        >>> joint(np.array(0.25), np.array(0.5), np.array(1.0), clipped=False)
-        array(-0.66666667)
+        >>> joint(np.array([0.75, 0.25]), np.array(0.5), np.array([1.0, 1.0]))  # 2 * 0.5 / 1.5
+        array([ 0.66666667, -0.66666667])
     """
-    lifted = lift(p, p_chance)
-    if clipped:
-        lifted = np.maximum(lifted, 0.0)
-    kept = np.clip(kept, 0.0, 1.0)
-    total = np.abs(lifted) + kept
-    mean = 2 * lifted * kept / np.where(total > 0, total, 1.0)
-    return np.where(lifted == 0, 0.0, mean)
+    lifted, kept = lift(p, p_chance), np.clip(kept, -1.0, 1.0)
+    total = np.abs(lifted) + np.abs(kept)
+    mean = 2 * np.abs(lifted) * np.abs(kept) / np.where(total > 0, total, 1.0)
+    is_0 = (lifted == 0) | (kept == 0)
+    return np.where(is_0, 0.0, np.where(np.minimum(lifted, kept) < 0, -mean, mean))
 
 
 def overlap(found: IntArray, reference_found: IntArray) -> FloatArray:

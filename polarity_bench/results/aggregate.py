@@ -21,25 +21,18 @@ def mean_over_tasks(records: Sequence[Record]) -> Record:
     """Return the record of the mean over tasks.
 
     The half-widths of the scores' intervals are added in quadrature, because the queries of
-    different tasks are independent. An interval that starts at 0 was clipped. If its lower
-    half-width is smaller than its upper half-width, the upper half-width is used for both, and the
-    interval of the mean is clipped at 0 too.
+    different tasks are independent.
 
     Args:
         records: Records of one metric, one for each task.
     """
     if len(records) == 1:
         return records[0]
-    n, (values, lows, highs) = len(records), _columns(records, "value", "ci_low", "ci_high")
-    mean = sum(values) / n
-    above = [high - value for value, high in zip(values, highs, strict=True)]
-    below = [
-        max(value - low, upper) if low == 0 else value - low
-        for value, low, upper in zip(values, lows, above, strict=True)
-    ]
-    low = mean - math.hypot(*below) / n
-    ends = {"ci_low": max(low, 0.0) if 0 in lows else low, "ci_high": mean + math.hypot(*above) / n}
-    return {**records[0], "value": mean, "std": math.nan, **ends}
+    values, *ends = ([r[name] for r in records] for name in ("value", "ci_low", "ci_high"))
+    mean = sum(values) / len(values)
+    below, above = (math.dist(values, end) / len(values) for end in ends)
+    measured = {"value": mean, "std": math.nan, "ci_low": mean - below, "ci_high": mean + above}
+    return records[0] | measured
 
 
 def mean_over_seeds(records: Sequence[Record]) -> Record:
@@ -52,10 +45,11 @@ def mean_over_seeds(records: Sequence[Record]) -> Record:
     Returns:
         These columns:
 
+        - `metric`: The metric.
         - `value`: Mean over the runs with a score; NaN if no run has a score.
         - `std`: Standard deviation over queries if one run is planned; otherwise NaN.
         - `ci_low`, `ci_high`: 95 % interval over queries if one run is planned; otherwise over
-          seeds and queries, within the range of the metric.
+          seeds and queries.
         - `seed_std`, `seed_min`, `seed_max`: Sample standard deviation over runs, minimum and
           maximum.
         - `n_seeds`, `n_planned`: Number of runs with a score, and number of planned runs.
@@ -67,24 +61,12 @@ def mean_over_seeds(records: Sequence[Record]) -> Record:
     is_alone = len(records) == 1
     mean: Record = {name: first.get(name, math.nan) if is_alone else math.nan for name in MEASURES}
     if known and not is_alone:
-        low, high = interval_over_seeds([score_of(record) for record in known])
-        least, most = metric_of(first["metric"]).bounds
-        # `max` and `min` return their first argument if it is NaN.
-        mean |= {"value": fmean(values), "ci_low": max(low, least), "ci_high": min(high, most)}
+        low, high = interval_over_seeds([_stored_score(record) for record in known])
+        mean |= {"value": fmean(values), "ci_low": low, "ci_high": high}
     if known and first.get("role") != "published":
         deviation = stdev(values) if len(values) > 1 else math.nan
         mean |= {"seed_std": deviation, "seed_min": min(values), "seed_max": max(values)}
-    return mean | {"n_seeds": len(known), "n_planned": len(records)}
-
-
-def clipped(mean: Record, metric: str) -> Record:
-    """Return a mean as tables show it: joint and front are at least 0.
-
-    Scores are clipped after they are averaged. If clipped scores were averaged, an encoder at
-    chance would have a mean above chance.
-    """
-    ends = ("value", "ci_low", "ci_high") if metric_of(metric).is_clipped else ()
-    return mean | {end: 0.0 for end in ends if mean[end] < 0}
+    return mean | {"metric": first["metric"], "n_seeds": len(known), "n_planned": len(records)}
 
 
 def seed_means(records: Iterable[Record], *by: str) -> dict[tuple[Any, ...], Record]:
@@ -99,9 +81,9 @@ def seed_means(records: Iterable[Record], *by: str) -> dict[tuple[Any, ...], Rec
 
 
 def score_of(record: Record) -> Score:
-    """Return the score in a record."""
+    """Return the score in a record as it is shown (see `Metric.shown`)."""
+    return metric_of(record["metric"]).shown_score(_stored_score(record))
+
+
+def _stored_score(record: Record) -> Score:
     return Score(record["value"], record["std"], (record["ci_low"], record["ci_high"]), None)
-
-
-def _columns(records: Sequence[Record], *names: str) -> list[list[float]]:
-    return [[record[name] for record in records] for name in names]

@@ -10,7 +10,7 @@ Boards, figures and exports select, group and pivot rows of this table. The colu
 | method, recipe, seed, base | how the encoder was trained; empty if not recorded |
 | metric, k, weighting, part | parts of the `ScoreKey` |
 | role | `measured` or `published` |
-| value | score, a fraction |
+| value | score, a fraction; joint and front are negative below chance |
 | n, n_undefined | number of values behind the score, and number of undefined values |
 | std, ci_low, ci_high | standard deviation and 95 % interval, over queries or folds |
 | n_seeds, seed_std, seed_min, seed_max | number of seeds and spread over seeds, for means |

@@ -10,7 +10,9 @@ separate folders. Results with settings other than the task's defaults are in se
   values, a new statistic does not need a new run.
 - `TASK.samples.jsonl` contains the same values as text. This file is optional.
 
-Scores are fractions and not rounded; an undefined score is null. Every file is written to a
+Scores are fractions and not rounded; an undefined score is null. Joint and front below chance are
+stored as negative scores, except that mteb's field `main_score` is the main score as it is shown
+(see `Metric.shown`). Every file is written to a
 temporary name, synced and renamed, so a file is never incomplete.
 """
 
@@ -45,6 +47,7 @@ from polarity_bench.files import (
     remove,
     write_atomically,
 )
+from polarity_bench.metrics.register import metric_of
 from polarity_bench.results.packed_results import (
     MODEL_META,
     PROVENANCE,
@@ -77,7 +80,7 @@ def made_by(latest: Result) -> dict[str, str]:
     return {"last made": datetime.fromtimestamp(latest.date, UTC).date().isoformat(), **versions}
 
 
-FORMAT = 5
+FORMAT = 6
 PROGRAMS = frozenset({"polarity-bench", "__main__.py"})
 """Possible first words of a recorded command of this project."""
 TRAINED_BY = "training command"
@@ -192,7 +195,7 @@ class Result:
         languages: Languages of the task.
         main_score: Key of the task's main score.
         key: Settings and data that determine the scores.
-        scores: Scores, keyed by `ScoreKey`.
+        scores: Scores, keyed by `ScoreKey`; joint and front are negative below chance.
         counts: Number of texts or rows in each part of the data, such as queries and sources.
         seen: Number of rows that occur in the encoder's training texts, by part of the data and
             kind of match; None if the training texts are unknown.
@@ -251,8 +254,12 @@ class Result:
 
     @property
     def main(self) -> Score:
-        """Main score of the task."""
-        return self.scores[self.main_score]
+        """Main score of the task, as it is shown."""
+        return self.shown(self.main_score)
+
+    def shown(self, key: ScoreKey) -> Score:
+        """Return a score as it is shown (see `Metric.shown`)."""
+        return metric_of(key.metric).shown_score(self.scores[key])
 
     @property
     def settings(self) -> str:
@@ -546,10 +553,9 @@ def _provenance(result: Result) -> dict[str, Any]:
 
 def _task_result(result: Result) -> dict[str, Any]:
     """Return the content of a result's JSON file, with the fields in mteb's order."""
-    scores = {n: None if math.isnan(x) else x for n, x in sorted(result.flat.items())}
+    scores = dict(sorted(result.flat.items())) | {"main_score": result.main.mean}
     row = {
-        **scores,
-        "main_score": scores[str(result.main_score)],
+        **{name: None if math.isnan(value) else value for name, value in scores.items()},
         "hf_subset": "default",
         "languages": list(result.languages),
     }

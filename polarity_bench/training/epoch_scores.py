@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.encoders.load import SentenceTransformerEncoder
+from polarity_bench.metrics.register import METRICS
 from polarity_bench.metrics.statistics import Bootstrap
 from polarity_bench.progress import Bar, no_bar
 from polarity_bench.scores import WEIGHTINGS, ScoreKey
@@ -126,7 +127,7 @@ def _scores(
         for metric in ("polarity", "similarity"):
             values[f"{metric}{ending}"] = float(bootstrap.means[ScoreKey(metric, k, weighting)])
         for metric in ("retention", "joint"):
-            score = derived_score(bootstrap, metric, k, weighting)
+            score = METRICS[metric].shown_score(derived_score(bootstrap, metric, k, weighting))
             values[f"{metric}{ending}"] = score.mean
             if metric == "joint" and weighting == "linear":
                 values["joint_low"], values["joint_high"] = score.ci95

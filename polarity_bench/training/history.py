@@ -53,7 +53,8 @@ def with_null(row: Row) -> dict[str, float | None]:
 def best_row(rows: Sequence[Row], metric: str) -> Row:
     """Return the trained row with the highest metric, or the first of several such rows.
 
-    Joint scores are clipped at 0 and can be equal. P breaks ties.
+    Joint scores are those that are shown, at least 0, and can be equal. P breaks ties, because
+    below chance an encoder that forgets meaning has a higher joint.
 
     Raises:
         InputError: If the metric is undefined in every trained row.

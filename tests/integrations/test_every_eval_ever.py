@@ -61,7 +61,7 @@ def test_scores_and_uncertainty_are_those_of_the_result(stored: Path, tmp_path: 
     assert len(entries) == len(log["evaluation_results"])
     for metric in ("polarity", "similarity", "retention", "joint"):
         key = ScoreKey(metric, 16)
-        score, entry = result.scores[key], entries[f"{result.result_name}:{key}"]
+        score, entry = result.shown(key), entries[f"{result.result_name}:{key}"]
         assert entry["score_details"]["score"] == score.mean
         uncertainty = entry["score_details"]["uncertainty"]
         interval = uncertainty["confidence_interval"]

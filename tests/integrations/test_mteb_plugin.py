@@ -192,7 +192,7 @@ def test_mteb_and_our_runner_agree_on_every_number(mteb: Any, fresh_cache: Any) 
     assert set(ours) <= set(theirs)
     for name, value in ours.items():
         assert theirs[name] == pytest.approx(value, abs=1e-12, nan_ok=True), name
-    assert theirs["main_score"] == ours["joint_at_16"]
+    assert ours["joint_at_16"] < 0 == theirs["main_score"]  # mteb shows a score below chance as 0
 
 
 def test_a_stored_result_reads_back(mteb: Any, fresh_cache: Any) -> None:
@@ -238,7 +238,8 @@ def test_mtebs_cache_keeps_what_is_asked_differently_apart(mteb: Any, fresh_cach
     ]
     tasks = [made(mteb, **one) for one in asked]
     different = [scores_of(mteb, task, fresh_cache) for task in tasks]
-    assert scores_of(mteb, made(mteb), fresh_cache)["main_score"] == expected["joint_at_16"]
+    shown = max(expected["joint_at_16"], 0.0)
+    assert scores_of(mteb, made(mteb), fresh_cache)["main_score"] == shown
     assert different[0]["polarity_at_16"] != expected["polarity_at_16"]
     assert different[1]["similarity_at_16"] == pytest.approx(1.0)
     assert "polarity_at_4" in different[2]

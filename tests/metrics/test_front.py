@@ -28,11 +28,21 @@ def of(curve: list[Point], oracle: Point = ORACLE) -> float:
     return float(front(lifted, kept, np.array(oracle[1]), np.array(oracle[0])))
 
 
+def product(point: Point, oracle: Point) -> float:
+    """Return the share of the oracle's rectangle that a point's has, with its sign."""
+    shares = [max(min(side, most), -most) / most for side, most in zip(point, oracle, strict=True)]
+    size = abs(math.prod(shares))
+    return -size if min(shares) < 0 else size
+
+
 def slow_front(curve: list[Point], oracle: Point) -> float:
     """Cut the oracle's rectangle along all coordinates, and add the cells that a point dominates.
 
-    Of a cell that no coordinate cuts, a point dominates all or nothing.
+    Of a cell that no coordinate cuts, a point dominates all or nothing. Without a point above
+    chance, the smallest rectangle between a point and chance counts as negative.
     """
+    if all(min(x, y) <= 0 for x, y in curve):
+        return max(product(point, oracle) for point in curve)
     xs = sorted({0.0, oracle[0], *(x for x, _ in curve if 0 < x < oracle[0])})
     ys = sorted({0.0, oracle[1], *(y for _, y in curve if 0 < y < oracle[1])})
     dominated = 0.0
@@ -67,8 +77,11 @@ def test_lift_is_0_at_chance_and_1_without_another_polarity() -> None:
         ([ORACLE], 1),
         ([(1.0, 0.5)], 0.5),  # the reference's own retrieval retains more than the oracle
         ([(5.0, 5.0)], 1),
-        ([(-0.1, 0.9)], 0),
-        ([(0.9, -0.1)], 0),
+        ([(-0.1, 0.9)], -0.1),  # below the meaning of chance
+        ([(-0.1, -0.9)], -0.1),
+        ([(0.9, -0.1)], -0.1),  # below chance
+        ([(0.9, -0.1), (0.3, -0.2), (0.9, -0.4)], -0.2 * 0.3 / 0.9),
+        ([(0.9, -0.1), (0.3, 0.2)], 0.2 * 0.3 / 0.9),
         ([(0.0, 1.0)], 0),
         ([(0.9, 0.2), (0.3, 0.8)], (0.9 * 0.2 + 0.3 * 0.6) / 0.9),
         ([(0.3, 0.8), (0.9, 0.2)], (0.9 * 0.2 + 0.3 * 0.6) / 0.9),  # in whatever order
@@ -137,8 +150,11 @@ def test_many_are_computed_as_one_by_one(curve: list[Point], bounds: list[Point]
 
 
 @given(points, oracles)
-def test_a_front_lies_between_0_and_1(curve: list[Point], oracle: Point) -> None:
-    assert 0 <= of(curve, oracle) <= 1
+def test_a_front_is_at_most_1_and_below_0_only_below_chance(
+    curve: list[Point], oracle: Point
+) -> None:
+    assert -1 <= of(curve, oracle) <= 1
+    assert of(curve, oracle) >= 0 or all(min(point) < 0 for point in curve)
 
 
 @given(points, st.tuples(coordinates, coordinates), oracles)
@@ -163,5 +179,5 @@ def test_the_order_of_points_does_not_matter(
 
 @given(coordinates, coordinates, oracles)
 def test_one_point_is_a_product(x: float, y: float, oracle: Point) -> None:
-    clipped = min(max(x, 0), oracle[0]) * min(max(y, 0), oracle[1])
-    assert of([(x, y)], oracle) == pytest.approx(clipped / (oracle[0] * oracle[1]), abs=1e-12)
+    share = product((x, y), oracle)
+    assert of([(x, y)], oracle) == pytest.approx(share, rel=1e-12, abs=1e-12)

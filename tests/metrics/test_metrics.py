@@ -205,9 +205,10 @@ def test_retention_is_undefined_where_the_reference_is_no_better_than_chance(
         (1.0, 0.5, 2 / 3),
         (1.0, 1.0, 1.0),
         (0.5, 1.0, 0.0),
-        (0.3, 1.0, 0.0),  # lift is clipped to 0
+        (0.25, 1.0, -2 / 3),  # below chance
+        (0.25, -1.0, -2 / 3),
         (0.75, 0.0, 0.0),
-        (0.75, -1.0, 0.0),
+        (0.75, -1.0, -2 / 3),
         (0.5, math.nan, 0.0),
         (0.75, math.nan, math.nan),
     ],
@@ -220,9 +221,11 @@ def test_joint_by_hand(p: float, kept: float, expected: float) -> None:
 @given(st.floats(0, 1), st.floats(0, 0.99), st.floats(-2, 2))
 def test_joint_lies_between_its_parts_and_within_bounds(p: float, chance: float, k: float) -> None:
     found = float(joint(np.array(p), np.array(chance), np.array(k)))
-    lift, kept = max(0.0, (p - chance) / (1 - chance)), min(max(k, 0.0), 1.0)
-    assert 0 <= found <= 1
-    assert min(lift, kept) - 1e-9 <= found <= max(lift, kept) + 1e-9
+    lift, kept = (p - chance) / (1 - chance), min(max(k, -1.0), 1.0)
+    assert found <= 1
+    assert found * min(lift, kept) >= 0
+    ends = sorted((abs(lift), abs(kept)))
+    assert ends[0] - 1e-9 <= abs(found) <= ends[1] + 1e-9
 
 
 @given(st.integers(0, 10_000), st.integers(1, 12))

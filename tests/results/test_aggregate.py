@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from polarity_bench.results.aggregate import mean_over_seeds, seed_means
+from polarity_bench.results.aggregate import mean_over_seeds, score_of, seed_means
 
 NAN = math.nan
 
@@ -18,8 +18,8 @@ def record(setting: object, value: float, half: float = 0.0, **more: object) -> 
 
 
 def test_seeds_are_averaged_within_settings_of_any_type() -> None:
-    """0.8 and 0.9: deviation sqrt(0.005), t 12.7062; P is at most 1. A run without a score counts
-    as planned. None, False and text are groups of their own, in the order of the records."""
+    """0.8 and 0.9: deviation sqrt(0.005), t 12.7062. A run without a score counts as planned. None,
+    False and text are groups of their own, in the order of the records."""
     records = [
         record("text", 0.8, 0.03),
         record(None, 0.5, 0.1),
@@ -35,7 +35,7 @@ def test_seeds_are_averaged_within_settings_of_any_type() -> None:
         "seed_std": [0.005**0.5, NAN, NAN],
         "std": [NAN, 0.25, 0.25],
         "ci_low": [0.85 - half, 0.4, NAN],
-        "ci_high": [1.0, 0.6, NAN],
+        "ci_high": [0.85 + half, 0.6, NAN],
         "seed_min": [0.8, 0.5, NAN],
         "seed_max": [0.9, 0.5, NAN],
         "n_seeds": [2, 1, 0],
@@ -67,13 +67,13 @@ def test_a_published_number_keeps_its_own_spread() -> None:
         ("mse", (0.0, 0.175 + 12.7062 * 0.125)),
     ],
 )
-def test_a_mean_over_seeds_has_an_interval_within_the_range_of_the_metric(
+def test_a_mean_over_seeds_is_shown_with_an_interval_within_the_range_of_the_metric(
     metric: str, ends: tuple[float, float]
 ) -> None:
     """0.05 and 0.30: mean 0.175, standard error 0.125, t 12.7062, so [-1.41, 1.76] unclipped."""
     records = [record("a", value, metric=metric) for value in (0.05, 0.30)]
     mean = mean_over_seeds(records)
-    shown = [mean[name] for name in ("value", "ci_low", "ci_high")]
-    assert shown == pytest.approx((0.175, *ends), rel=1e-5)
+    shown = score_of(mean)
+    assert (shown.mean, *shown.ci95) == pytest.approx((0.175, *ends), rel=1e-5)
     (of_sweep,) = seed_means(records, "settings.x").values()
     assert of_sweep == mean

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -159,7 +160,9 @@ def test_the_front_of_a_plain_encoder_is_its_share_of_the_oracles_rectangle(
     )
     lifted, lifted_oracle = (p - chance) / (1 - chance), (p_oracle - chance) / (1 - chance)
     assert kept_oracle > 0
-    expected = max(0, lifted) * min(max(0, kept), kept_oracle) / (lifted_oracle * kept_oracle)
+    sides = min(abs(lifted), lifted_oracle), min(abs(kept), kept_oracle)
+    expected = math.prod(sides) / (lifted_oracle * kept_oracle)
+    expected *= -1 if min(lifted, kept) < 0 else 1
     assert mean(result, "front", 8, weighting) == pytest.approx(expected, abs=1e-12)
 
 
@@ -189,7 +192,7 @@ def test_the_interval_of_a_front_is_of_the_same_draws_as_its_parts() -> None:
     drawn = Bootstrap(arrays, resampling=task.resampling).resampled
     chance = drawn["polarity_chance"]
     lifted = (drawn["polarity_at_16"] - chance) / (1 - chance)  # its own reference: all is retained
-    low, high = np.percentile(np.clip(lifted, 0, 1), [2.5, 97.5])
+    low, high = np.percentile(lifted, [2.5, 97.5])
     score = result.scores[ScoreKey("front", 16)]
     assert score.ci95 == pytest.approx((low, high), abs=1e-6)
     assert score.ci95[0] < score.mean < score.ci95[1]

@@ -94,8 +94,8 @@ def test_joint_is_resampled_in_step_with_its_parts(contrast: PolarityTask, resul
         resampling=contrast.resampling,
     ).resampled
     chance = means["polarity_chance"]
-    lift = np.clip((means["polarity_at_16"] - chance) / (1 - chance), 0, 1)
-    joint = 2 * lift / (1 + lift)  # the encoder is its own reference: it retains all
+    lift = (means["polarity_at_16"] - chance) / (1 - chance)
+    joint = 2 * lift / (1 + np.abs(lift))  # the encoder is its own reference: it retains all
     wanted = tuple(np.percentile(joint, [2.5, 97.5]))
     assert result.scores[ScoreKey("joint", 16)].ci95 == pytest.approx(wanted, abs=1e-6)
 

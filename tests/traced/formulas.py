@@ -18,15 +18,12 @@ def bound(score: Scores, role: str, end: str) -> dict[str, float]:
     return {"P": p, "S": s, "retention": kept, "joint": joint, "front": front}
 
 
-def signed_score(score: Scores, p: float, title: str, end: str) -> float:
-    """Return joint or front of a single point with this P; negative below chance."""
-    lift, kept = _place(score, p, score(f"similarity{end}"), end)
-    kept = min(max(kept, 0.0), 1.0)
-    if title == "joint":
-        return 2 * lift * kept / (abs(lift) + kept) if lift and kept else 0.0
-    most = score(f"polarity_oracle{end}"), score(f"similarity_oracle{end}")
-    most_lift, most_kept = _place(score, *most, end)
-    return min(lift, most_lift) * min(kept, most_kept) / (most_lift * most_kept)
+def joint(score: Scores, end: str) -> float:
+    """Return joint as it is stored: negative if lift or retention is."""
+    lift, kept = _place(score, score(f"polarity{end}"), score(f"similarity{end}"), end)
+    kept = min(max(kept, -1.0), 1.0)
+    size = 2 * abs(lift) * abs(kept) / (abs(lift) + abs(kept)) if lift and kept else 0.0
+    return -size if min(lift, kept) < 0 else size
 
 
 def area(points: Sequence[Scores], end: str) -> float:

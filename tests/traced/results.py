@@ -20,7 +20,7 @@ from typing import Any
 from scipy.stats import t
 
 from polarity_bench.values import digest_of
-from traced.formulas import area, bound, signed_score
+from traced.formulas import area, bound, joint
 from traced.lines import Line, Number, signed
 from traced.raw import Raw, identity, label, one, read_cited, read_raw, shortest
 
@@ -80,6 +80,11 @@ class Results:
         self.methods = {each["name"]: each["encoders"] for each in said.get("method", ())}
 
     def number(self, line: Line) -> Number:
+        """Return the number of a line; joint and front are stored unclipped, and shown clipped."""
+        number = self._unclipped(line)
+        return number.clipped if line.column in {"joint", "front"} else number
+
+    def _unclipped(self, line: Line) -> Number:
         """Return the number of a line, which may be the mean over the seeds of a method."""
         line = replace(line, table=line.table.removesuffix(SINGLE))
         if line.role != "method":
@@ -94,8 +99,7 @@ class Results:
             return Number(middle)
         ends = [over_seeds([e.value for e in seeds], [e.low for e in seeds])]
         ends += [over_seeds([e.value for e in seeds], [e.high for e in seeds])]
-        number = Number(middle, middle - ends[0], min(middle + ends[1], 1.0))
-        return number.clipped if line.column in {"joint", "front"} else number
+        return Number(middle, middle - ends[0], min(middle + ends[1], 1.0))
 
     def _seeds(self, line: Line) -> list[Line]:
         """Return the line of each seed of a method: an encoder's, or a curve's at a strength."""
@@ -144,13 +148,11 @@ class Results:
         def worth(strength: float) -> tuple[bool, float, float]:
             raws = [points[task][strength] for points in by_seed for task in tasks]
             p = [raw.score(self.name("P", k)) for raw in raws]
-            joint = fmean(
-                signed_score(raw.score, of, "joint", end) for raw, of in zip(raws, p, strict=True)
-            )
+            both = fmean(joint(raw.score, end) for raw in raws)
             if self.keep is None:
-                return True, joint, fmean(p)
+                return True, both, fmean(p)
             kept = fmean(raw.score(self.name("retention", k)) for raw in raws)
-            return kept >= self.keep, fmean(p), joint
+            return kept >= self.keep, fmean(p), both
 
         best = max(sorted(shared), key=worth)
         if shortest(best) != at:
@@ -166,8 +168,7 @@ class Results:
             tasks = self.summed(means)
             if len(tasks) == 1:
                 return self._ranked(line, tasks[0], line.column, tasks)
-            whole = mean([self._before_clipping(line, task, line.column, tasks) for task in tasks])
-            return whole.clipped if line.column in {"joint", "front"} else whole
+            return mean([self._ranked(line, task, line.column, tasks) for task in tasks])
         if pair := _PAIR.fullmatch(line.table):
             title, _, what = line.column.partition(", ")
             if what == "change":
@@ -287,28 +288,6 @@ class Results:
             raise LookupError(f"the gain {value} is not in its interval {ends}")
         return Number(value, *ends)
 
-    def _before_clipping(self, line: Line, task: str, title: str, tasks: Sequence[str]) -> Number:
-        """Return a score on a task; joint and front are not clipped at 0."""
-        stored = self._ranked(line, task, title, tasks)
-        of_all_points = line.role == "curve" and title == "front"
-        if title not in {"joint", "front"} or stored.low > 0 or of_all_points:
-            return stored
-        if line.role in {"published", "oracle", "random"}:
-            return stored
-        reference, k = self._entry(line)
-        if line.role == "curve":
-            said = _CURVE.fullmatch(line.heads["encoder"])
-            points, _ = self._points(said, reference)
-            raw = points[task][self._best(points, tasks, k)]
-        else:
-            raw = self._at(task, self.called(line.heads["encoder"]), reference, k)
-        p, end = raw.number(self.name("P", k)), f"{self.uniform}_at_{k}"
-        value, low, high = (
-            signed_score(raw.score, at, title, end) for at in (p.value, p.low, p.high)
-        )
-        low = stored.low if low > 0 else low  # above 0, retention clips it, not the lift
-        return Number(value, low, stored.high if stored.high > 0 else high)
-
     def _of_pair(self, line: Line, task: str, part: str = "sources") -> Number:
         raw = self.result_of(line, task)
         return Number(raw.made["seen"][part]["normalised"] / raw.made["counts"][part])
@@ -397,10 +376,7 @@ class Results:
         def means(at: float) -> tuple[float, float]:
             own = [points[task][at] for task in tasks]
             p = [each.score(self.name("P", k)) for each in own]
-            each_joint = (
-                signed_score(raw.score, of, "joint", end) for raw, of in zip(own, p, strict=True)
-            )
-            return sum(each_joint), sum(p)
+            return sum(joint(each.score, end) for each in own), sum(p)
 
         return max(set.intersection(*(set(points[each]) for each in tasks)), key=means)
 
@@ -515,13 +491,7 @@ def mean(numbers: Sequence[Number]) -> Number:
     middle = sum(each.value for each in numbers) / n
     above = [each.high - each.value for each in numbers]
     below = [each.value - each.low for each in numbers]
-    for i, each in enumerate(numbers):
-        if each.low == 0:  # clipped: assume a symmetric interval
-            below[i] = max(below[i], above[i])
-    low = middle - math.hypot(*below) / n
-    if any(each.low == 0 for each in numbers):
-        low = max(low, 0.0)
-    return Number(middle, low, middle + math.hypot(*above) / n)
+    return Number(middle, middle - math.hypot(*below) / n, middle + math.hypot(*above) / n)
 
 
 def over_seeds(values: Sequence[float], ends: Sequence[float]) -> float:

@@ -518,9 +518,9 @@ def test_the_history_is_what_evaluating_the_encoder_gives(
     later = evaluate(str(tmp_path / "x"), task, reference=str(tiny_model))
     kept = next(row for row in done.rows if row["step"] == done.kept)
     for metric in ("polarity", "similarity", "retention", "joint"):
-        assert kept[metric] == later.scores[ScoreKey(metric, 4)].mean
-        assert kept[f"{metric}_uniform"] == later.scores[ScoreKey(metric, 4, "uniform")].mean
-    interval = later.scores[ScoreKey("joint", 4)].ci95
+        assert kept[metric] == later.shown(ScoreKey(metric, 4)).mean
+        assert kept[f"{metric}_uniform"] == later.shown(ScoreKey(metric, 4, "uniform")).mean
+    interval = later.shown(ScoreKey("joint", 4)).ci95
     assert (kept["joint_low"], kept["joint_high"]) == interval
 
 

@@ -190,12 +190,7 @@ def derived_score(
 
 
 def derived(
-    means: Mapping[ScoreKey, FloatArray],
-    metric: str,
-    k: int,
-    weighting: str = "linear",
-    *,
-    clipped: bool = True,
+    means: Mapping[ScoreKey, FloatArray], metric: str, k: int, weighting: str = "linear"
 ) -> FloatArray:
     """Compute `retention`, `joint` or `front` from means of scores.
 
@@ -204,10 +199,11 @@ def derived(
         metric: Metric to compute.
         k: Number of retrieved sources.
         weighting: Weighting of the ranks.
-        clipped: Whether `joint` and `front` are clipped to 0 below chance; see `similarity.joint`.
     """
     by_metric = {key.metric: means[key] for key in component_keys(metric, k, weighting)}
-    return METRICS[metric].derived(by_metric, clipped=clipped)
+    of_means = METRICS[metric].of_means
+    assert of_means is not None  # noqa: S101  The caller chooses such metrics.
+    return of_means(by_metric)
 
 
 def score_of_queries(main: ScoreKey, arrays: Mapping[str, NDArray[Any]], rows: BoolArray) -> Score:
@@ -233,33 +229,6 @@ def score_of_queries(main: ScoreKey, arrays: Mapping[str, NDArray[Any]], rows: B
     values = {key: arrays[str(key)][rows].astype(np.float64) for key in keys}
     bootstrap = Bootstrap(values, resampling=drawn)
     return derived_score(bootstrap, main.metric, main.k, main.weighting)
-
-
-def unclipped(scores: Mapping[str, Score], metric: str) -> Score:
-    """Return a score without the clipping of `joint` and `front` at 0.
-
-    If bootstrap samples fall below chance, an end of the clipped interval is 0. Such an end is
-    recomputed from the corresponding end of P's interval. This is accurate, because retention
-    hardly affects `joint` and `front` near chance. If P is above chance at that end, only retention
-    can have fallen to 0, and the end stays at 0.
-
-    Args:
-        scores: Scores of one encoder, keyed by metric, at one k and weighting.
-        metric: Metric of the score to return.
-    """
-    stored = scores[metric]
-    of = metric_of(metric)
-    if not of.is_clipped or stored.ci95[0] > 0 or not {"polarity", *of.components} <= {*scores}:
-        return stored
-    means = {name: np.asarray(scores[name].mean) for name in of.components}
-
-    def at(p: float) -> float:
-        return float(of.derived(means | {"polarity": np.asarray(p)}, clipped=False))
-
-    p, (stored_low, stored_high) = scores["polarity"], stored.ci95
-    low = at(p.ci95[0])
-    ends = stored_low if low > 0 else low, stored_high if stored_high > 0 else at(p.ci95[1])
-    return replace(stored, mean=at(p.mean), ci95=ends)
 
 
 def component_keys(metric: str, k: int, weighting: str = "linear") -> list[ScoreKey]:

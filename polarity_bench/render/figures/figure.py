@@ -67,7 +67,7 @@ def layered(styles: Styles, layers: Layers, panel: str = "", **size: Any) -> alt
     """
     charts = [
         alt.Chart(
-            alt.InlineData(values=list(rows)),
+            alt.InlineData(values=tuple(rows)),  # altair copies the rows of a list ten times
             name=f"{panel}{name}",
             mark=alt.MarkDef(**{"aria": False, **styles[name]}),
         ).encode(**encodings)

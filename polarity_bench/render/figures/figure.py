@@ -49,6 +49,8 @@ class Figure:
         """Vega-Lite specification, with the data in `datasets` and without a theme."""
         spec: dict[str, Any] = self.chart.to_dict()
         spec.pop("config", None)  # the theme adds its own configuration
+        datasets = spec.get("datasets", {})
+        datasets.update({name: list(rows) for name, rows in datasets.items()})
         return {**spec, "description": self.title}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import sys
 
@@ -38,9 +39,18 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.fixture(scope="session")
+def _caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Numbered folders in one folder: pytest looks through all of its own to make the next."""
+    caches = tmp_path_factory.mktemp("caches")
+    return (caches / str(number) for number in itertools.count())
+
+
 @pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("POLARITY_BENCH_CACHE", str(tmp_path_factory.mktemp("cache")))
+def _own_cache(_caches: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = next(_caches)
+    folder.mkdir()
+    monkeypatch.setenv("POLARITY_BENCH_CACHE", str(folder))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")  # restored if a command changes it
 
 

@@ -11,8 +11,7 @@ import hashlib
 import json
 import os
 import re
-import subprocess
-import sys
+import shlex
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +21,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
+
+from standins import call_several
 
 _API = re.compile(
     r"/api/(?P<kind>datasets|models)/(?P<id>[\w.-]+(?:/[\w.-]+)?)"
@@ -203,21 +204,10 @@ class Done:
         return scores
 
 
-_WORKER = """
-import contextlib, io, json, os, sys, urllib.request
-from polarity_bench.cli.app import main
-
-for arguments in json.loads(sys.argv[1]):
-    with contextlib.suppress(OSError):
-        urllib.request.urlopen(os.environ["HF_ENDPOINT"] + "/next")
-    sys.argv = ["polarity-bench", *arguments]
-    out, err, code = io.StringIO(), io.StringIO(), 0
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        try:
-            main()
-        except SystemExit as exit:
-            code = exit.code or 0
-    print(json.dumps([code, out.getvalue(), err.getvalue()]))
+_ASK_NEXT = """
+import os, urllib.request
+with contextlib.suppress(OSError):
+    urllib.request.urlopen(os.environ["HF_ENDPOINT"] + "/next")
 """
 
 
@@ -245,19 +235,10 @@ def bench(
         "POLARITY_BENCH_CACHE": str(home / "cache"),
         **variables,
     }
-    arguments = json.dumps([[*run, *command.split()] for command in commands.values()])
-    done = subprocess.run(
-        [sys.executable, "-c", _WORKER, arguments],
-        cwd=home,
-        env=env,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    lines = [[*run, *shlex.split(command)] for command in commands.values()]
+    answers = call_several(lines, home, env, before=_ASK_NEXT)
     asked = [part.strip().splitlines() for part in "\n".join(hub.requests).split("GET /next")]
-    answers = zip(commands, done.stdout.splitlines(), asked[1:], strict=True)
-    found = {}
-    for name, line, requests in answers:
-        code, out, err = json.loads(line)
-        found[name] = Done(code, out, err, requests)
-    return found
+    return {
+        name: Done(answer.code, answer.out, answer.err, requests)
+        for name, answer, requests in zip(commands, answers, asked[1:], strict=True)
+    }

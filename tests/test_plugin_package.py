@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from standins import Done, call_several
 
 EXAMPLE = Path(__file__).parents[1] / "docs" / "plugin"
 
@@ -30,20 +31,18 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
-def bench(site: Path, cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def bench(site: Path, cwd: Path, *lines: str) -> list[Done]:
     paths = os.pathsep.join(filter(None, [str(site), os.environ.get("PYTHONPATH", "")]))
-    command = [sys.executable, "-c", "from polarity_bench.cli.app import main; main()", *arguments]
-    environment = os.environ | {"PYTHONPATH": paths}
-    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
+    return call_several([line.split() for line in lines], cwd, os.environ | {"PYTHONPATH": paths})
 
 
 def test_its_task_is_known_and_runs(installed: Path, tmp_path: Path) -> None:
-    listed = bench(installed, tmp_path, "tasks", "--filter", "moods")
-    assert "| MoodsPolarityRetrieval |" in listed.stdout
-    run = bench(installed, tmp_path, "run", "--model", "tfidf", "--tasks", "moods")
-    assert run.returncode == 0, run.stderr
-    assert "| moods  | 4   |" in run.stdout
-    assert "warning" not in run.stderr
+    lines = "tasks --filter moods", "run --model tfidf --tasks moods"
+    listed, run = bench(installed, tmp_path, *lines)
+    assert "| MoodsPolarityRetrieval |" in listed.out
+    assert run.code == 0, run.err
+    assert "| moods  | 4   |" in run.out
+    assert "warning" not in run.err
 
 
 def test_broken_it_is_named_and_takes_nothing_with_it(installed: Path, tmp_path: Path) -> None:
@@ -51,14 +50,14 @@ def test_broken_it_is_named_and_takes_nothing_with_it(installed: Path, tmp_path:
     shutil.copytree(installed, site)
     file = site / "polarity_bench_moods" / "moods.toml"
     file.write_text(file.read_text().replace("title", "titel"))
-    listed = bench(site, tmp_path, "tasks", "--suite", "demo")
-    assert (listed.returncode, "| contrast |" in listed.stdout) == (0, True)
-    assert listed.stderr.count("\n") == 1
+    lines = "tasks --suite demo", "run --model tfidf --tasks moods --json"
+    listed, asked = bench(site, tmp_path, *lines)
+    assert (listed.code, "| contrast |" in listed.out) == (0, True)
+    assert listed.err.count("\n") == 1
     named = "warning: the tasks of the package 'polarity-bench-moods' are skipped: "
-    assert listed.stderr.startswith(named)
-    assert "unknown key 'titel'; did you mean 'title'?" in listed.stderr
-    asked = bench(site, tmp_path, "run", "--model", "tfidf", "--tasks", "moods", "--json")
-    said = json.loads(asked.stdout)["error"]
+    assert listed.err.startswith(named)
+    assert "unknown key 'titel'; did you mean 'title'?" in listed.err
+    said = json.loads(asked.out)["error"]
     skipped = "the tasks of the package 'polarity-bench-moods' are skipped: "
     assert said.startswith(f"unknown task 'moods'; {skipped}")
     assert "unknown key 'titel'; did you mean 'title'?; otherwise: " in said

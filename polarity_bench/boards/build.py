@@ -43,11 +43,13 @@ def rendered(opened: OpenBoard, *, with_report: bool) -> dict[str, bytes]:
     board = opened.board
     files: dict[str, bytes] = {}
     if with_report:
-        from polarity_bench.render.figures.figure_files import figure_files
+        from polarity_bench.render.figures.figure_files import figure_files, figures_of
         from polarity_bench.render.html.board_page import page_html
 
-        files |= {f"{FIGURES}/{name}": content for name, content in figure_files(board).items()}
-        files[PAGE] = _bytes(page_html(board, hint))
+        drawn = figures_of(board.drawn)
+        contents = figure_files(board, drawn)
+        files |= {f"{FIGURES}/{name}": content for name, content in contents.items()}
+        files[PAGE] = _bytes(page_html(board, hint, drawn))
     figures = _shown_figures(opened, files)
     files[README] = _bytes(render(board, figures=figures))
     files["table.csv"] = _bytes(board_csv(board))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from standins.command import Bench, Done, call
+from standins.command import Bench, Done, call, call_several
 from standins.encoders import BagEncoder, HashEncoder, embeddings
 from standins.models import tiny_bert, tiny_encoder, word_tokenizer
 from standins.server import Server, serve_files
@@ -21,6 +21,7 @@ __all__ = [
     "Server",
     "Workshop",
     "call",
+    "call_several",
     "csv_text",
     "embeddings",
     "serve_files",

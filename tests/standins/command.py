@@ -1,9 +1,11 @@
-"""Command lines that run in this process."""
+"""Command lines that run in this process, or several in one other process."""
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,3 +40,54 @@ def call(
     captured = capsys.readouterr()
     assert isinstance(code, int)
     return Done(code, captured.out, captured.err)
+
+
+_SEVERAL = """
+import contextlib, io, json, sys
+
+begin, before, lines = json.loads(sys.argv[1])
+exec(begin)
+from polarity_bench.cli.app import main
+
+for words in lines:
+    exec(before)
+    sys.argv = ["polarity-bench", *words]
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main()
+        except SystemExit as exit:
+            code = exit.code or 0
+    print(json.dumps([code, out.getvalue(), err.getvalue()]))
+"""
+
+
+def call_several(
+    lines: Sequence[Sequence[str | Path]],
+    cwd: Path,
+    env: Mapping[str, str] | None = None,
+    *,
+    begin: str = "",
+    before: str = "",
+) -> list[Done]:
+    """Run command lines, one after the other in one new process, which imports once for all.
+
+    Args:
+        lines: Arguments of each command line.
+        cwd: Folder of the process.
+        env: Environment of the process; by default, that of this process.
+        begin: Code to run before the package is imported.
+        before: Code to run before each command line.
+    """
+    given = json.dumps([begin, before, [list(map(str, words)) for words in lines]])
+    done = subprocess.run(
+        [sys.executable, "-c", _SEVERAL, given],
+        cwd=cwd,
+        env=env,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    found = [Done(*json.loads(line)) for line in done.stdout.splitlines()]
+    assert len(found) == len(lines)
+    return found

@@ -24,7 +24,16 @@ import pytest
 from safetensors.torch import load_file, save_file
 from standins import Bench, Done, call, write_task
 from standins.board import placed
-from standins.sweeps import GRID, begun, made, made_here, read_small, small_grid, sweep_words
+from standins.sweeps import (
+    GRID,
+    begun,
+    made,
+    made_here,
+    read_small,
+    run_here,
+    small_grid,
+    sweep_words,
+)
 
 from polarity_bench.boards.sweep_tables import read_sweep
 from polarity_bench.data.sources import DataAccess
@@ -72,6 +81,12 @@ def bench(
 ) -> Bench:
     monkeypatch.chdir(tmp_path)
     return lambda *words: call(monkeypatch, capsys, *words, "--task-dir", task_dir)
+
+
+@pytest.fixture
+def _in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests of what is run, when and after what, not of the processes of the engine."""
+    monkeypatch.setattr(local, "run_local", run_here)
 
 
 @pytest.fixture(scope="module")
@@ -203,6 +218,7 @@ def test_one_that_fails_is_recorded_and_stops_nobody(
     assert status["counts"] == {"done": 2, "running": 0, "left": 0, "failed": 1}
     (failed,) = status["failed"]
     assert "begun by" in Path(failed["log"]).read_text()
+    monkeypatch.setattr(local, "run_local", run_here)
     bench("sweep", grid, "-o", "out", "--workers", "1")
     assert max(begun(Path("out")).values()) == 1, "what failed is not tried again unless asked for"
     bench("sweep", grid, "-o", "out", "--workers", "1", "--retry-failed")
@@ -353,6 +369,7 @@ def test_one_process_holds_an_item(tmp_path: Path) -> None:
     assert state.ended() == {"a"}
 
 
+@pytest.mark.usefixtures("_in_this_process")
 def test_a_sweep_goes_on_with_what_it_began_with_or_not_at_all(
     bench: Bench, grid: Path, task_dir: Path, tiny_model: Path, tmp_path: Path
 ) -> None:
@@ -380,6 +397,7 @@ def test_a_sweep_goes_on_with_what_it_began_with_or_not_at_all(
     assert edited.code == 2, edited.err
 
 
+@pytest.mark.usefixtures("_in_this_process")
 def test_a_base_replaced_between_two_items_fails_the_second_until_it_is_put_back(
     bench: Bench, grid: Path, task_dir: Path, tiny_model: Path, tmp_path: Path
 ) -> None:
@@ -446,6 +464,7 @@ def test_a_base_replaced_after_a_training_fails_its_evaluation(
     assert making.make(item, setup, state).state == "done"
 
 
+@pytest.mark.usefixtures("_in_this_process")
 def test_two_grids_of_one_name_do_not_share_a_folder(
     bench: Bench, grid: Path, tmp_path: Path
 ) -> None:

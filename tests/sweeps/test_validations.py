@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from standins import Bench, Done, Workshop, call, write_task
+from standins.sweeps import run_here
 
 from polarity_bench.cross_validation.experiment import read_experiments
 from polarity_bench.cross_validation.methods import FineTuning, FoldContext, Predictions
@@ -22,6 +23,7 @@ from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.sweeps import execute as making
 from polarity_bench.sweeps.cost import effort as effort_of
 from polarity_bench.sweeps.cost import probe, sizes
+from polarity_bench.sweeps.engines import local
 from polarity_bench.sweeps.grid import read_grid
 from polarity_bench.sweeps.items import CrossValidation, Setup
 from polarity_bench.sweeps.plan import plan_of, read_plan, write_plan
@@ -330,8 +332,9 @@ def test_data_too_small_to_be_evaluated_on_can_be_cross_validated(
 
 
 def test_scores_are_those_of_fewshot(
-    bench: Bench, grid: Path, setup: Setup, tiny_model: Path
+    bench: Bench, grid: Path, setup: Setup, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(local, "run_local", run_here)
     dry = bench("sweep", grid, "--dry-run")
     assert dry.out.startswith("Few: 2 in all, 2 left\n"), dry.err
     assert "| cross-validation | 2" in dry.out

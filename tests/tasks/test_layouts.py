@@ -8,12 +8,9 @@ import gzip
 import hashlib
 import json
 import lzma
-import os
 import re
 import shlex
 import shutil
-import subprocess
-import sys
 import tarfile
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +21,7 @@ import mteb
 import pandas as pd
 import pytest
 from hub import Repo, serve
+from hub import bench as call_hub
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from standins import Bench
@@ -302,34 +300,25 @@ def test_a_data_set_on_the_hub_becomes_a_task_with_the_same_rows(tmp_path: Path)
     files = {"README.md": CARD.encode(), "other.jsonl": b'{"text": "a", "label": 0}'}
     for part, rows in (("train", TRAIN), ("test", TEST)):
         files[f"{part}.jsonl"] = jsonl(frame(renamed(rows, neg="0", pos="1")))
-    env = {name: v for name, v in os.environ.items() if not name.startswith("HF_")}
-    program = [sys.executable, "-m", "polarity_bench"]
-
-    def call(command: str) -> subprocess.CompletedProcess[str]:
-        words = [*program, *shlex.split(command)]
-        done = subprocess.run(
-            words, cwd=tmp_path, env=env, capture_output=True, text=True, check=False
-        )
-        assert "Traceback" not in done.stderr
-        return done
-
+    commands = {
+        "made": COMMANDS[HUB],
+        "refused": "tasks new hf:owner/name[gone] --name x",
+        "missing": "tasks new hf:owner/gone --name x",
+    }
     with serve() as hub:
-        env |= {"HF_ENDPOINT": hub.endpoint, "HF_HOME": str(tmp_path / "hf")}
-        env |= {"HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_XET": "1"}
         hub.repos["datasets", "owner/name"] = Repo("d" * 40, files)
-        done = call(COMMANDS[HUB])
-        assert done.returncode == 0, done.stderr
-        refused = call("tasks new hf:owner/name[gone] --name x")
-        missing = call("tasks new hf:owner/gone --name x")
+        done, refused, missing = call_hub(hub, tmp_path, commands, ()).values()
+    assert done.code == 0, done.err
+    assert not [each for each in (done, refused, missing) if "Traceback" in each.err]
     (file,) = tmp_path.glob("*.toml")
     assert f"# made from hf:owner/name[config]@{'d' * 40}" in file.read_text("utf-8")
     task = load(file)
     assert rows_of(task) == (TRAIN, TEST)
     assert task.digest == digest(TRAIN, TEST)
-    assert refused.returncode == missing.returncode == 2
-    assert "hf:owner/name[gone]: cannot be read as hub data set: BuilderConfig" in refused.stderr
-    assert "Available: ['config', 'other']" in refused.stderr
-    assert "hf:owner/gone: cannot be read as hub data set" in missing.stderr
+    assert refused.code == missing.code == 2
+    assert "hf:owner/name[gone]: cannot be read as hub data set: BuilderConfig" in refused.err
+    assert "Available: ['config', 'other']" in refused.err
+    assert "hf:owner/gone: cannot be read as hub data set" in missing.err
 
 
 # Encodings

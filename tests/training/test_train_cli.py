@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from standins import Bench, Done, call
+from standins import Bench, Done, call, call_several
 from standins.board import read_board
 from standins.training import equal, job_of, run, weights
 
@@ -344,13 +344,9 @@ class Nudge(Recipe):
         return FitResult(1, {"Pool": f"{len(examples)} texts"})
 """
 BEGIN = """
-import sys
 from polarity_bench.training.recipes import RECIPES
 from nudge import Nudge
 RECIPES["nudge"] = Nudge
-from polarity_bench.cli.app import main
-sys.argv = ["polarity-bench", *sys.argv[1:]]
-main()
 """
 
 
@@ -358,29 +354,26 @@ def test_a_recipe_of_ones_own_is_a_module_and_a_line(
     tiny_model: Path, task_dir: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "nudge.py").write_text(TOY)
-
-    def process(*words: str) -> subprocess.CompletedProcess[str]:
-        line = [sys.executable, "-c", BEGIN, *words]
-        return subprocess.run(line, capture_output=True, text=True, check=False, cwd=tmp_path)
-
     mini = ["--task-dir", str(task_dir)]
     words = f"train --recipe nudge --step 0.25 -t mini -o x -m {tiny_model}".split() + mini
-    done = process(*words, "--no-store", "--json")
-    assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
+    lines = [
+        [*words, "--no-store", "--json"],
+        [*words, "--no-store", "--json"],
+        ["train", "--recipe", "nudge", "--epochs", "3", "-o", "y"],
+        ["run", "--model", "x", "--tasks", "mini", "--no-store", "--json", *mini],
+        ["leaderboard", "results"],
+    ]
+    done, again, refused, ran, board = call_several(lines, tmp_path, begin=BEGIN)
+    assert done.code == 0, done.err
+    said = json.loads(done.out)
     assert (said["recipe"], said["kept"], said["reused"]) == ("nudge", 1, False)
     before, after = weights(tiny_model), weights(tmp_path / "x")
     name = "embeddings.word_embeddings.weight"
     assert (after[name] - before[name]).mean().item() == pytest.approx(0.25)
     assert "**Pool**: 24 texts" in (tmp_path / "x" / "README.md").read_text()
-    assert json.loads(process(*words, "--no-store", "--json").stdout)["reused"]
-    refused = process("train", "--recipe", "nudge", "--epochs", "3", "-o", "y")
-    assert (
-        "--epochs 3: the recipe 'nudge' has no such parameter; use one of margins" in refused.stderr
-    )
-    ran = process("run", "--model", "x", "--tasks", "mini", "--no-store", "--json", *mini)
-    assert ran.returncode == 0, ran.stderr
-    (result,) = json.loads(ran.stdout)["results"]
+    assert json.loads(again.out)["reused"]
+    assert "--epochs 3: the recipe 'nudge' has no such parameter; use one of margins" in refused.err
+    assert ran.code == 0, ran.err
+    (result,) = json.loads(ran.out)["results"]
     assert result["reference"] == "tiny"
-    board = process("leaderboard", "results").stdout
-    assert re.search(r"^\| x +\| tiny +\| 4 +\|", board, re.MULTILINE)
+    assert re.search(r"^\| x +\| tiny +\| 4 +\|", board.out, re.MULTILINE)

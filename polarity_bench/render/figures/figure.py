@@ -49,6 +49,8 @@ class Figure:
         """Vega-Lite specification, with the data in `datasets` and without a theme."""
         spec: dict[str, Any] = self.chart.to_dict()
         spec.pop("config", None)  # the theme adds its own configuration
+        datasets = spec.get("datasets", {})
+        datasets.update({name: list(rows) for name, rows in datasets.items()})
         return {**spec, "description": self.title}
 
 
@@ -67,7 +69,7 @@ def layered(styles: Styles, layers: Layers, panel: str = "", **size: Any) -> alt
     """
     charts = [
         alt.Chart(
-            alt.InlineData(values=list(rows)),
+            alt.InlineData(values=tuple(rows)),  # altair copies the rows of a list ten times
             name=f"{panel}{name}",
             mark=alt.MarkDef(**{"aria": False, **styles[name]}),
         ).encode(**encodings)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Literal
@@ -34,21 +34,23 @@ _NEEDED = ("altair", "vl_convert")
 _LINE = 131  # maximum characters in a line of the note below a title
 
 
-def figure_files(board: Board) -> dict[str, bytes]:
+def figure_files(board: Board, figures: Sequence[Figure]) -> dict[str, bytes]:
     """Draw all charts of a board in both themes and both formats.
+
+    Args:
+        board: Board that names the files.
+        figures: Figures of the board's charts, from `figures_of`.
 
     Returns:
         Contents of the files by name: `NAME.svg`, `NAME-dark.svg`, `NAME.png`, `NAME-dark.png`.
-
-    Raises:
-        InputError: If altair or vl-convert is not installed.
     """
-    check_can_draw()
     files: dict[str, bytes] = {}
-    for stem, figure in zip(stems(board.drawn), figures_of(board.drawn), strict=True):
+    for stem, figure in zip(stems(board.drawn), figures, strict=True):
+        spec = _spec([figure])
         for ending, theme in THEMES.items():
-            for form in FORMATS:
-                files[f"{stem}{ending}.{form}"] = _render([figure], form, theme)
+            svg = _svg(spec, theme)
+            files[f"{stem}{ending}.svg"] = _with_words(svg, [figure])
+            files[f"{stem}{ending}.png"] = _png(svg)
     return files
 
 
@@ -72,8 +74,9 @@ def draw_charts(drawn: Sequence[Drawn], form: Format, theme: Theme = LIGHT) -> b
     Raises:
         InputError: If altair or vl-convert is not installed.
     """
-    check_can_draw()
-    return _render(figures_of(drawn), form, theme)
+    figures = figures_of(drawn)
+    svg = _svg(_spec(figures), theme)
+    return _png(svg) if form == "png" else _with_words(svg, figures)
 
 
 def can_draw() -> bool:
@@ -94,7 +97,11 @@ def figures_of(drawn: Sequence[Drawn]) -> list[Figure]:
     """Lay out the figures of charts, with the same colours and shapes in all figures.
 
     Charts of P against S that have the same title also name their reference.
+
+    Raises:
+        InputError: If altair or vl-convert is not installed.
     """
+    check_can_draw()
     from polarity_bench.render.figures.plane import plane_figure
     from polarity_bench.render.figures.series import bars_figure, lines_figure
 
@@ -139,24 +146,34 @@ def _slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", letters)[:_LONGEST].strip("-") or "figure"
 
 
-def _render(figures: Sequence[Figure], form: Format, theme: Theme) -> bytes:
+def _spec(figures: Sequence[Figure]) -> dict[str, Any]:
+    """Return the specification of a file with figures one below the other, without a theme."""
     import altair as alt
-    import vl_convert
 
     titled = []
     for figure in figures:
         lines = wrap(figure.note, _LINE, break_long_words=False, break_on_hyphens=False)
         title = alt.Title(figure.title, subtitle=lines or alt.Undefined)
         titled.append(figure.chart.properties(title=title))
-    spec: dict[str, Any] = (titled[0] if len(titled) == 1 else alt.vconcat(*titled)).to_dict(
-        validate=False
-    )
-    data = spec.pop("datasets", {})
-    spec = {**in_theme(spec, theme), "config": config(theme), "datasets": data}
-    svg: str = vl_convert.vegalite_to_svg(spec, vl_version=vega_lite_version())
-    if form == "png":
-        return bytes(vl_convert.svg_to_png(svg, scale=_SCALE))
-    return _with_words(svg, figures)
+    chart = titled[0] if len(titled) == 1 else alt.vconcat(*titled)
+    spec: dict[str, Any] = chart.to_dict(validate=False)
+    return spec
+
+
+def _svg(spec: Mapping[str, Any], theme: Theme) -> str:
+    import vl_convert
+
+    unthemed = {name: value for name, value in spec.items() if name != "datasets"}
+    data = {"datasets": spec.get("datasets", {})}
+    themed = {**in_theme(unthemed, theme), "config": config(theme), **data}
+    svg: str = vl_convert.vegalite_to_svg(themed, vl_version=vega_lite_version())
+    return svg
+
+
+def _png(svg: str) -> bytes:
+    import vl_convert
+
+    return bytes(vl_convert.svg_to_png(svg, scale=_SCALE))
 
 
 def vega_lite_version() -> str:

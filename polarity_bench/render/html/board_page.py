@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from polarity_bench.errors import check_installed
 from polarity_bench.render.html.tables import ROLES, Hint, lay_out
@@ -19,16 +19,22 @@ from polarity_bench.render.html.templates import ASSETS, script_json, templates
 from polarity_bench.render.markdown import ORIGIN
 from polarity_bench.render.table import Board, Detail
 
+if TYPE_CHECKING:
+    from polarity_bench.render.figures.figure import Figure
+
 _VENDORED = ("vendor/jquery-3.7.1.slim.min.js", "vendor/dataTables-2.3.5.min.js")
 _SNIPPET = "window.vegaEmbed = vegaEmbed;"
 
 
-def page_html(board: Board, hint: Hint = lambda _: "") -> str:
+def page_html(
+    board: Board, hint: Hint = lambda _: "", figures: Sequence[Figure] | None = None
+) -> str:
     """Render a board as an HTML page.
 
     Args:
         board: Board to render.
         hint: Function that explains the title of a column.
+        figures: Figures of the board's charts, if they are laid out already.
 
     Raises:
         InputError: If a required package is not installed.
@@ -36,7 +42,7 @@ def page_html(board: Board, hint: Hint = lambda _: "") -> str:
     check_installed("a page", "altair", "jinja2", "vl_convert")
     from polarity_bench.render.figures.figure_files import figures_of
 
-    figures = figures_of(board.drawn)
+    figures = figures_of(board.drawn) if figures is None else figures
     specs = [figure.spec for figure in figures]
     bundle = [_vega_bundle()] if figures else []
     return (

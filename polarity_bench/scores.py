@@ -22,11 +22,13 @@ class Weighting:
         name: Name in scores, options and column titles: lower-case letters and digits.
         explanation: Explanation in a few words.
         weights: Function that returns the weights of the ranks 1 to k, which sum to 1, (k,).
+        version: Version of a weighting of another package; with a new one, results are recomputed.
     """
 
     name: str
     explanation: str
     weights: Callable[[int], FloatArray]
+    version: int = 1
 
 
 _WEIGHTINGS = (
@@ -36,13 +38,29 @@ _WEIGHTINGS = (
     ),
     Weighting("uniform", "equal weights of all ranks", lambda k: np.full(k, 1 / k)),
 )
+
+
+def _check_name(weighting: Weighting) -> None:
+    if not re.fullmatch("[a-z0-9]+", weighting.name):
+        raise InputError(
+            "its name must have only lower-case letters and digits, because it is part of the "
+            "names of scores"
+        )
+
+
 WEIGHTINGS = Register(
     "polarity_bench.weightings",
     Weighting,
     {each.name: each for each in _WEIGHTINGS},
-    check=lambda weighting: ScoreKey("polarity", 1, weighting.name),  # refuses names such as a_b
+    check=_check_name,
 )
 """Weightings of the ranks by name, the default first."""
+
+
+def weighted_by(name: str) -> str:
+    """Return how the ranks are weighted, in words."""
+    return f"weighted by `{name}`" if name in WEIGHTINGS.packages else f"weighted {name}ly"
+
 
 _NAMED_PARTS = ("accuracy", "macro_f1", "recall", "spearman", "pearson")
 _RANKED = re.compile(r"(?P<name>.+?)_at_(?P<k>\d+)")

@@ -18,6 +18,7 @@ from polarity_bench.render.table import Table
 from polarity_bench.results.aggregate import score_of
 from polarity_bench.results.published import PublishedNumber
 from polarity_bench.results.score_names import NOTES
+from polarity_bench.scores import weighted_by
 from polarity_bench.tasks.catalogue import KINDS
 from polarity_bench.values import count, shortest
 
@@ -106,7 +107,7 @@ def board_notes(sections: Sections, tables: Sequence[Table]) -> list[str]:
     rows, keep = sections.first_rows if ranked else [], sections.config.keep
     roles = {row["role"] for row in rows}
     has_means = sections.has_means or (not ranked and len(plain) == 1)
-    weights = f"Ranks are weighted {sections.config.weighting}ly."
+    weights = f"Ranks are {weighted_by(sections.config.weighting)}."
     order = _order_note(sections) if keep is None else NOTES["keep"].format(percent(keep, 0))
     of_alone = f"Rows are sorted by the mean of {KINDS[sections.first_of(alone).kind].heading}."
     of_plain = (of for family in plain for of in sections.tasks[family].values())

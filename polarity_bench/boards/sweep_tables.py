@@ -32,6 +32,7 @@ from polarity_bench.render.table import Board, Column, Detail, Role, Table
 from polarity_bench.results.aggregate import MEASURES, score_of, seed_means
 from polarity_bench.results.frame import Record
 from polarity_bench.results.score_names import NOTES
+from polarity_bench.scores import weighted_by
 from polarity_bench.sweeps.grid import SHIPPED
 from polarity_bench.sweeps.plan import read_plan
 from polarity_bench.sweeps.records import (
@@ -389,7 +390,9 @@ class SweepSection:
         ks = {each["task"]: f"k = {each['k']}" for each in records if each["k"]}
         alike = len(set(ks.values())) == 1
         texts = [k if alike else f"{k} of {escape(task)}" for task, k in ks.items()]
-        return ", ".join([*dict.fromkeys(texts), f"ranks weighted {self.sweep.config.weighting}ly"])
+        return ", ".join(
+            [*dict.fromkeys(texts), f"ranks {weighted_by(self.sweep.config.weighting)}"]
+        )
 
     def _unpaired(self, records: Sequence[Record]) -> list[str]:
         """Return a note on the minimum detectable difference between the encoders of a column."""

@@ -23,7 +23,7 @@ from polarity_bench.metrics.pareto_front import front, lift
 from polarity_bench.metrics.polarity import neighbour_vote, polarity
 from polarity_bench.metrics.similarity import joint, overlap, retention, similarity
 from polarity_bench.registers import Register
-from polarity_bench.scores import ScoreKey
+from polarity_bench.scores import WEIGHTINGS, ScoreKey
 from polarity_bench.values import BoolArray, FloatArray, IntArray
 
 
@@ -94,6 +94,7 @@ class Metric:
         of_means: Function that computes the score from the means of `components`. Its second
             argument is whether to clip the score at 0, if `is_clipped`.
         is_clipped: Whether scores below chance are shown as 0. Means are taken before clipping.
+        version: Version of a metric of another package; with a new one, results are recomputed.
     """
 
     name: str
@@ -111,6 +112,7 @@ class Metric:
     components: tuple[str, ...] = ()
     of_means: Callable[[Means, bool], FloatArray] | None = None
     is_clipped: bool = False
+    version: int = 1
 
     def key(self, k: int, weighting: str) -> ScoreKey:
         """Return the key of the score at k, without k or weighting if they have no effect."""
@@ -125,10 +127,11 @@ class Metric:
             InputError: If the function does not return a number or NaN for each query.
         """
         assert self.of_queries is not None  # noqa: S101  The caller chooses such metrics.
-        values = np.asarray(self.of_queries(found, weighting), dtype=np.float64)
+        with METRICS.blaming(self.name):
+            values = np.asarray(self.of_queries(found, weighting), dtype=np.float64)
         if values.shape != found.query_labels.shape or np.isinf(values).any():
             raise InputError(
-                f"the metric {self.name!r} must return a finite number or NaN for each of the "
+                f"{METRICS.label(self.name)} must return a finite number or NaN for each of the "
                 f"{len(found.query_labels)} queries, got an array of shape {values.shape}"
             )
         return values
@@ -136,7 +139,8 @@ class Metric:
     def derived(self, means: Means, *, clipped: bool = True) -> FloatArray:
         """Compute the score from the means of its components."""
         assert self.of_means is not None  # noqa: S101  The caller chooses such metrics.
-        return self.of_means(means, clipped)
+        with METRICS.blaming(self.name):
+            return self.of_means(means, clipped)
 
 
 class PlanePoint(NamedTuple):
@@ -317,6 +321,12 @@ METRICS = Register(
     {each.name: each for each in (*_METRICS, *starmap(Metric, _SHARES.items()))},
 )
 """Metrics by name. Those with a title are in the order of columns."""
+
+
+def versions_of_scores() -> dict[str, str]:
+    """Return the versions of metrics and weightings, for the environment of a result."""
+    every = [*METRICS.values(), *WEIGHTINGS.values()]
+    return {f"version of {each.name}": str(each.version) for each in every}
 
 
 def metric_of(name: str) -> Metric:

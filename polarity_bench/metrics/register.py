@@ -23,7 +23,7 @@ from polarity_bench.metrics.pareto_front import front, lift
 from polarity_bench.metrics.polarity import neighbour_vote, polarity
 from polarity_bench.metrics.similarity import joint, overlap, retention, similarity
 from polarity_bench.registers import Register
-from polarity_bench.scores import WEIGHTINGS, ScoreKey
+from polarity_bench.scores import WEIGHTINGS, ScoreKey, Weighting
 from polarity_bench.values import BoolArray, FloatArray, IntArray
 
 
@@ -325,7 +325,7 @@ METRICS = Register(
 
 def versions_of_scores() -> dict[str, str]:
     """Return the versions of metrics and weightings, for the environment of a result."""
-    every = [*METRICS.values(), *WEIGHTINGS.values()]
+    every: list[Metric | Weighting] = [*METRICS.values(), *WEIGHTINGS.values()]
     return {f"version of {each.name}": str(each.version) for each in every}
 
 

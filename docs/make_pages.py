@@ -72,7 +72,9 @@ def key_table(table: dict[str, Any], keys: list[str]) -> str:
 
 def _takes(key: str, what: dict[str, Any]) -> str:
     if key == "kind":
-        return ", ".join(f"`{name}`" for name in KINDS)
+        return ", ".join(
+            [*(f"`{name}`" for name in KINDS), "or that of a [plug-in](plugin/README.md)"]
+        )
     if "enum" in what:
         return ", ".join(f"`{value}`" for value in what["enum"])
     if "$ref" in what:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, fields
 from importlib.metadata import EntryPoint
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +17,21 @@ from polarity_bench.encoders.baselines import RandomEncoder
 from polarity_bench.encoders.load import EncoderOptions
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation.many_tasks import EvaluationPlan, run_suite
+from polarity_bench.metrics.polarity import rank_weights
 from polarity_bench.metrics.register import METRICS, Metric, metric_of
 from polarity_bench.progress import Bar, no_bar
 from polarity_bench.registers import Register, entry_points_of
 from polarity_bench.render.format import percent
 from polarity_bench.results.result_files import Result
 from polarity_bench.scores import WEIGHTINGS, ScoreKey, Weighting
-from polarity_bench.tasks.catalogue import KINDS, check_names, load_task, load_tasks, read_task
+from polarity_bench.tasks.catalogue import (
+    KINDS,
+    check_names,
+    load_spec,
+    load_task,
+    load_tasks,
+    read_task,
+)
 from polarity_bench.tasks.types.base import Settings, Task, TaskSpec
 from polarity_bench.training.job import Job
 from polarity_bench.training.parameters import flattened
@@ -89,6 +99,7 @@ def _check_object(
         return
     yield Check(name, "loads")
     if isinstance(found, Weighting):
+        yield Check(name, "weights", _wrong_weights(name))
         yield from _check_scores(name, load_task(TASK), bar, METRICS["polarity"], name)
     elif isinstance(found, Metric) and (found.of_queries or found.of_means):
         yield from _check_scores(name, load_task(TASK), bar, found)
@@ -98,6 +109,15 @@ def _check_object(
         yield Check(name, "metrics", problem)
     elif isinstance(found, type) and issubclass(found, Recipe):
         yield from _check_recipe(found, model, bar)
+
+
+def _wrong_weights(weighting: str) -> str:
+    for k in (1, 2, 16):
+        try:
+            rank_weights(k, weighting)
+        except InputError as error:
+            return str(error)
+    return ""
 
 
 def _check_recipe(recipe: type[Recipe], model: str, bar: Bar) -> Iterator[Check]:
@@ -123,10 +143,10 @@ def check_tasks(files: Sequence[Path], access: DataAccess, *, bar: Bar = no_bar)
     """Check task files and their data, with the baseline `random`.
 
     The checks are `reads` (the file is a valid task with a free name), `loads` (the data is there
-    and fits), `size` (the main score is defined, and k is small beside the sources), `chance` (the
-    baseline is not better than chance), `resumes` (a second run reuses the result) and `repeats` (a
-    new run gives the same scores). If the task cannot be read, loaded or scored (`scores`), the
-    other checks are left out.
+    and fits), `digest` (for task types of plug-ins: another process computes the same), `size` (the
+    main score is defined, and k is small beside the sources), `chance` (the baseline is not better
+    than chance), `resumes` (a second run reuses the result) and `repeats` (a new run gives the same
+    scores). If the task cannot be read, loaded or scored (`scores`), the other checks are left out.
 
     Args:
         files: The task files.
@@ -151,12 +171,33 @@ def _check_task(
             known[name] = spec
         yield Check(name, check)
         check = "loads"
-        task = spec.load(access, Settings())
+        task = load_spec(spec, access, Settings())
         yield Check(name, check)
+        if spec.kind in KINDS.packages:
+            yield Check(name, "digest", _moving_digest(file, access, task))
     except InputError as error:
         yield Check(name, check, str(error))
         return
     yield from _check_scores(name, task, bar)
+
+
+def _moving_digest(file: Path, access: DataAccess, task: Task) -> str:
+    """Describe a digest or protocol that differs in another process; '' if there is none."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as another:
+        if another.submit(_identity, file, access).result() == _identity_of(task):
+            return ""
+    return (
+        "`digest` or `protocol` differs in another process, so that no result is reused; compute "
+        "the digest with `polarity_bench.values.digest_of`, not with `hash`"
+    )
+
+
+def _identity(file: Path, access: DataAccess) -> tuple[object, ...]:
+    return _identity_of(read_task(file).load(access, Settings()))
+
+
+def _identity_of(task: Task) -> tuple[object, ...]:
+    return task.spec.digest, task.digest, {**task.protocol}
 
 
 def _check_scores(

@@ -7,9 +7,11 @@ register, its name is the name of the object, and its value is the place of the 
 
 from __future__ import annotations
 
+import traceback
 import warnings
 from collections import UserDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, TypeVar
@@ -28,16 +30,21 @@ def entry_points_of(plugin: str) -> list[EntryPoint]:
         plugin: Name of the package, or of one of its entry points or modules.
 
     Raises:
-        InputError: If there is no such plug-in.
+        InputError: If there is no such plug-in, or one of its groups is unknown.
     """
     named = [
         (each, {each.name, each.value.partition(":")[0], each.dist.name if each.dist else ""})
-        for group in GROUPS
-        for each in entry_points(group=f"polarity_bench.{group}")
+        for group in entry_points().groups
+        if group.startswith("polarity_bench.")
+        for each in entry_points(group=group)
     ]
     known = {name for _, names in named for name in names if name}
     check_known(plugin, known, f"{plugin}: neither a folder nor an installed plug-in")
-    return [each for each, names in named if plugin in names]
+    found = [each for each, names in named if plugin in names]
+    groups = [f"polarity_bench.{group}" for group in GROUPS]
+    for each in found:
+        check_known(each.group, groups, f"{plugin}: unknown entry-point group {each.group!r}")
+    return sorted(found, key=lambda each: groups.index(each.group))
 
 
 class Register(UserDict[str, T]):
@@ -47,6 +54,7 @@ class Register(UserDict[str, T]):
 
     Attributes:
         group: Name of the entry-point group.
+        packages: Names of the packages of the objects that are not of this project.
 
     Args:
         group: Name of the entry-point group.
@@ -63,6 +71,7 @@ class Register(UserDict[str, T]):
         check: Callable[[Any], object] = repr,
     ) -> None:
         self.group, self._kind, self._known, self._check = group, kind, dict(own), check
+        self.packages: dict[str, str] = {}
         self._is_complete = False
 
     @cached_property
@@ -90,6 +99,26 @@ class Register(UserDict[str, T]):
         usable: T = loaded
         return usable
 
+    def label(self, name: str) -> str:
+        """Return what an object is and its name, with the package if it is of another."""
+        kind = self.group.partition(".")[2].removesuffix("s").replace("_", " ")
+        package = self.packages.get(name)
+        return f"the {kind} {name!r}" + (f" of the package {package!r}" if package else "")
+
+    @contextmanager
+    def blaming(self, name: str) -> Iterator[None]:
+        """Convert an error in the code of another package to an InputError that names both."""
+        try:
+            yield
+        except Exception as error:
+            if isinstance(error, InputError) or name not in self.packages:
+                raise
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            raise InputError(
+                f"{self.label(name)} does not work: {type(error).__name__}: {error} "
+                f"({place.filename}, line {place.lineno})"
+            ) from error
+
     @property
     def data(self) -> dict[str, T]:  # type: ignore[override]  # UserDict has an attribute.
         """All objects. Those of other packages are imported on first use."""
@@ -100,6 +129,7 @@ class Register(UserDict[str, T]):
                     if each.name in self._known:
                         raise InputError("the name is taken; choose another name")  # noqa: TRY301
                     self._known[each.name] = self.load(each)
+                    self.packages[each.name] = each.dist.name if each.dist else each.value
                 except Exception as error:  # noqa: BLE001  A broken package must not stop others.
                     package = each.dist.name if each.dist else each.value
                     what = f"{each.name!r} of the package {package!r}, in {self.group}, is skipped"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,13 @@ import numpy as np
 import pytest
 from standins import QUERIES, SOURCES, Bench
 
-from polarity_bench.conformance import check_objects
+from polarity_bench.conformance import _wrong_weights, check_objects
 from polarity_bench.encoders.load import load_encoder
 from polarity_bench.errors import InputError, InputWarning
 from polarity_bench.metrics.register import METRICS, Metric
 from polarity_bench.registers import Register
 from polarity_bench.results.result_files import read_results
-from polarity_bench.scores import WEIGHTINGS, ScoreKey, Weighting, _check_weighting
+from polarity_bench.scores import WEIGHTINGS, ScoreKey, Weighting
 from polarity_bench.tasks.catalogue import KINDS
 from polarity_bench.training.recipes import RECIPES
 
@@ -39,6 +40,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
     """Install a package with these entry points; its modules are in `toys` or in the folder."""
     for register in REGISTERS:
         monkeypatch.setattr(register, "_known", dict(register._known))
+        monkeypatch.setattr(register, "packages", dict(register.packages))
     before = {*sys.modules}
 
     def put(entry_points: str) -> None:
@@ -150,16 +152,20 @@ def test_an_unknown_weighting_is_answered_with_the_known_ones(bench: Bench) -> N
         ("metrics]\nother = toy_scores:FIRST_HIT", "'other' of .*: its `name` is 'first_hit'"),
         ("metrics]\nfirst = toy_scores:STEEP", "'first' of .*: expected a Metric, got Weighting"),
         ("metrics]\nfirst = toy_scores:NOTHING", "'first' of .*: module 'toy_scores' has no attr"),
-        ("weightings]\na_b = broken_names:AB", "'a_b' of .*: .* another score has the same name"),
+        (
+            "weightings]\na_b = broken_names:AB",
+            "'a_b' of .*: its name must have only lower-case letters and digits",
+        ),
         ("task_types]\ntoy = toy_scores:STEEP", "'toy' of .*: expected a TaskSpec"),
         ("recipes]\ntoy = broken_names:gone", "'toy' of .*: module 'broken_names' has no attr"),
         ("metrics]\nhit_of_a = broken_names:OF", "'hit_of_a' of .*: .* another score has the"),
         ("metrics]\npositive = broken_names:P", "'positive' of .*: the title 'P' is taken; cho"),
         ("metrics]\nsum = broken_names:SUM", "'sum' of .*: unknown component 'polarty'; did you"),
+        ("recipes]\nbare = broken_names:Bare", "'bare' of .*: `sources`, .*, is missing; add it"),
     ],
     ids=[
         *("taken", "other-name", "other-type", "missing", "bad-name", "task-type", "recipe"),
-        *("name-of-part", "title", "component"),
+        *("name-of-part", "title", "component", "no-sources"),
     ],
 )
 def test_a_broken_plug_in_is_named_and_takes_nothing_down(
@@ -170,12 +176,17 @@ def test_a_broken_plug_in_is_named_and_takes_nothing_down(
         if "metrics]" not in entry
         else f"[polarity_bench.{entry}\nfirst_hit = toy_scores:FIRST_HIT\n"
     )
-    module = """from polarity_bench.metrics.register import Metric
+    module = """from dataclasses import dataclass
+from polarity_bench.metrics.register import Metric
 from polarity_bench.scores import Weighting
+from polarity_bench.training.recipes.base import Recipe
 AB = Weighting("a_b", "no", lambda k: k)
 OF = Metric("hit_of_a", "no")
 P = Metric("positive", "no", title="P")
 SUM = Metric("sum", "no", components=("polarty",))
+@dataclass(frozen=True, kw_only=True)
+class Bare(Recipe):
+    name = "bare"
 """
     (tmp_path / "site" / "broken_names.py").write_text(module)
     with pytest.warns(InputWarning, match=f"{problem}"):
@@ -194,6 +205,77 @@ def test_a_metric_without_a_value_per_query_is_refused_by_name(
     assert (
         "the metric 'bad' must return a finite number or NaN for each of the 8 queries" in done.err
     )
+
+
+@pytest.mark.parametrize(
+    "weights",
+    ["np.ones(k)", "np.ones(1)", "np.full(k, np.nan)", "np.arange(k) - k / 2 + 1 / 2 + 1 / k"],
+)
+def test_wrong_weights_are_refused_where_they_are_used(
+    bench: Bench, task_dir: Path, tmp_path: Path, install: Install, weights: str
+) -> None:
+    install("[polarity_bench.weightings]\nheavy = broken_heavy:HEAVY\n")
+    (tmp_path / "site" / "broken_heavy.py").write_text(
+        "import numpy as np\nfrom polarity_bench.scores import Weighting\n"
+        f"HEAVY = Weighting('heavy', 'no', lambda k: {weights})\n"
+    )
+    done = bench("run", "-m", "random", "--tasks", "mini", "--task-dir", task_dir)
+    assert done.code == 2
+    named = "the weighting 'heavy' of the package 'toy-scores': for k = 4, expected 4 weights"
+    assert named in done.err
+
+
+def test_an_error_of_a_metric_or_weighting_names_it_its_package_and_the_line(
+    bench: Bench, task_dir: Path, tmp_path: Path, install: Install
+) -> None:
+    install("[polarity_bench.metrics]\nodd = broken_odd:ODD\n")
+    (tmp_path / "site" / "broken_odd.py").write_text(
+        "from polarity_bench.metrics.register import Metric\n"
+        "ODD = Metric('odd', 'no', of_queries=lambda found, _:\n    found.hit)\n"
+    )
+    done = bench("run", "-m", "random", "--tasks", "mini", "--task-dir", task_dir)
+    assert done.code == 2
+    assert "the metric 'odd' of the package 'toy-scores' does not work: AttributeErr" in done.err
+    assert "broken_odd.py, line 3)" in done.err
+    assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize(("register", "name"), [(METRICS, "first_hit"), (WEIGHTINGS, "steep")])
+def test_a_new_version_of_a_metric_or_weighting_is_scored_again(
+    bench: Bench,
+    task_dir: Path,
+    install: Install,
+    monkeypatch: pytest.MonkeyPatch,
+    register: Register[Any],
+    name: str,
+) -> None:
+    install(SCORES)
+    run = ("run", "--tasks", "mini", "--task-dir", task_dir, "-m", "random", "--json")
+
+    def reused() -> bool:
+        return bool(json.loads(bench(*run).out)["results"][0]["reused"])
+
+    assert (reused(), reused()) == (False, True)
+    monkeypatch.setitem(register._known, name, replace(register[name], version=2))
+    assert (reused(), reused()) == (False, True)
+    monkeypatch.setitem(register._known, name, replace(register[name], version=1))
+    assert not reused()
+
+
+def test_a_wrong_group_is_named_by_the_checks(install: Install) -> None:
+    install("[polarity_bench.metric]\nfirst_hit = toy_scores:FIRST_HIT\n")
+    wrong = "unknown entry-point group 'polarity_bench.metric'; did you mean 'polarity_bench.metri"
+    with pytest.raises(InputError, match=wrong):
+        problems()
+
+
+def test_weightings_of_others_are_named_as_they_are(install: Install) -> None:
+    install(SCORES)
+    assert [each.words for each in WEIGHTINGS.values()] == [
+        "weighted linearly",
+        "weighted uniformly",
+        "weighted by 'steep': weights that halve from rank to rank",
+    ]
 
 
 RECIPES_OF_TOYS = """[polarity_bench.recipes]
@@ -232,12 +314,12 @@ def test_bad_metrics_fail_the_checks_that_they_break(install: Install) -> None:
 
 
 @pytest.mark.parametrize("k", [1, 2, 16])
-def test_weights_with_another_sum_are_refused(k: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_with_another_sum_are_found(k: int, monkeypatch: pytest.MonkeyPatch) -> None:
     heavy = Weighting("heavy", "no sum of 1 at one k", lambda n: np.full(n, 1 / n + (n == k)))
     monkeypatch.setitem(WEIGHTINGS, "heavy", heavy)
-    with pytest.raises(InputError, match=f"for k = {k}, expected {k} weights of at least 0"):
-        _check_weighting(heavy)
-    _check_weighting(WEIGHTINGS["linear"])
+    expected = f"the weighting 'heavy': for k = {k}, expected {k} weights of at least 0"
+    assert _wrong_weights("heavy").startswith(expected)
+    assert _wrong_weights("linear") == ""
 
 
 def test_recipes_are_trained_by_the_checks(tiny_model: Path, install: Install) -> None:

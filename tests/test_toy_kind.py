@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -46,13 +47,13 @@ def bench(tmp_path: Path) -> Run:
         str(Path(__file__).parent / "toys"),
         os.environ.get("PYTHONPATH", ""),
     ]
-    env = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
-    def bench(*arguments: str | Path) -> str:
+    def bench(*arguments: str | Path, code: int = 0) -> str:
+        env = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
         words = [sys.executable, "-m", "polarity_bench", *map(str, arguments)]
         done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        assert done.returncode == code, done.stderr
+        return done.stdout + done.stderr * bool(code)
 
     return bench
 
@@ -121,6 +122,43 @@ def test_a_toy_kind_runs_from_the_command_line_to_a_board(
     assert "put_right | passed" in " ".join(bench("test", "toys").split())
     listed = bench("tasks", "--task-dir", tasks).splitlines()
     assert any("toy" in line and "Bricks" in line for line in listed)
+
+
+class Broken(NamedTuple):
+    """A fault of the toy task type: a text of its module, what stands there, and what is said."""
+
+    text: str
+    instead: str
+    problem: str
+
+
+NO_COUNTS = Broken(
+    "    def counts(",
+    "    def sizes(",
+    "the task type 'toy' of the package 'toys' does not work: TypeError: Can't instantiate "
+    "abstract class ToyTask ",
+)
+MOVING_DIGEST = Broken(
+    "digest_of([self.rows.texts, self.rows.labels])",
+    "digest_of(str(hash(tuple(self.rows.texts))))",
+    "`digest` or `protocol` differs in another process, so that no result is reused",
+)
+
+
+@pytest.mark.parametrize("broken", [NO_COUNTS, MOVING_DIGEST], ids=["no-counts", "moving-digest"])
+def test_faults_of_a_task_type_are_named(
+    bench: Run, tasks: Path, tmp_path: Path, broken: Broken, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONHASHSEED", "random")
+    module = Path(__file__).parent / "toys" / "toy_kind.py"
+    text = module.read_text(encoding="utf-8")
+    assert text.count(broken.text) == 1
+    (tmp_path / "site" / "toy_kind.py").write_text(text.replace(broken.text, broken.instead))
+    done = bench("test", tasks / "toy.toml", code=1)
+    assert broken.problem in " ".join(done.replace("\\", "").split())
+    if broken is NO_COUNTS:
+        words = ("run", "-m", "random", "--task-dir", tasks, "--tasks", "toy")
+        assert broken.problem in bench(*words, code=2)
 
 
 def test_an_unregistered_kind_is_refused_with_the_known_ones(tasks: Path) -> None:

@@ -22,7 +22,7 @@ def check_plugin(
     *,
     out: OutputFlags,
 ) -> None:
-    """Check that a plug-in keeps what the tasks, metrics and recipes of this project promise.
+    """Check that a plug-in keeps what the objects of this project promise.
 
     Each task is read, loaded and scored with the baseline `random`. It must be read under a free
     name, have its data, not exceed chance, resume, and repeat its scores. Metrics and weightings

@@ -151,10 +151,12 @@ def load_data(
         InputError: If the data of a task is missing and `skip_missing` is not set, or if the data
             of all tasks is missing.
     """
+    from polarity_bench.tasks.catalogue import load_spec
+
     loaded, missing = [], {}
     for spec in specs:
         try:
-            loaded.append(spec.load(access, settings))
+            loaded.append(load_spec(spec, access, settings))
         except MissingDataError as error:
             missing[spec.name] = fields_to_flags(str(error))
     if missing and not (skip_missing and loaded):

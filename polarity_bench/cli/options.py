@@ -88,8 +88,8 @@ def check_weighting(name: str | None) -> str | None:
 
 Weight = Annotated[
     str,
-    "Weights of the retrieved sources: linear (the nearest counts most) or uniform (all count the "
-    "same).",
+    "Weights of the retrieved sources: linear (the nearest counts most), uniform (all count the "
+    "same), or a weighting of a plug-in.",
     check_weighting,
 ]
 Workers = Annotated[int | None, "Number of processes that fit classifiers [default: one per core]."]

@@ -143,11 +143,13 @@ def remark(text: str) -> None:
 @contextmanager
 def warnings_as_remarks(category: type[Warning]) -> Iterator[None]:
     """Print each distinct warning of a category once, as a remark."""
-    show = warnings.showwarning
+    show, shown = warnings.showwarning, set[str]()
 
     def show_remark(message: Warning | str, kind: type[Warning], *where: Any, **more: Any) -> None:
         if issubclass(kind, category):
-            remark(f"warning: {message}")
+            if str(message) not in shown:  # the filters tell places apart, not only texts
+                remark(f"warning: {message}")
+            shown.add(str(message))
         else:
             show(message, kind, *where, **more)
 

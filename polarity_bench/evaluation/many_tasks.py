@@ -2,10 +2,10 @@
 
 The output folder is checked before any text is encoded. A stored result is reused if it has the
 same task, data, encoder, reference encoder and protocol, if it has the scores of all installed
-metrics, and if its values per query are stored too. The texts of all other tasks are embedded
-together. Then each task is scored and its result is stored. If a task fails, the other tasks are
-still scored. With several workers, tasks that use a single CPU core are scored in worker processes,
-in parallel with the other tasks.
+metrics in their present versions, and if its values per query are stored too. The texts of all
+other tasks are embedded together. Then each task is scored and its result is stored. If a task
+fails, the other tasks are still scored. With several workers, tasks that use a single CPU core are
+scored in worker processes, in parallel with the other tasks.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from polarity_bench.evaluation.one_task import (
     training_facts,
 )
 from polarity_bench.files import check_writable
+from polarity_bench.metrics.register import versions_of_scores
 from polarity_bench.progress import Bar, Progress, no_bar
 from polarity_bench.results.packed_results import is_stored
 from polarity_bench.results.result_files import (
@@ -171,7 +172,9 @@ def _stored(task: Task, plan: EvaluationPlan, output: Path) -> Result | None:
             result = read_result(path)
         except InputError:
             continue  # The file is incomplete or from another version, so replace it.
+        stored, versions = result.environment, versions_of_scores() if task.spec.ranks else {}
         is_current = result.key.digest == key.digest and task.has_all(result.scores)
+        is_current &= all(stored.get(name, "1") == version for name, version in versions.items())
         if is_current and has_values_per_query(result):
             check_probe(result.key.encoder, encoder, path)
             if reference and result.key.reference:

@@ -30,6 +30,7 @@ from polarity_bench.encoders.saved_vectors import check_saved
 from polarity_bench.encoders.train_file import TrainFile, training_of
 from polarity_bench.errors import InputError
 from polarity_bench.files import folder_name
+from polarity_bench.metrics.register import versions_of_scores
 from polarity_bench.progress import Progress
 from polarity_bench.results.result_files import PROGRAMS, Result, ResultKey
 from polarity_bench.tasks.catalogue import load_task
@@ -199,6 +200,8 @@ def score_task(
     begun = time.perf_counter()
     scored = task.score(embedded, reference)
     reference_id = reference.encoder if reference is not None else None
+    versions = versions_of_scores() if task.spec.ranks else {}
+    changed = {name: version for name, version in versions.items() if version != "1"}
     return Result(
         task=task.spec.name,
         kind=task.spec.kind,
@@ -215,7 +218,7 @@ def score_task(
         reference_is_default=reference_is_default,
         limit=task.limit,
         seconds={**(seconds or {}), "score": time.perf_counter() - begun},
-        environment=environment(device),
+        environment=environment(device) | changed,
         date=time.time(),
         arrays=scored.arrays,
     )

@@ -8,8 +8,11 @@ Shapes: n sources, q queries, k ranks.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
+from polarity_bench.errors import InputError
 from polarity_bench.scores import WEIGHTINGS
 from polarity_bench.values import BoolArray, FloatArray, IntArray
 
@@ -25,6 +28,9 @@ def rank_weights(k: int, weighting: str) -> FloatArray:
     Returns:
         The weight of each rank, (k,).
 
+    Raises:
+        InputError: If a weighting of another package gives no k weights with the sum 1.
+
     References:
         Jørgensen and Breitung (2025), Margins in Contrastive Learning, section 3.1.
 
@@ -32,7 +38,16 @@ def rank_weights(k: int, weighting: str) -> FloatArray:
         >>> rank_weights(3, "linear") * 6  # 2 (k + 1 - i) / (k (k + 1))
         array([3., 2., 1.])
     """
-    return WEIGHTINGS[weighting].weights(k)
+    with WEIGHTINGS.blaming(weighting):
+        weights = np.asarray(WEIGHTINGS[weighting].weights(k), dtype=np.float64)
+    is_right = weights.shape == (k,) and bool((weights >= 0).all())  # NaN is not at least 0
+    if not is_right or not math.isclose(weights.sum(), 1, abs_tol=1e-9):
+        shown = np.array2string(weights, precision=4, threshold=6)
+        raise InputError(
+            f"{WEIGHTINGS.label(weighting)}: for k = {k}, expected {k} weights of at least 0 with "
+            f"the sum 1, got {shown}; correct the weighting, or uninstall the package"
+        )
+    return weights
 
 
 def polarity(hits: BoolArray, weighting: str) -> FloatArray:

@@ -23,7 +23,7 @@ from polarity_bench.metrics.pareto_front import front, lift
 from polarity_bench.metrics.polarity import neighbour_vote, polarity
 from polarity_bench.metrics.similarity import joint, overlap, retention, similarity
 from polarity_bench.registers import Register
-from polarity_bench.scores import Score, ScoreKey
+from polarity_bench.scores import WEIGHTINGS, Score, ScoreKey, Weighting
 from polarity_bench.values import BoolArray, FloatArray, IntArray
 
 
@@ -93,6 +93,7 @@ class Metric:
         components: Metrics whose means determine the score.
         of_means: Function that computes the score from the means of `components`. Scores below
             `bounds` are stored and averaged as they are.
+        version: Version of a metric of another package; with a new one, results are recomputed.
     """
 
     name: str
@@ -109,6 +110,7 @@ class Metric:
     is_weighted: bool = True
     components: tuple[str, ...] = ()
     of_means: Callable[[Means], FloatArray] | None = None
+    version: int = 1
 
     def key(self, k: int, weighting: str) -> ScoreKey:
         """Return the key of the score at k, without k or weighting if they have no effect."""
@@ -123,10 +125,11 @@ class Metric:
             InputError: If the function does not return a number or NaN for each query.
         """
         assert self.of_queries is not None  # noqa: S101  The caller chooses such metrics.
-        values = np.asarray(self.of_queries(found, weighting), dtype=np.float64)
+        with METRICS.blaming(self.name):
+            values = np.asarray(self.of_queries(found, weighting), dtype=np.float64)
         if values.shape != found.query_labels.shape or np.isinf(values).any():
             raise InputError(
-                f"the metric {self.name!r} must return a finite number or NaN for each of the "
+                f"{METRICS.label(self.name)} must return a finite number or NaN for each of the "
                 f"{len(found.query_labels)} queries, got an array of shape {values.shape}"
             )
         return values
@@ -336,6 +339,12 @@ METRICS = Register(
     check=_check_metric,
 )
 """Metrics by name. Those with a title are in the order of columns."""
+
+
+def versions_of_scores() -> dict[str, str]:
+    """Return the versions of metrics and weightings, for the environment of a result."""
+    every: list[Metric | Weighting] = [*METRICS.values(), *WEIGHTINGS.values()]
+    return {f"version of {each.name}": str(each.version) for each in every}
 
 
 def metric_of(name: str) -> Metric:

@@ -69,7 +69,13 @@ def load_task(
         InputError: If the task is unknown, or its data is missing or does not match the task file.
     """
     spec = choose_task(load_tasks(task_dir), name)
-    return spec.load(access or DataAccess.from_environment(), settings or Settings())
+    return load_spec(spec, access or DataAccess.from_environment(), settings or Settings())
+
+
+def load_spec(spec: TaskSpec, access: DataAccess, settings: Settings) -> Task:
+    """Load a task, and name its type and package if their code does not work."""
+    with KINDS.blaming(spec.kind):
+        return spec.load(access, settings)
 
 
 def load_tasks(task_dir: str | Path | None = None) -> dict[str, TaskSpec]:
@@ -253,8 +259,8 @@ def _files_of_module(name: str) -> list[Path]:
     locations = (module.submodule_search_locations or []) if module else []
     folders = [folder for place in locations if (folder := Path(place, *inner)).is_dir()]
     if not folders:
-        raise InputError(f"the entry point {name!r} does not name an importable package")
-    return _task_files(folders, f"the entry point {name!r} names a package that")
+        raise InputError(f"the entry point names {name!r}, which is no importable package")
+    return _task_files(folders, f"the entry point names {name!r}, a package that")
 
 
 def _task_files(folders: Sequence[Path], where: str) -> list[Path]:

@@ -404,7 +404,7 @@ def test_an_entry_point_that_names_no_package_is_left_out_and_named(
     if value == "json":
         value = "re._parser"
     install(value)
-    problem = rf"'{value}' does not name an importable package"
+    problem = rf"'{value}', which is no importable package"
     with pytest.warns(InputWarning, match=rf"the tasks of the package 'more-tasks' .* {problem}"):
         assert "sst2" in load_tasks()
 

@@ -40,7 +40,7 @@ GAIN = Metric(
     title="gain",
     bounds=(-1.0, 1.0),
     components=("polarity", "polarity_chance"),
-    of_means=lambda means, _: means["polarity"] - means["polarity_chance"],
+    of_means=lambda means: means["polarity"] - means["polarity_chance"],
 )
 STEEP = Weighting(
     "steep",

@@ -28,8 +28,7 @@ from polarity_bench.encoders.load import (
 from polarity_bench.encoders.probe import TEXTS as PROBE
 from polarity_bench.encoders.reference_encoder import find_base
 from polarity_bench.encoders.steered import at_strength
-from polarity_bench.errors import InputError, InputWarning
-from polarity_bench.tasks.labelled import LabelledTexts
+from polarity_bench.errors import InputError
 from polarity_bench.training.loops import classifier_training, descent
 from polarity_bench.training.recipes.axis.probe import fisher_weights, logistic, mean_difference
 from polarity_bench.training.recipes.axis.recipe import Axis
@@ -362,19 +361,6 @@ def test_few_labels_may_be_drawn_and_another_tasks_taken(
     assert done.figures["texts"] == 32
     card = (done.folder / "README.md").read_text(encoding="utf-8")
     assert "32 labelled texts of more" in card
-
-
-def test_rows_of_another_task_without_text_are_left_out(
-    tiny_model: Path, tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """CR has such rows. Before, encoders that have no vector for them could not be trained."""
-    texts, labels = [*TEXTS, "", " "], np.array([*LABELS, 0, 1])
-    given = LabelledTexts("lines", texts, labels, ["bad", "good"])
-    monkeypatch.setattr(LabelledTexts, "of", lambda *_: given)
-    said = "`labels_from`: 2 of 26 drawn rows have no text; left out"
-    with pytest.warns(InputWarning, match=said):
-        done = run(tiny_model, tasks, tmp_path / "axis", Axis(labels_from="lines"))
-    assert done.figures["texts"] == 24
 
 
 @pytest.mark.parametrize(

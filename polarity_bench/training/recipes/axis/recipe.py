@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from polarity_bench.embedding.groups import Groups
-from polarity_bench.errors import InputError, warn
+from polarity_bench.errors import InputError
 from polarity_bench.training.parameters import parameter, seed_parameter
 from polarity_bench.training.recipes.base import (
     FitResult,
@@ -238,11 +238,6 @@ class Axis(Recipe[Lesson]):
         if self.labels_from is not None:
             given = _of_another(self.labels_from, context)
         given = given.drawn(self.labels, self.seed, field="labels")
-        texts = _single(given)
-        rows = [row for row, text in enumerate(texts) if text.strip()]
-        if n_empty := len(texts) - len(rows):  # CR and MPQA have such rows.
-            warn(f"`labels_from`: {n_empty} of {len(texts):,} drawn rows have no text; left out")
-            given = replace(given, texts=[texts[row] for row in rows], labels=given.labels[rows])
         counts = np.bincount(given.labels, minlength=len(given.classes))
         if counts.min() < 2:
             raise InputError(

@@ -194,7 +194,7 @@ def _config(folder: Path, content: str) -> None:
     ("config", "message"),
     [
         (None, "the folder has neither modules.json (sentence-transformers) nor config.json"),
-        ("{", "config.json is not JSON"),
+        ("{", "config.json: damaged, not valid JSON"),
         ("[]", "has no model_type, so"),
         ('{"architectures": ["X"]}', "has no model_type, so"),
         ('{"model_type": "no-such-type"}', "cannot be loaded as an encoder"),

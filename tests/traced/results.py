@@ -197,6 +197,7 @@ class Results:
 
     def tasks_of(self, table: str) -> list[str]:
         """Return the tasks whose mean ranks the rows of a table."""
+        table = table.removesuffix(SINGLE)
         if means := _MEANS.fullmatch(table):
             return self.summed(means)
         if table in {each.task for each in self.ranked}:

@@ -68,6 +68,7 @@ def check_objects(plugin: str, model: str, *, bar: Bar = no_bar) -> Iterator[Che
     The checks are `loads` (the object can be imported, and its name is free) and, depending on the
     object:
 
+    - weightings: `weights` (k weights of at least 0, which sum to 1);
     - metrics and weightings: `scores`, `chance`, `bounds`, `resumes` and `repeats`, as for tasks,
       on the task `contrast`;
     - task types: `metrics` (those of its columns are known); its tasks are checked as task files;

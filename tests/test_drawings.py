@@ -1,4 +1,4 @@
-"""What is drawn of results: curves of k, P by part, who was made from whom, a run's own figure."""
+"""Figures of results: scores by k, P by part, lines from bases to encoders, the figure of a run."""
 
 from __future__ import annotations
 

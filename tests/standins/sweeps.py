@@ -81,7 +81,7 @@ def made_here(grid: Path, folder: Path, task_dir: Path) -> dict[str, Any]:
 def run_here(
     items: Sequence[Item], setup: Setup, *, workers: int, look: Callable[[], None] = lambda: None
 ) -> None:
-    """Run items in this process, in place of `run_local`, whose processes import all anew."""
+    """Run items in this process. `run_local` starts processes, which import every module again."""
     setup = setup.with_new_driver()
     state = SweepState(setup.output)
     state.make_folders()

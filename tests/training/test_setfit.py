@@ -216,6 +216,9 @@ def test_too_many_texts_for_all_their_pairs_are_refused(
     spec = SetFit(variant="setfit", samples_per_class="all")
     with pytest.raises(InputError, match="pairs of texts, so at most 20 texts are allowed, got 24"):
         run(base, tasks, tmp_path / "run", spec)
+    few = SetFit(variant="setfit", labels=22)
+    with pytest.raises(InputError, match="got 22; use a smaller `labels`, or the `variant` papers"):
+        run(base, tasks, tmp_path / "few", few)
 
 
 def test_bases_that_cannot_be_trained_are_refused(

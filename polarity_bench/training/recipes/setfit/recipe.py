@@ -150,10 +150,10 @@ class SetFit(Recipe["LabelledTexts"]):
             drawn.append(members[:count])
         rows = generator.permutation(np.concatenate(drawn))
         if self.variant == "setfit" and len(rows) > _MOST_TEXTS:
+            field = "labels" if self.labels else "samples_per_class"
             raise InputError(
                 f"`variant` setfit lists all pairs of texts, so at most {_MOST_TEXTS:,} texts are "
-                f"allowed, got {len(rows):,}; use a smaller `samples_per_class`, or the `variant` "
-                "papers"
+                f"allowed, got {len(rows):,}; use a smaller `{field}`, or the `variant` papers"
             )
         texts, labels = [pool.texts[i] for i in rows], pool.labels[rows]
         names = [pool.classes[label] for label in labels]

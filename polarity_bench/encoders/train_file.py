@@ -9,7 +9,7 @@ from typing import Any
 
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError
-from polarity_bench.files import read_json
+from polarity_bench.files import input_errors, read_json
 
 FORMAT = 2
 TRAIN_FILE = "train.json"
@@ -63,8 +63,9 @@ def read_train_file(folder: str | Path) -> dict[str, Any] | None:
         InputError: If the file cannot be read or was not written by polarity-bench.
     """
     file = Path(folder).expanduser() / TRAIN_FILE
-    if not file.exists():
-        return None
+    with input_errors(f"{file}: cannot be read"):
+        if not file.exists():
+            return None
     content = read_json(file)
     keys = {"format", "run", "finished", "base", "files", "spec"}
     if not (isinstance(content, dict) and keys <= set(content) and content["format"] == FORMAT):

@@ -283,6 +283,11 @@ def test_without_a_train_file_there_is_nothing_to_read(tmp_path: Path) -> None:
     assert read_train_file(tmp_path) is None
 
 
+def test_a_folder_that_cannot_be_looked_into_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"train.json: cannot be read: File name too long"):
+        read_train_file(tmp_path / ("a" * 300))
+
+
 # The base of a run
 
 

@@ -257,7 +257,6 @@ class Axis(Recipe[Lesson]):
         from sentence_transformers.base.modules import Normalize
 
         from polarity_bench.encoders.axis import pass_texts
-        from polarity_bench.training.recipes.axis.teacher import read_unlabelled
 
         model, texts = context.base.model, examples.texts
         embedder = context.embedder
@@ -288,7 +287,7 @@ class Axis(Recipe[Lesson]):
             facts["Labels"] = f"class probabilities of {teacher.id.label} ({teacher.id.digest})"
         if self.unlabelled is not None:
             figures |= {"unlabelled": len(texts) - n_labelled, "left_out": examples.n_left_out}
-            figures["unlabelled_digest"] = digest_of(read_unlabelled(self.unlabelled))
+            figures["unlabelled_digest"] = digest_of(list(texts[n_labelled:]))
             left_out = "{left_out:,} more are related to queries or held-out rows, and left out"
             facts["Unlabelled texts"] = ("{unlabelled:,}; " + left_out).format(**figures)
             trained_on = f"{trained_on or context.data.task.spec.title}, and unlabelled texts"

@@ -21,9 +21,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from polarity_bench.cross_validation.experiment import read_experiments
+from polarity_bench.cross_validation.fold_results import read_experiments
 from polarity_bench.cross_validation.methods import PROXIES
-from polarity_bench.cross_validation.to_frame import heading, method_title
+from polarity_bench.cross_validation.records import heading, method_title
 from polarity_bench.metrics.significance import paired_t
 from polarity_bench.results.packed_results import read_stored, result_paths
 

@@ -25,12 +25,12 @@ from polarity_bench.boards.board import find_board, sections_of
 from polarity_bench.boards.board_folder import open_board
 from polarity_bench.boards.records import main_key
 from polarity_bench.boards.sweep_tables import read_sweep
-from polarity_bench.cross_validation.experiment import read_experiments
-from polarity_bench.cross_validation.to_frame import fold_records, published_folds
+from polarity_bench.cross_validation.fold_results import read_experiments
+from polarity_bench.cross_validation.records import fold_records, published_folds
 from polarity_bench.metrics.register import titled_metrics
-from polarity_bench.results.aggregate import score_of
 from polarity_bench.results.comparability import cells_of
 from polarity_bench.results.frame import Record
+from polarity_bench.results.means import score_of
 from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.sweeps.records import METRICS
 

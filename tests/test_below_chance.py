@@ -19,8 +19,8 @@ from polarity_bench.compare.paired_comparison import compare
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.integrations.hub_card import select_scores
 from polarity_bench.metrics.register import METRICS
-from polarity_bench.results.aggregate import mean_over_seeds, mean_over_tasks, score_of
 from polarity_bench.results.frame import score_columns
+from polarity_bench.results.means import mean_over_seeds, mean_over_tasks, score_of
 from polarity_bench.results.result_files import Result, read_result, write_result
 from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.tasks.types.polarity.scoring import component_keys

@@ -18,6 +18,7 @@ from standins.board import in_places, placed, read_board
 
 from polarity_bench.boards.board import BoardParts, board, find_board
 from polarity_bench.boards.config import BoardFile
+from polarity_bench.boards.note_texts import NOTES
 from polarity_bench.compare.encoder_ranks import standings_bytes
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError
@@ -25,7 +26,6 @@ from polarity_bench.render.csv_text import board_csv
 from polarity_bench.render.latex import board_latex
 from polarity_bench.render.markdown import render
 from polarity_bench.results.result_files import Result, ResultKey, write_result
-from polarity_bench.results.score_names import NOTES
 from polarity_bench.scores import WEIGHTINGS, Score, ScoreKey
 from polarity_bench.tasks import catalogue
 from polarity_bench.tasks.types.base import TaskSpec

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from polarity_bench.metrics.statistics import Bootstrap
-from polarity_bench.results.aggregate import mean_over_tasks, score_of
 from polarity_bench.results.frame import score_columns
+from polarity_bench.results.means import mean_over_tasks, score_of
 from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.tasks.types.polarity.scoring import derived_score
 

@@ -25,11 +25,11 @@ ONE, TWO, OTHER = EncoderId("one", "2"), EncoderId("two", "3"), EncoderId("other
 
 
 def lines_of(*results: Result) -> list[LineChart]:
-    return [chart for chart in board(in_places(results)).drawn if isinstance(chart, LineChart)]
+    return [chart for chart in board(in_places(results)).charts if isinstance(chart, LineChart)]
 
 
 def bars_of(*results: Result) -> list[BarChart]:
-    return [chart for chart in board(in_places(results)).drawn if isinstance(chart, BarChart)]
+    return [chart for chart in board(in_places(results)).charts if isinstance(chart, BarChart)]
 
 
 def shape(lines: Sequence[LineChart]) -> list[tuple[str, list[str]]]:

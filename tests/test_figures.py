@@ -28,7 +28,7 @@ from standins.board import curve_of, in_places, placed
 from polarity_bench.boards.board import BoardParts, board
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError
-from polarity_bench.render.chart import BarChart, Drawn, LineChart, Mark, Plane, Series
+from polarity_bench.render.chart import BarChart, Chart, LineChart, Mark, Plane, Series
 from polarity_bench.render.figures.figure import Figure
 from polarity_bench.render.figures.figure_files import (
     draw_charts,
@@ -75,7 +75,7 @@ def series(names: Sequence[str], n: int) -> list[Series]:
     ]
 
 
-def each_kind(names: Sequence[str]) -> list[Drawn]:
+def each_kind(names: Sequence[str]) -> list[Chart]:
     """A figure of each kind that has these names."""
     n = len(names)
     places = np.random.default_rng(1).uniform(0.3, 0.5, (n, 2))
@@ -97,7 +97,7 @@ def each_kind(names: Sequence[str]) -> list[Drawn]:
 KINDS = ["plane", "lines", "bars"]
 
 
-def figure_of(drawn: Drawn) -> Figure:
+def figure_of(drawn: Chart) -> Figure:
     (figure,) = figures_of([drawn])
     return figure
 
@@ -470,7 +470,7 @@ def test_a_page_has_the_colours_of_the_files() -> None:
 # Files
 
 
-def some_parts() -> tuple[BoardParts, list[Drawn]]:
+def some_parts() -> tuple[BoardParts, list[Chart]]:
     """The results and the curve of a board, and charts to add to it."""
     results = [
         placed(EncoderId(f"e {i}", str(i)), "sst2", 0.6 + i / 20, 0.5 - i / 20, reference=BASE)
@@ -483,12 +483,12 @@ def some_parts() -> tuple[BoardParts, list[Drawn]]:
 def some_board() -> Board:
     parts, more = some_parts()
     made = board(parts)
-    return replace(made, drawn=[*made.drawn, *more])
+    return replace(made, charts=[*made.charts, *more])
 
 
 def test_each_figure_has_four_files() -> None:
     made = some_board()
-    found = figure_files(made, figures_of(made.drawn))
+    found = figure_files(made, figures_of(made.charts))
     names = ["sst2-p-against-s", "a", "bars-a"]
     ends = [".svg", ".png", "-dark.svg", "-dark.png"]
     assert list(found) == [f"{name}{end}" for name in names for end in ends]
@@ -526,7 +526,7 @@ def test_the_same_board_gives_the_same_bytes_in_any_process() -> None:
         "from polarity_bench.boards.board import board; "
         "from polarity_bench.render.figures.figure_files import figure_svg; "
         "parts, more = pickle.load(sys.stdin.buffer); made = board(parts); "
-        "made = replace(made, drawn=[*made.drawn, *more]); "
+        "made = replace(made, charts=[*made.charts, *more]); "
         "sys.stdout.buffer.write(figure_svg(made))"
     )
     root = Path(__file__).parents[1]

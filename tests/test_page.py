@@ -115,7 +115,7 @@ def test_scripts_end_where_they_should() -> None:
 
 def test_the_same_board_has_the_same_bytes() -> None:
     assert html_of(evil_board()) == html_of(evil_board())
-    specs = [[figure.spec for figure in figures_of(evil_board().drawn)] for _ in range(2)]
+    specs = [[figure.spec for figure in figures_of(evil_board().charts)] for _ in range(2)]
     assert specs[0] == specs[1]
 
 
@@ -200,7 +200,7 @@ def test_prose_runs_and_loads_nothing() -> None:
 
 def test_every_mark_of_a_plane_can_be_read() -> None:
     board = read_board(Path(__file__).parent.parent / "leaderboards" / "axis")
-    figures = figures_of(board.drawn)
+    figures = figures_of(board.charts)
     assert len(figures) == len(board.planes) > 1
     for figure, plane in zip(figures, board.planes, strict=True):
         assert [row[0] for row in figure.cells] == [mark.name for mark in plane.marks]

@@ -25,14 +25,15 @@ from polarity_bench.boards.config import (
     select_named,
     select_protocols,
 )
+from polarity_bench.boards.finding import finding
 from polarity_bench.boards.method_rows import methods_of
-from polarity_bench.boards.notes import board_notes, finding
+from polarity_bench.boards.notes import board_notes
 from polarity_bench.boards.provenance_notes import row_details
 from polarity_bench.boards.records import bound_records, encoder_records, paper_records
 from polarity_bench.compare.encoder_ranks import FILE as STATISTICS
 from polarity_bench.compare.encoder_ranks import Standings, read_standings
 from polarity_bench.errors import InputError, check_known, reworded
-from polarity_bench.render.chart import Drawn
+from polarity_bench.render.chart import Chart
 from polarity_bench.render.table import Board
 from polarity_bench.results.curve import Curve
 from polarity_bench.results.curve_files import read_curves
@@ -167,15 +168,15 @@ def board(parts: BoardParts | Iterable[Result]) -> Board:
         return Board(title, config.introduction, (), ())
     sections = sections_of(parts)
     tables = sections.tables()
-    drawn: Iterable[Drawn] = gain_bars(sections)
+    charts: Iterable[Chart] = gain_bars(sections)
     if not config.gains:
-        drawn = [*planes(sections), *k_curves(sections), *parts_of_p(sections)]
+        charts = [*planes(sections), *k_curves(sections), *parts_of_p(sections)]
     return Board(
         title=title,
         introduction=config.introduction,
         tables=tables,
         notes=board_notes(sections, tables),
-        drawn=list(drawn),
+        charts=list(charts),
         details=row_details(sections, parts.folder),
         finding=finding(sections),
         origin=config.details,

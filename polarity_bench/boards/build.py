@@ -46,10 +46,10 @@ def rendered(opened: OpenBoard, *, with_report: bool) -> dict[str, bytes]:
         from polarity_bench.render.figures.figure_files import figure_files, figures_of
         from polarity_bench.render.html.board_page import page_html
 
-        drawn = figures_of(board.drawn)
-        contents = figure_files(board, drawn)
+        laid_out = figures_of(board.charts)
+        contents = figure_files(board, laid_out)
         files |= {f"{FIGURES}/{name}": content for name, content in contents.items()}
-        files[PAGE] = _bytes(page_html(board, hint, drawn))
+        files[PAGE] = _bytes(page_html(board, hint, laid_out))
     figures = _shown_figures(opened, files)
     files[README] = _bytes(render(board, figures=figures))
     files["table.csv"] = _bytes(board_csv(board))
@@ -69,9 +69,9 @@ def _shown_figures(opened: OpenBoard, files: Mapping[str, bytes]) -> list[str]:
 
     If no figures were rendered now, the README keeps the figures of the last build.
     """
-    drawn = [n for n in files if n.endswith(".svg") and not n.endswith("-dark.svg")]
+    shown = [n for n in files if n.endswith(".svg") and not n.endswith("-dark.svg")]
     built = (f"{stem}.svg" for stem in _built_figures(opened.folder))
-    return sorted(drawn or (name for name in built if (opened.folder / name).is_file()))
+    return sorted(shown or (name for name in built if (opened.folder / name).is_file()))
 
 
 def _built_figures(folder: Path) -> list[str]:

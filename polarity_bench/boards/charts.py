@@ -12,9 +12,9 @@ from polarity_bench.boards.records import entry_of
 from polarity_bench.errors import InputError
 from polarity_bench.metrics.register import titled_metrics
 from polarity_bench.render.chart import BarChart, LineChart, Mark, MarkRole, Plane, Series
-from polarity_bench.results.aggregate import score_of
 from polarity_bench.results.curve import Curve
 from polarity_bench.results.frame import Record
+from polarity_bench.results.means import score_of
 from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.values import grouped
 
@@ -139,17 +139,17 @@ def planes(sections: Sections) -> Iterator[Plane]:
         scored = [row for row in encoders if (row["row"], task) in sections.results]
         shares = grouped(scored, lambda row: (row["reference"] or row["encoder"], row["k"]))
         alone = len({reference for reference, _ in shares}) == 1
-        drawn = [share for share in shares if alone or len(shares[share]) > 1]
+        compared = [share for share in shares if alone or len(shares[share]) > 1]
         numbers = (record for record in at_task if record["role"] == "published")
         printed = points(numbers, "row")
-        if printed and len(references := {reference for reference, _ in drawn}) > 1:
+        if printed and len(references := {reference for reference, _ in compared}) > 1:
             raise InputError(
                 f"{printed[0][0]['number'].where}: published points of {task} need "
                 "results with one reference, because S depends on it, got "
                 f"{len(references)} references; show the results of "
                 "one reference, or delete the published S"
             )
-        for reference, k in sorted(drawn, key=lambda share: (names[share[0]], share[1])):
+        for reference, k in sorted(compared, key=lambda share: (names[share[0]], share[1])):
             curves = [
                 c for c in sections.curves if (c.task, c.reference.digest) == (task, reference)
             ]

@@ -14,6 +14,7 @@ from statistics import fmean
 
 from polarity_bench.boards.config import BoardFile
 from polarity_bench.boards.method_rows import curve_rows, dialled_runs, method_rows
+from polarity_bench.boards.note_texts import NOTES
 from polarity_bench.boards.rank_notes import Ranking, rank_note, rank_text
 from polarity_bench.boards.records import (
     MAIN,
@@ -38,18 +39,17 @@ from polarity_bench.compare.encoder_ranks import Standings
 from polarity_bench.metrics.register import metric_of, titled_metrics
 from polarity_bench.render.format import percent
 from polarity_bench.render.table import Column, Table
-from polarity_bench.results.aggregate import (
+from polarity_bench.results.comparability import pairs_of
+from polarity_bench.results.curve import Curve
+from polarity_bench.results.frame import Record
+from polarity_bench.results.means import (
     MEASURES,
     mean_over_seeds,
     mean_over_tasks,
     score_of,
 )
-from polarity_bench.results.comparability import pairs_of
-from polarity_bench.results.curve import Curve
-from polarity_bench.results.frame import Record
 from polarity_bench.results.published import PublishedNumber
 from polarity_bench.results.result_files import Result
-from polarity_bench.results.score_names import NOTES
 from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.tasks.catalogue import KINDS
 from polarity_bench.values import count, grouped, shortest

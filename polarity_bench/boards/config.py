@@ -82,7 +82,7 @@ def published_columns(task: str) -> dict[ScoreKey, str]:
 
 def _measures(measures: Mapping[str, str]) -> Mapping[str, str]:
     """Check and return the columns that replace the main scores of task types."""
-    kinds = [kind for kind, spec in KINDS.items() if not spec.ranks]
+    kinds = [kind for kind, spec in KINDS.items() if not spec.has_k]
     for kind, measure in measures.items():
         if kind not in kinds:
             raise ValueError(f"unknown kind {kind!r}{nearest(kind, kinds)}")

@@ -24,8 +24,8 @@ from polarity_bench.boards.provenance_notes import measured_detail
 from polarity_bench.boards.rank_notes import rank_text
 from polarity_bench.boards.records import with_rows
 from polarity_bench.cross_validation.chance import MAJORITY, PRIOR, is_at_chance
-from polarity_bench.cross_validation.experiment import read_experiments
-from polarity_bench.cross_validation.to_frame import (
+from polarity_bench.cross_validation.fold_results import read_experiments
+from polarity_bench.cross_validation.records import (
     MEASURES,
     fold_records,
     n_planned,

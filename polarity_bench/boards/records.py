@@ -269,7 +269,7 @@ def _places_of(
     """Return the place and the shown metric of each cell that a published number fits."""
     places, key = [], replace(number.key, weighting="linear")
     for place, result in of_places.items():
-        if result.task == number.task and KINDS[result.kind].ranks:
+        if result.task == number.task and KINDS[result.kind].has_k:
             places += [(place, key.metric)] if key.k and not key.part else []
         elif result.task == number.task and number.protocol in {"", result.key.protocol_label}:
             places += [(place, MAIN)] if key == main_key(result, config) else []
@@ -281,7 +281,7 @@ def _refuse(number: PublishedNumber, of_places: Mapping[str, Result], config: Bo
     shown = [
         f"{main_key(result, config)} by the protocol {result.key.protocol_label!r}"
         for result in of_places.values()
-        if result.task == number.task and not KINDS[result.kind].ranks
+        if result.task == number.task and not KINDS[result.kind].has_k
     ]
     whole = f"scores over whole tasks with a k, such as {number.key.metric}_at_16"
     raise InputError(

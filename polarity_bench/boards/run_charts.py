@@ -12,7 +12,7 @@ from polarity_bench.boards.charts import series_of
 from polarity_bench.boards.config import BoardFile
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.files import folder_name
-from polarity_bench.render.chart import BarChart, Drawn
+from polarity_bench.render.chart import BarChart, Chart
 from polarity_bench.results.comparability import difference
 from polarity_bench.results.curve import Curve
 from polarity_bench.results.result_files import Result, read_results
@@ -21,7 +21,7 @@ from polarity_bench.tasks.catalogue import KINDS
 from polarity_bench.values import grouped
 
 
-def plotted(results: Sequence[Result], weighting: str, curves: Sequence[Curve] = ()) -> list[Drawn]:
+def plotted(results: Sequence[Result], weighting: str, curves: Sequence[Curve] = ()) -> list[Chart]:
     """Return the charts of one run, including results that were cut by a limit.
 
     Args:
@@ -35,14 +35,14 @@ def plotted(results: Sequence[Result], weighting: str, curves: Sequence[Curve] =
     """
     main = {result.task: result.main_score.k for result in results}
     limits = {result.task: result.limit for result in results if result.limit}
-    ranked = [result for result in results if KINDS[result.kind].ranks]
+    ranked = [result for result in results if KINDS[result.kind].has_k]
     ranked_board = board(BoardParts(ranked, BoardFile(weighting=weighting), curves))
     planes = [plane for plane in ranked_board.planes if plane.k == main[plane.task]]
     named = {task: f"{task}, {limit} queries" for task, limit in limits.items()}
-    drawn = [replace(plane, task=named.get(plane.task, plane.task)) for plane in planes]
-    drawn_tasks = {plane.task for plane in planes}
-    others = [result for result in results if result.task not in drawn_tasks]
-    return [*drawn, *_bars(others, weighting)]
+    named_planes = [replace(plane, task=named.get(plane.task, plane.task)) for plane in planes]
+    on_planes = {plane.task for plane in planes}
+    others = [result for result in results if result.task not in on_planes]
+    return [*named_planes, *_bars(others, weighting)]
 
 
 def _bars(results: Sequence[Result], weighting: str) -> Iterator[BarChart]:
@@ -51,15 +51,15 @@ def _bars(results: Sequence[Result], weighting: str) -> Iterator[BarChart]:
     Bars of retrieval tasks show P. Bars of other tasks show the main score.
     """
     for kind, of_kind in grouped(results, lambda result: result.kind).items():
-        ranks = KINDS[kind].ranks
+        has_k = KINDS[kind].has_k
         scores: dict[str, dict[str, Score | None]] = {}
         for result in of_kind:
             main = result.main_score
-            key = ScoreKey("polarity", main.k, weighting) if ranks else main
+            key = ScoreKey("polarity", main.k, weighting) if has_k else main
             scores.setdefault(result.key.encoder.label, {})[result.task] = result.scores.get(key)
         tasks = list(dict.fromkeys(result.task for result in of_kind))
         series = series_of(scores.items(), tasks)
-        measure = "P" if ranks else KINDS[kind].measure
+        measure = "P" if has_k else KINDS[kind].measure
         if any(math.isfinite(value) for each in series for value in each.values):
             yield BarChart(KINDS[kind].heading, measure, tasks, series)
 

@@ -51,12 +51,12 @@ def tables(
     of_kinds = grouped(results, lambda result: result.kind)
     laid_out: list[tuple[Table, Collection[str]]] = [
         (_ranked(chosen, weighting), titled_metrics(0))
-        if kind.ranks
+        if kind.has_k
         else (_plain(chosen), _main_titles(chosen))
         for name, kind in KINDS.items()
         if (chosen := of_kinds.get(name))
     ]
-    ranked = [result for result in results if KINDS[result.kind].ranks]
+    ranked = [result for result in results if KINDS[result.kind].has_k]
     # All strengths of an encoder have the same training texts, so one result per task is enough.
     known = {result.task: result for result in results if result.seen or result.training}
     of_seen = [_pair(pair, ranked, weighting) for pair in pairs_of(ranked)]

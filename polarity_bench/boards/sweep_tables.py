@@ -22,18 +22,18 @@ from typing import Any
 
 from polarity_bench.boards.charts import mark_of, plane_of, points
 from polarity_bench.boards.config import SweepFile, board_file
-from polarity_bench.boards.notes import best_sentence
+from polarity_bench.boards.finding import best_sentence
+from polarity_bench.boards.note_texts import NOTES
 from polarity_bench.boards.provenance_notes import detail_of
 from polarity_bench.boards.rank_notes import unpaired_note
 from polarity_bench.boards.records import BOUNDS, Row, twin_mark, with_rows
 from polarity_bench.compare.unpaired_power import error_of, least_unpaired
-from polarity_bench.render.chart import Drawn, LineChart, MarkRole, Series
+from polarity_bench.render.chart import Chart, LineChart, MarkRole, Series
 from polarity_bench.render.format import score_text
 from polarity_bench.render.markdown import escape
 from polarity_bench.render.table import Board, Column, Detail, Role, Table
-from polarity_bench.results.aggregate import MEASURES, score_of, seed_means
 from polarity_bench.results.frame import Record
-from polarity_bench.results.score_names import NOTES
+from polarity_bench.results.means import MEASURES, score_of, seed_means
 from polarity_bench.scores import WEIGHTINGS
 from polarity_bench.sweeps.grid import SHIPPED
 from polarity_bench.sweeps.plan import read_plan
@@ -408,7 +408,7 @@ class SweepSection:
                 smallest[column[1] if is_alone else " on ".join(title.split(", "))] = least
         return [unpaired_note(smallest)] if smallest else []
 
-    def charts(self) -> Iterator[Drawn]:
+    def charts(self) -> Iterator[Chart]:
         """Yield the P–S planes, and then the charts by number of examples."""
         bases = grouped(self.sweep.bases_of(self.trainings), column_of)
         published = grouped(self.sweep.of_kind("published"), column_of)

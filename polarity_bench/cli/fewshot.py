@@ -68,13 +68,13 @@ def fewshot(
     The same command resumes an interrupted run.
     """
     from polarity_bench.boards.fewshot_tables import fewshot_board, read_board
-    from polarity_bench.cross_validation.experiment import (
+    from polarity_bench.cross_validation.fold_results import (
         Experiment,
         read_experiments,
         run_experiments,
     )
     from polarity_bench.cross_validation.protocol import protocol_of
-    from polarity_bench.cross_validation.to_frame import MEASURES, fold_records, published_folds
+    from polarity_bench.cross_validation.records import MEASURES, fold_records, published_folds
     from polarity_bench.render.markdown import render
     from polarity_bench.tasks.labelled import LabelledTexts
 
@@ -124,8 +124,8 @@ def fewshot(
 
 def _print_json(results: list[Result], measure: str | None) -> None:
     from polarity_bench.boards.run_report import as_json
-    from polarity_bench.cross_validation.experiment import folds_of
-    from polarity_bench.cross_validation.to_frame import method_title
+    from polarity_bench.cross_validation.fold_results import folds_of
+    from polarity_bench.cross_validation.records import method_title
 
     found = [
         {

@@ -265,7 +265,7 @@ def _how_to_read(results: Sequence[Result], weighting: str) -> str:
     from polarity_bench.scores import WEIGHTINGS
     from polarity_bench.tasks.catalogue import KINDS
 
-    ranked = any(KINDS[result.kind].ranks for result in results)
+    ranked = any(KINDS[result.kind].has_k for result in results)
     is_usual = not ranked or weighting == "linear"
     weights = "" if is_usual else f"; {WEIGHTINGS[weighting].explanation}"
     alike = " Compare S, retention and joint only under one reference encoder." if ranked else ""

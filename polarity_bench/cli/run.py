@@ -223,11 +223,11 @@ class FileFlags:
                 f"the plot lacks the reference {reference.label}, because {folder} has no result "
                 "of this encoder; evaluate the reference first"
             )
-        drawn = plotted([*own, *references], weighting, list(map(read_curve, curves)))
-        if not drawn:
+        charts = plotted([*own, *references], weighting, list(map(read_curve, curves)))
+        if not charts:
             remark(f"{self.plot}: not written, because there is nothing to plot")
             return
-        write_file(self.plot, draw_charts(drawn, "png" if self.plot.suffix == ".png" else "svg"))
+        write_file(self.plot, draw_charts(charts, "png" if self.plot.suffix == ".png" else "svg"))
 
 
 def run(

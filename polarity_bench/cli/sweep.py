@@ -36,7 +36,7 @@ from polarity_bench.errors import InputError, check_at_least, check_installed
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from polarity_bench.sweeps.prepare import Sweep
+    from polarity_bench.sweeps.remaining_items import Sweep
     from polarity_bench.sweeps.status import SweepProgress, Watch
 
 FOLDER = Path("sweeps")
@@ -90,7 +90,7 @@ def make_sweep(
     """
     from polarity_bench.sweeps.grid import grid_file, read_grid
     from polarity_bench.sweeps.items import Setup
-    from polarity_bench.sweeps.prepare import find_sweep
+    from polarity_bench.sweeps.remaining_items import find_sweep
     from polarity_bench.sweeps.state_files import SweepState
     from polarity_bench.sweeps.status import Watch
 

@@ -172,7 +172,7 @@ def _stored(task: Task, plan: EvaluationPlan, output: Path) -> Result | None:
             result = read_result(path)
         except InputError:
             continue  # The file is incomplete or from another version, so replace it.
-        stored, versions = result.environment, versions_of_scores() if task.spec.ranks else {}
+        stored, versions = result.environment, versions_of_scores() if task.spec.has_k else {}
         is_current = result.key.digest == key.digest and task.has_all(result.scores)
         is_current &= all(stored.get(name, "1") == version for name, version in versions.items())
         if is_current and has_values_per_query(result):

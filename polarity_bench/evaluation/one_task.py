@@ -200,7 +200,7 @@ def score_task(
     begun = time.perf_counter()
     scored = task.score(embedded, reference)
     reference_id = reference.encoder if reference is not None else None
-    versions = versions_of_scores() if task.spec.ranks else {}
+    versions = versions_of_scores() if task.spec.has_k else {}
     changed = {name: version for name, version in versions.items() if version != "1"}
     return Result(
         task=task.spec.name,

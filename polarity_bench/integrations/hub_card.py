@@ -75,7 +75,7 @@ class CardScore:
     def name(self) -> str:
         """Name of the score in the card."""
         kind, key = KINDS[self.result.kind], self.key
-        if not kind.ranks:
+        if not kind.has_k:
             return f"{kind.measure}, percent"
         weights = "" if key.weighting == "linear" else f", {key.weighting} weights"
         return f"{SCORE_TITLES[key.metric]} at {key.k}{weights}, percent"
@@ -85,7 +85,7 @@ class CardScore:
         """Settings, contamination and digests of the result, by name."""
         key = self.result.key
         facts = {"protocol": key.protocol_label}
-        if KINDS[self.result.kind].ranks:
+        if KINDS[self.result.kind].has_k:
             facts["reference"] = key.reference.label if key.reference else "itself"
         for option in ("prompt", "truncate_dim", "quantize", "sides"):
             if value := getattr(key.encoder, option):

@@ -138,4 +138,4 @@ class BarChart:
     baseline: float | None = None
 
 
-Drawn = Plane | LineChart | BarChart
+Chart = Plane | LineChart | BarChart

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import chain, count
 from typing import Any, Literal
 
-from polarity_bench.render.chart import Drawn, Plane
+from polarity_bench.render.chart import Chart, Plane
 from polarity_bench.scores import Score
 
 Unit = Literal["percent", "points", "probability", "seconds", "count"]
@@ -153,7 +153,7 @@ class Board:
         introduction: Introduction by the board's author, in markdown.
         tables: Tables of the board; the first is the summary.
         notes: Instructions for reading the board, in markdown.
-        drawn: Charts of the board.
+        charts: Charts of the board.
         details: Origins of table rows, by the keys in `Table.details`.
         finding: Main result of the board, a sentence of markdown; '' for none.
         origin: Description of how the results were computed, in markdown; '' for none.
@@ -163,7 +163,7 @@ class Board:
     introduction: str
     tables: Sequence[Table]
     notes: Sequence[str]
-    drawn: Sequence[Drawn] = ()
+    charts: Sequence[Chart] = ()
     details: Mapping[str, Detail] = field(default_factory=dict)
     finding: str = ""
     origin: str = ""
@@ -187,7 +187,7 @@ class Board:
     @property
     def planes(self) -> list[Plane]:
         """Charts of P against S on the board."""
-        return [chart for chart in self.drawn if isinstance(chart, Plane)]
+        return [chart for chart in self.charts if isinstance(chart, Plane)]
 
 
 def unique(

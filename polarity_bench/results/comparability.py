@@ -38,9 +38,9 @@ def cells_of(results: Iterable[Result]) -> list[tuple[Result, int]]:
         check_known(result.kind, KINDS, f"{result.path}: unknown kind {result.kind!r}")
         task = (result.kind, result.key.protocol_label, result.task)
         _check_alike(firsts.setdefault(task, result), result)
-        ranks, digest = KINDS[result.kind].ranks, result.key.encoder.digest
-        reference = result.key.reference.digest if ranks and result.key.reference else ""
-        for k in result.ks if ranks else [0]:
+        has_k, digest = KINDS[result.kind].has_k, result.key.encoder.digest
+        reference = result.key.reference.digest if has_k and result.key.reference else ""
+        for k in result.ks if has_k else [0]:
             if not result.lacks_reference or (result.task, digest, k) not in known:
                 first, _ = cells.setdefault((task, digest, reference, k), (result, k))
                 _check_one(first, result, k)
@@ -50,7 +50,7 @@ def cells_of(results: Iterable[Result]) -> list[tuple[Result, int]]:
 def _order(cell: tuple[Result, int]) -> tuple[bool, int, str, str]:
     result, _ = cell
     kind = list(KINDS).index(result.kind)
-    return not KINDS[result.kind].ranks, kind, result.key.protocol_label, result.task
+    return not KINDS[result.kind].has_k, kind, result.key.protocol_label, result.task
 
 
 def _check_alike(one: Result, other: Result) -> None:

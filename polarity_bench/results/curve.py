@@ -207,7 +207,7 @@ def _ranks(results: Sequence[Result]) -> list[tuple[int, str]]:
 
 def _check(result: Result) -> None:
     path = result.path
-    if not task_type(result.kind).ranks:
+    if not task_type(result.kind).has_k:
         raise InputError(f"{path}: a curve needs results of a polarity task, got {result.task!r}")
     if not any(key.metric == "polarity_oracle" for key in result.scores):
         raise InputError(f"{path}: the oracle scores are missing; run {result.task} again")

@@ -59,7 +59,7 @@ def write_curves(
     by_task: dict[str, dict[float, Result]] = {}
     for at, of_suite in results.items():
         for result in of_suite:
-            if task_type(result.kind).ranks:
+            if task_type(result.kind).has_k:
                 by_task.setdefault(result.task, {})[at] = result
     curves = [make_curve(name, dial, points) for points in by_task.values() if len(points) > 1]
     return [write_curve(curve, output) for curve in curves]

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from pydantic import StrictInt
 
-from polarity_bench.cross_validation.experiment import VERSION, Experiment
+from polarity_bench.cross_validation.fold_results import VERSION, Experiment
 from polarity_bench.cross_validation.methods import Method
 from polarity_bench.cross_validation.protocol import Protocol
 from polarity_bench.data.sources import DataAccess

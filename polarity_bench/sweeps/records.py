@@ -31,9 +31,9 @@ from typing import Any
 
 from polarity_bench.errors import InputError, check_known, nearest
 from polarity_bench.files import folder_name
-from polarity_bench.results.aggregate import MEASURES
 from polarity_bench.results.comparability import cells_of
 from polarity_bench.results.frame import Record, published_records, result_records
+from polarity_bench.results.means import MEASURES
 from polarity_bench.results.packed_results import paths_by_encoder
 from polarity_bench.results.published import FILE as PUBLISHED
 from polarity_bench.results.published import (

@@ -21,7 +21,7 @@ from typing import Any
 
 from pydantic import StrictInt
 
-from polarity_bench.cross_validation.experiment import check_experiment, run_experiments
+from polarity_bench.cross_validation.fold_results import check_experiment, run_experiments
 from polarity_bench.cross_validation.methods import check_method, make_method, parameters_of
 from polarity_bench.cross_validation.protocol import protocol_of
 from polarity_bench.encoders.base import EncoderId

@@ -113,7 +113,7 @@ def test_a_result_that_changed_has_no_kept_interval(folder: Path) -> None:
 
 
 def test_the_figures_are_bars_of_gains_for_each_reference(folder: Path) -> None:
-    drawn = board(find_board(folder)).drawn
+    drawn = board(find_board(folder)).charts
     bars = [each for each in drawn if isinstance(each, BarChart)]
     assert len(bars) == len(drawn) == 2
     assert [each.title for each in bars] == [
@@ -130,5 +130,5 @@ def test_a_board_that_asks_for_no_gains_shows_none(folder: Path) -> None:
     found = find_board(folder)
     made = board(found)
     assert not tables(made)
-    assert all(isinstance(each, Plane) for each in made.drawn)
+    assert all(isinstance(each, Plane) for each in made.charts)
     assert list(json.loads(standings_bytes(found.standings))) == ["format", "standings"]

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from polarity_bench.cross_validation.experiment import Experiment
+from polarity_bench.cross_validation.fold_results import Experiment
 from polarity_bench.cross_validation.methods import KNOWN, make_method
 from polarity_bench.cross_validation.protocol import PROTOCOLS
 from polarity_bench.data.nli import load_nli

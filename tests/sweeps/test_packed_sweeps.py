@@ -24,7 +24,7 @@ from polarity_bench.results.packed_results import PACKED, pack
 from polarity_bench.results.result_files import read_results, write_result
 from polarity_bench.sweeps.items import Training
 from polarity_bench.sweeps.plan import write_plan
-from polarity_bench.sweeps.prepare import Sweep, find_sweep
+from polarity_bench.sweeps.remaining_items import Sweep, find_sweep
 from polarity_bench.sweeps.state_files import ItemOutcome, SweepState, files_of
 from polarity_bench.tasks.catalogue import choose_tasks, load_tasks
 from polarity_bench.tasks.types.base import Settings, Task

@@ -47,7 +47,7 @@ from polarity_bench.sweeps.engines import local
 from polarity_bench.sweeps.external_results import find_external_results
 from polarity_bench.sweeps.items import Training
 from polarity_bench.sweeps.plan import PlanItem, SweepPlan, merge_plans, write_plan
-from polarity_bench.sweeps.prepare import find_sweep
+from polarity_bench.sweeps.remaining_items import find_sweep
 from polarity_bench.sweeps.state_files import GREATEST_ATTEMPTS, ItemOutcome, SweepState, files_of
 from polarity_bench.sweeps.status import Watch
 from polarity_bench.training.job import Job

@@ -851,7 +851,7 @@ def test_lines_by_examples_wait_for_all_that_is_planned(sweep: Sweep) -> None:
     sweep.train((0.8, 0.4), loss="triplet", margin=1.0, examples=500)
     sweep.train((0.9, 0.3), loss="triplet", margin=0.1, examples=2000)
     sweep.train(None, loss="triplet", margin=1.0, examples=2000)
-    drawn = sweep_board(read_sweep(sweep.folder)).drawn
+    drawn = sweep_board(read_sweep(sweep.folder)).charts
     lines = [each for each in drawn if isinstance(each, LineChart)]
     assert [each.title for each in lines] == [
         "Losses: P by examples, sst2",

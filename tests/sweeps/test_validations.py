@@ -13,7 +13,7 @@ import pytest
 from standins import Bench, Done, Workshop, call, write_task
 from standins.sweeps import run_here
 
-from polarity_bench.cross_validation.experiment import read_experiments
+from polarity_bench.cross_validation.fold_results import read_experiments
 from polarity_bench.cross_validation.methods import FineTuning, FoldContext, Predictions
 from polarity_bench.cross_validation.protocol import PROTOCOLS, Protocol
 from polarity_bench.encoders.base import EncoderId
@@ -27,7 +27,7 @@ from polarity_bench.sweeps.engines import local
 from polarity_bench.sweeps.grid import read_grid
 from polarity_bench.sweeps.items import CrossValidation, Setup
 from polarity_bench.sweeps.plan import plan_of, read_plan, write_plan
-from polarity_bench.sweeps.prepare import find_sweep
+from polarity_bench.sweeps.remaining_items import find_sweep
 from polarity_bench.sweeps.state_files import ItemOutcome, SweepState
 from polarity_bench.sweeps.status import Watch
 from polarity_bench.training.losses.metric import SoftTriple

@@ -24,8 +24,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, f1_score
 from standins import QUERIES, SOURCES, Workshop, write_task
 
-from polarity_bench.cross_validation import experiment as module
-from polarity_bench.cross_validation.experiment import (
+from polarity_bench.cross_validation import fold_results as module
+from polarity_bench.cross_validation.fold_results import (
     Experiment,
     folds_of,
     read_experiments,

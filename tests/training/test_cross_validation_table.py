@@ -17,7 +17,7 @@ from sklearn.metrics import accuracy_score, f1_score
 
 from polarity_bench.boards.fewshot_tables import compare_methods, fewshot_board
 from polarity_bench.cross_validation.chance import MAJORITY, PRIOR, guess_scores
-from polarity_bench.cross_validation.experiment import Experiment, Fold, with_folds
+from polarity_bench.cross_validation.fold_results import Experiment, Fold, with_folds
 from polarity_bench.cross_validation.methods import (
     FewShotSetFit,
     FineTuning,
@@ -26,7 +26,7 @@ from polarity_bench.cross_validation.methods import (
     full_title,
 )
 from polarity_bench.cross_validation.protocol import PROTOCOLS, Protocol
-from polarity_bench.cross_validation.to_frame import (
+from polarity_bench.cross_validation.records import (
     fold_records,
     heading,
     n_planned,

@@ -10,7 +10,7 @@ import pytest
 from standins import Bench, Done, Workshop, call
 
 from polarity_bench.boards.fewshot_tables import read_board
-from polarity_bench.cross_validation.experiment import read_experiments
+from polarity_bench.cross_validation.fold_results import read_experiments
 
 FEW = ["--folds", "3", "--rows", "6", "--workers", "1"]
 QUICK = ["--epochs", "1", "--batch-size", "6"]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from xml.etree import ElementTree as ET
 
 from polarity_bench.errors import InputError, check_installed
-from polarity_bench.render.chart import BarChart, Drawn, LineChart, Plane
+from polarity_bench.render.chart import BarChart, Chart, LineChart, Plane
 from polarity_bench.render.figures.themes import LIGHT, THEMES, Theme, config, in_theme, looks_of
 from polarity_bench.render.table import Board, unique
 
@@ -45,7 +45,7 @@ def figure_files(board: Board, figures: Sequence[Figure]) -> dict[str, bytes]:
         Contents of the files by name: `NAME.svg`, `NAME-dark.svg`, `NAME.png`, `NAME-dark.png`.
     """
     files: dict[str, bytes] = {}
-    for stem, figure in zip(stems(board.drawn), figures, strict=True):
+    for stem, figure in zip(stems(board.charts), figures, strict=True):
         spec = _spec([figure])
         for ending, theme in THEMES.items():
             svg = _svg(spec, theme)
@@ -68,13 +68,13 @@ def figure_svg(board: Board) -> bytes:
     return draw_charts(board.planes, "svg")
 
 
-def draw_charts(drawn: Sequence[Drawn], form: Format, theme: Theme = LIGHT) -> bytes:
+def draw_charts(charts: Sequence[Chart], form: Format, theme: Theme = LIGHT) -> bytes:
     """Draw one or more charts in one file, one below the other.
 
     Raises:
         InputError: If altair or vl-convert is not installed.
     """
-    figures = figures_of(drawn)
+    figures = figures_of(charts)
     svg = _svg(_spec(figures), theme)
     return _png(svg) if form == "png" else _with_words(svg, figures)
 
@@ -93,7 +93,7 @@ def check_can_draw() -> None:
     check_installed("a figure", *_NEEDED)
 
 
-def figures_of(drawn: Sequence[Drawn]) -> list[Figure]:
+def figures_of(charts: Sequence[Chart]) -> list[Figure]:
     """Lay out the figures of charts, with the same colours and shapes in all figures.
 
     Charts of P against S that have the same title also name their reference.
@@ -105,10 +105,10 @@ def figures_of(drawn: Sequence[Drawn]) -> list[Figure]:
     from polarity_bench.render.figures.plane import plane_figure
     from polarity_bench.render.figures.series import bars_figure, lines_figure
 
-    looks = looks_of(drawn)
-    titles = [chart.title for chart in drawn]
+    looks = looks_of(charts)
+    titles = [chart.title for chart in charts]
     figures = []
-    for chart in drawn:
+    for chart in charts:
         match chart:
             case Plane():
                 several = titles.count(chart.title) > 1
@@ -120,7 +120,7 @@ def figures_of(drawn: Sequence[Drawn]) -> list[Figure]:
     return figures
 
 
-def stems(drawn: Sequence[Drawn]) -> list[str]:
+def stems(charts: Sequence[Chart]) -> list[str]:
     """Return a unique file name, without suffix, for each chart.
 
     Names consist of lower-case letters, digits and hyphens, and are derived from the titles or, for
@@ -130,10 +130,10 @@ def stems(drawn: Sequence[Drawn]) -> list[str]:
         >>> stems([BarChart("P by part: a/../b", "P", (), ()), BarChart("???", "P", (), ())])
         ['p-by-part-a-b', 'figure']
     """
-    planes = {(each.task, each.k) for each in drawn if isinstance(each, Plane)}
+    planes = {(each.task, each.k) for each in charts if isinstance(each, Plane)}
     n_ks = Counter(task for task, _ in planes)
     names: list[str] = []
-    for each in drawn:
+    for each in charts:
         name = each.title
         if isinstance(each, Plane):
             name = f"{each.task} p against s" + (f" k {each.k}" if n_ks[each.task] > 1 else "")

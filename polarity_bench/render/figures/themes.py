@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from polarity_bench.render.chart import Drawn, Plane
+from polarity_bench.render.chart import Chart, Plane
 
 Theme = Mapping[str, str]
 
@@ -50,10 +50,10 @@ Looks = Mapping[str, int]
 """Number of the colour and shape of each name, the same in every figure of a board."""
 
 
-def looks_of(drawn: Iterable[Drawn]) -> Looks:
+def looks_of(charts: Iterable[Chart]) -> Looks:
     """Number the families, curves and series of charts; the first 40 numbers look different."""
     names: dict[str, None] = {}
-    for chart in drawn:
+    for chart in charts:
         if isinstance(chart, Plane):
             names |= dict.fromkeys(chart.families)
         else:

@@ -42,7 +42,7 @@ def page_html(
     check_installed("a page", "altair", "jinja2", "vl_convert")
     from polarity_bench.render.figures.figure_files import figures_of
 
-    figures = figures_of(board.drawn) if figures is None else figures
+    figures = figures_of(board.charts) if figures is None else figures
     specs = [figure.spec for figure in figures]
     bundle = [_vega_bundle()] if figures else []
     return (

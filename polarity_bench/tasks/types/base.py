@@ -115,8 +115,8 @@ class TaskSpec(Strict):
     """Name of the main score in tables."""
     columns: ClassVar[tuple[tuple[str, ScoreKey], ...]] = ()
     """Title and score of each column in the table of a suite."""
-    ranks: ClassVar[bool] = False
-    """Whether tasks of this type are retrieval tasks, so scores depend on k and a reference."""
+    has_k: ClassVar[bool] = False
+    """Whether scores are of the k nearest sources, under a reference: boards rank these tasks."""
     has_subsets: ClassVar[bool] = False
     """Whether the counts of a result are the sizes of subsets with scores of their own."""
     retrieves: ClassVar[bool] = False

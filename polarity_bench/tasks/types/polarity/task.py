@@ -77,7 +77,7 @@ class PolaritySpec(TaskSpec):
     """Name of the original task, if this task is a copy with unseen sources."""
 
     moving: ClassVar[tuple[str, ...]] = ("mteb", "labels", "format", "splits", "protocol")
-    ranks: ClassVar[bool] = True
+    has_k: ClassVar[bool] = True
     retrieves: ClassVar[bool] = True
     mteb_type: ClassVar[str] = "Retrieval"
     mteb_prompt: ClassVar[str] = "Retrieve sentences of the same polarity."

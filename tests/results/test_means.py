@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from polarity_bench.results.aggregate import mean_over_seeds, score_of, seed_means
+from polarity_bench.results.means import mean_over_seeds, score_of, seed_means
 
 NAN = math.nan
 

@@ -1,0 +1,103 @@
+"""Main finding of a board of results: the best row, the runner-up and the base, in one sentence."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+
+from polarity_bench.boards.columns import Sections
+from polarity_bench.boards.rank_notes import Ranking
+from polarity_bench.boards.records import Row
+from polarity_bench.boards.unseen_columns import seen_words
+from polarity_bench.metrics.register import metric_of
+from polarity_bench.render.format import percent, score_text
+from polarity_bench.render.markdown import escape
+from polarity_bench.results.means import score_of
+from polarity_bench.values import count, shortest
+
+
+def finding(sections: Sections) -> str:
+    """Describe the best row of the first table, the runner-up and the base, with their scores.
+
+    If ranks are known, a second sentence describes the paired tests.
+
+    Returns:
+        The text in markdown; '' if fewer than two comparable rows have a score.
+    """
+    alone, tasks, names = sections.alone, sections.averaged[""], sections.names
+    by, keep, averaged = sections.sorted_by(tasks), sections.config.keep, sections.averaged[alone]
+    competing = [row for row in sections.first_rows if row["role"] in {"encoder", "method"}]
+    scored = [
+        row | {"score": score, "group": _group(row, by)}
+        for row in sections.in_order(competing, tasks, group_by="")
+        if not row["opposes"]
+        if (score := sections.mean(row, averaged, by)) and math.isfinite(score["value"])
+    ]
+    # A Counter keeps insertion order, so the group of the best row comes first.
+    groups = Counter(row["group"] for row in scored)
+    group = next((group for group, n_rows in groups.items() if n_rows > 1), None)
+    if group is None:
+        return ""
+    references, ks = (set(shared) for shared in zip(*groups, strict=True))
+    scored = [row for row in scored if row["group"] == group]
+    first, second, *_ = scored
+    base = next((row for row in scored if row["encoder"] == first["reference"]), None)
+    measure = sections.title_of(by, alone)
+    of = f"mean {measure} over {count(len(averaged), 'task')}"
+    if not alone and len(averaged) == 1:
+        of = f"{measure} on {escape(tasks[0])}"
+    if group[0] and len(references) > 1:
+        of += f" with the reference {escape(names[group[0]])}"
+    of += f" at k = {first['k']}" if len(ks) > 1 else ""
+    if keep is not None:
+        of += f" among the rows that keep {percent(keep, 0)} % of the base's S beyond chance"
+    how = partial(_how, sections, averaged)
+    others = f"{escape(second['name'])}{how(second)} follows with {_number(second)}"
+    if base and base is not second:
+        others += f", and the base, {escape(base['name'])}{how(base)}, has {_number(base)}"
+    text = best_sentence(first["name"], of, [_number(first), others], how(first))
+    return f"{text} {_certainty(first, sections.first_rankings)}".strip()
+
+
+def best_sentence(name: str, of: str, numbers: Sequence[str], how: str = "") -> str:
+    """Return the sentence on the best row that opens boards of results and of sweeps.
+
+    Args:
+        name: Name of the row, as plain text.
+        of: The score in markdown, such as `mean P over 2 tasks`.
+        numbers: Score of the row, and then clauses on other rows.
+        how: Description of the row in markdown.
+    """
+    return f"**{escape(name)}**{how} has the highest {of}: {'; '.join(numbers)}."
+
+
+def _group(row: Row, by: str) -> tuple[str, int]:
+    """Return the reference and k of a row; '' as the reference if the score ignores it."""
+    return (row["reference"] or row["encoder"]) if metric_of(by).needs_reference else "", row["k"]
+
+
+def _how(sections: Sections, places: Sequence[str], row: Row) -> str:
+    """Describe a row: its seeds, the choice of its strength, and what it saw in training."""
+    seen = sections.seen(places, [row])
+    parts = [f"{len(row['members'])} seeds"] if len(row["members"]) > 1 else []
+    if row["dial"]:
+        parts.append(f"{row['dial']} {shortest(row['strength'])}, chosen on these queries")
+    parts += filter(None, [seen_words({part: share for part, (share,) in seen.items()})])
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def _number(row: Row) -> str:
+    return score_text(score_of(row["score"]))
+
+
+def _certainty(row: Row, rankings: Sequence[Ranking]) -> str:
+    """Describe which encoders differ significantly from this one; '' if its rank is unknown."""
+    for ranking in rankings:
+        if row["row"] in ranking.ranks:
+            best, worst = ranking.ranks[row["row"]]
+            if best == worst == 1:
+                return "Paired tests separate it from all others."
+            return f"Paired tests do not separate it from {count(worst - best, 'other encoder')}."
+    return ""

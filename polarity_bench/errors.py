@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import difflib
 import warnings
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
+from types import MappingProxyType
 
 
 class InputWarning(UserWarning):
@@ -44,12 +45,18 @@ def warn(message: str) -> None:
 
 
 @contextmanager
-def reworded(before: str = "", after: str = "", *kinds: type[Exception]) -> Iterator[None]:
+def reworded(
+    before: str = "",
+    after: str = "",
+    *kinds: type[Exception],
+    words: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[None]:
     """Put text before and after the message of an error that the context raises.
 
     Args:
         before: Text before the message.
         after: Text after the message.
+        words: Replacements in the message, by the replaced text.
         kinds: Kinds of errors, which become an `InputError`. By default, only an `InputError` is
             changed, and keeps its class.
     """
@@ -58,7 +65,10 @@ def reworded(before: str = "", after: str = "", *kinds: type[Exception]) -> Iter
         yield
     except handled as error:
         kind = type(error) if isinstance(error, InputError) else InputError
-        raise kind(f"{before}{error}{after}") from error
+        message = str(error)
+        for word, replacement in words.items():
+            message = message.replace(word, replacement)
+        raise kind(f"{before}{message}{after}") from error
 
 
 def how_to_install(extra: str) -> str:

@@ -20,7 +20,7 @@ from typing import Any
 
 import platformdirs
 
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, reworded
 
 _DAMAGE = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError)
 """Errors raised when a damaged compressed file is read."""
@@ -188,10 +188,8 @@ def read_json(path: Path) -> Any:
     """
     with input_errors(f"{path}: cannot be read"):
         content = path.read_bytes()
-    try:
+    with reworded(f"{path}: damaged, not valid JSON: ", "", ValueError):
         return json.loads(content)
-    except ValueError as error:
-        raise InputError(f"{path}: damaged, not valid JSON: {error}") from error
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -202,7 +200,5 @@ def read_toml(path: Path) -> dict[str, Any]:
     """
     with input_errors(f"{path}: cannot be read"):
         content = path.read_bytes()
-    try:
+    with reworded(f"{path}: not valid TOML: ", "", ValueError):
         return tomllib.loads(content.decode())
-    except ValueError as error:
-        raise InputError(f"{path}: not valid TOML: {error}") from error

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from polarity_bench.boards.board import FILE, board, find_board
 from polarity_bench.boards.fewshot_tables import read_board as read_cross_validated
 from polarity_bench.boards.run_report import board_as_json
-from polarity_bench.boards.sweep_tables import Sweep, read_sweep, sweep_as_json, sweep_board
+from polarity_bench.boards.sweep_tables import SweepScores, read_sweep, sweep_as_json, sweep_board
 from polarity_bench.compare.encoder_ranks import Standings
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.render.table import Board
@@ -37,7 +37,7 @@ class OpenBoard:
     board: Board
     standings: Standings | None = None
     weighting: str | None = None
-    sweep: Sweep | None = None
+    sweep: SweepScores | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Return the scores as JSON values: of a sweep by training run, else by table."""

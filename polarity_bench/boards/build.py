@@ -158,10 +158,10 @@ def _cells(lines: list[str], i: int, right: str) -> str:
     titles = _titles(lines, i, len(one))
     row_name = next(cell for title, cell in zip(titles, other, strict=True) if title != "rank")
     pairs = enumerate(zip(one, other, strict=True))
-    wrong = [(place, a, b) for place, (a, b) in pairs if a != b]
+    wrong = [(position, a, b) for position, (a, b) in pairs if a != b]
     return ", ".join(
-        f"{titles[place]} of {row_name}: expected {_short(b)!r}, got {_short(a)!r}"
-        for place, a, b in wrong
+        f"{titles[position]} of {row_name}: expected {_short(b)!r}, got {_short(a)!r}"
+        for position, a, b in wrong
     )
 
 
@@ -175,7 +175,7 @@ def _titles(lines: list[str], i: int, n: int) -> list[str]:
     while first > 0 and lines[first - 1].startswith("|"):
         first -= 1
     titles = _split(lines[first])
-    return titles if len(titles) == n else [f"cell {place + 1}" for place in range(n)]
+    return titles if len(titles) == n else [f"cell {number + 1}" for number in range(n)]
 
 
 def _short(text: str) -> str:

@@ -37,7 +37,7 @@ from polarity_bench.boards.unseen_columns import (
 )
 from polarity_bench.compare.encoder_ranks import Standings
 from polarity_bench.metrics.register import metric_of, titled_metrics
-from polarity_bench.render.format import percent
+from polarity_bench.render.format import MISSING, percent
 from polarity_bench.render.table import Column, Table
 from polarity_bench.results.comparability import pairs_of
 from polarity_bench.results.curve import Curve
@@ -607,13 +607,13 @@ class Sections:
         without = {*without, *(() if is_of_methods else ("seeds", "strength"))}
         heads = [
             ("encoder", [row["name"] for row in rows]),
-            ("seeds", [str(len(row["members"])) if row["encoder"] else "-" for row in rows]),
+            ("seeds", [str(len(row["members"])) if row["encoder"] else MISSING for row in rows]),
             ("strength", [_strength(row) for row in rows]),
             (
                 "reference",
-                ["-" if r["role"] == "published" else self.names[r["reference"]] for r in rows],
+                [MISSING if r["role"] == "published" else self.names[r["reference"]] for r in rows],
             ),
-            ("k", [str(row["k"] or "-") for row in rows]),
+            ("k", [str(row["k"] or MISSING) for row in rows]),
         ]
         competing = {row["row"] for row in rows if row["role"] == "encoder"}
         rankings = [each for each in rankings if competing & {row["row"] for row in each.rows}]
@@ -621,7 +621,7 @@ class Sections:
         heads = [head for head in heads if head[0] not in without]
         if ranks:
             ends = [ranks.get(row["row"]) for row in rows]
-            heads = [("rank", [rank_text(*each) if each else "-" for each in ends]), *heads]
+            heads = [("rank", [rank_text(*each) if each else MISSING for each in ends]), *heads]
         keep, reading = self.config.keep, list[str]()
         if keep is not None and any(column.title == "P" for column in columns):
             reading.append(NOTES["order"].format(percent(keep, 0)))
@@ -704,5 +704,5 @@ def _is_chosen(row: Row) -> bool:
 def _strength(row: Row) -> str:
     """Return the chosen strength as text, with a remark that it was chosen on this test set."""
     if not _is_chosen(row):
-        return "-"
+        return MISSING
     return f"{shortest(row['strength'])} (chosen here, best of {row['n_strengths']})"

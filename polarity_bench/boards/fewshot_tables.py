@@ -141,8 +141,8 @@ def finding(compared: Iterable[Record]) -> str:
     )
     tested.sort(key=lambda row: row["difference"])
     ends = [
-        f"{percent(row['difference'], 2, '+')} points [{percent(row['low'], 2, '+')}, "
-        f"{percent(row['high'], 2, '+')}] ({row['name']} on {escape(row['task'])})"
+        f"{percent(row['difference'], sign='+')} points [{percent(row['low'], sign='+')}, "
+        f"{percent(row['high'], sign='+')}] ({row['name']} on {escape(row['task'])})"
         for row in (tested[0], tested[-1])[: len(tested)]
     ]
     mean = "mean differences range from" if len(ends) > 1 else "the mean difference is"

@@ -20,11 +20,10 @@ NOTES = {
     "seeds, so the row's scores are slightly too high: the row has no rank and is never bold, "
     "except for front, which uses all strengths. Each single run is on the page and in "
     "`table.csv`.",
-    "order": "Order: rows with a retention of at least {} % first, then all others, each by P.",
+    "order": "Order: rows with a retention of at least {} % first, then all others, each by P. "
+    "A strength is chosen among those with this retention, if there are any.",
     "chosen": "Bold: the best of the rows that compete. Rows whose strength was 'chosen here', on "
     "these queries, compete only for front.",
-    "keep": "Rows are sorted by P. Rows with a retention of at least {} % come first, and a "
-    "strength is chosen among those that reach it.",
     "gains": "A gain is the score of the row minus that of its reference, in points, so a loss is "
     "below 0. [low, high] is its 95 % interval, from a paired bootstrap over the queries.",
     "bounds": "Random retrieval, and retrieval with gold labels (the k nearest sources of the "

@@ -11,7 +11,6 @@ from polarity_bench.boards.note_texts import NOTES
 from polarity_bench.boards.records import rival_key
 from polarity_bench.boards.unseen_columns import tasks_with_seen_rows
 from polarity_bench.metrics.register import metric_of
-from polarity_bench.render.format import percent
 from polarity_bench.render.markdown import escape
 from polarity_bench.render.table import Table
 from polarity_bench.results.published import PublishedNumber
@@ -28,18 +27,17 @@ def board_notes(sections: Sections, tables: Sequence[Table]) -> list[str]:
     """
     ranked, plain, alone = sections.ranked, sections.plain, sections.alone
     printed = [each["number"] for each in sections.further if each["role"] == "published"]
-    rows, keep = sections.first_rows if ranked else [], sections.config.keep
+    rows = sections.first_rows if ranked else []
     roles = {row["role"] for row in rows}
     has_means = sections.has_means or (not ranked and len(plain) == 1)
     weights = f"Ranks are {WEIGHTINGS[sections.config.weighting].words}."
-    order = _order_note(sections) if keep is None else NOTES["keep"].format(percent(keep, 0))
     of_alone = f"Rows are sorted by the mean of {KINDS[sections.first_of(alone).kind].heading}."
     of_plain = (of for family in plain for of in sections.tasks[family].values())
     has_seen_rows = tasks_with_seen_rows(result for of in of_plain for result in of.values())
     # Each note follows its condition: whether the board shows what the note explains.
     notes: list[tuple[object, str]] = [
         (ranked, f"{weights} {NOTES['scores']}"),
-        (ranked, order),
+        (ranked and sections.config.keep is None, _order_note(sections)),
         ("method" in roles, NOTES["methods"]),
         (ranked, NOTES["rivals"]),
         (ranked, _no_rivals_note(sections)),

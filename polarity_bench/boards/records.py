@@ -27,7 +27,7 @@ from polarity_bench.boards.config import BoardFile, published_columns
 from polarity_bench.errors import InputError
 from polarity_bench.metrics.register import metric_of
 from polarity_bench.metrics.similarity import joint, retention
-from polarity_bench.render.format import percent
+from polarity_bench.render.format import DIGITS, percent
 from polarity_bench.render.table import Table
 from polarity_bench.results.comparability import cells_of
 from polarity_bench.results.frame import Record, published_records, result_records, score_columns
@@ -149,7 +149,7 @@ def with_rows(table: Table, rows: Sequence[Row]) -> Table:
     return replace(table, roles=roles, details=details, notes=notes)
 
 
-def twin_mark(measured: float | None, published: float, digits: int = 2) -> str:
+def twin_mark(measured: float | None, published: float, digits: int = DIGITS) -> str:
     """Return a measured score minus a published number as text; '' if nothing was measured."""
     return "" if measured is None else f" ({percent(measured - published, digits, '+')})"
 

@@ -29,7 +29,7 @@ from polarity_bench.boards.rank_notes import unpaired_note
 from polarity_bench.boards.records import BOUNDS, Row, twin_mark, with_rows
 from polarity_bench.compare.unpaired_power import error_of, least_unpaired
 from polarity_bench.render.chart import Chart, LineChart, MarkRole, Series
-from polarity_bench.render.format import score_text
+from polarity_bench.render.format import MISSING, score_text
 from polarity_bench.render.markdown import escape
 from polarity_bench.render.table import Board, Column, Detail, Role, Table
 from polarity_bench.results.frame import Record
@@ -57,7 +57,8 @@ _GRID = "grid.toml"
 _PLACED = frozenset({"recipe", "model", "task", "seed"})
 """Settings that define neither rows nor sections."""
 
-_NOTHING = "-"
+_DIGITS = 1
+"""Number of decimals of scores, as in the paper."""
 _MISSING: Record = {"metric": "", "n_seeds": 0, "n_planned": 0} | dict.fromkeys(MEASURES, math.nan)
 """Mean of a row without records in a column."""
 _LOSSES = "Losses"
@@ -68,7 +69,7 @@ _POINTS |= {role: (name, f"_{ending}") for role, (name, ending, _) in BOUNDS.ite
 
 
 @dataclass(frozen=True)
-class Sweep:
+class SweepScores:
     """Scores of a sweep, with the configuration of its board.
 
     Attributes:
@@ -99,7 +100,7 @@ def read_sweep(
     weighting: str | None = None,
     where: Sequence[str] = (),
     title: str | None = None,
-) -> Sweep:
+) -> SweepScores:
     """Read the scores of a sweep's training runs and base encoders.
 
     Encoders are scored on the tasks on which they were trained.
@@ -122,7 +123,9 @@ def read_sweep(
         records, models = select(records, models, where)
     title = title or config.title or plan.title
     shown = {"title": title, "weighting": weighting, "models": tuple(models)}
-    return Sweep(records, config.model_copy(update=shown), folder, _command(plan.grid, folder))
+    return SweepScores(
+        records, config.model_copy(update=shown), folder, _command(plan.grid, folder)
+    )
 
 
 def _command(grid: str, folder: Path) -> str:
@@ -140,7 +143,7 @@ def _command(grid: str, folder: Path) -> str:
     return shlex.join(["polarity-bench", "sweep", file.stem if is_ours else file.name])
 
 
-def sweep_as_json(sweep: Sweep) -> dict[str, Any]:
+def sweep_as_json(sweep: SweepScores) -> dict[str, Any]:
     """Return the scores of a sweep as JSON values: fractions, or null if undefined."""
     items = []
     measured = (record for record in sweep.records if record["kind"] != "published")
@@ -158,7 +161,7 @@ def sweep_as_json(sweep: Sweep) -> dict[str, Any]:
     }
 
 
-def sweep_board(sweep: Sweep) -> Board:
+def sweep_board(sweep: SweepScores) -> Board:
     """Build the board of a sweep, with its tables and charts."""
     recipes = grouped(sweep.of_kind("training"), lambda training: training["recipe"])
     trainings = recipes.pop(Margins.name if Margins.name in recipes else next(iter(recipes)))
@@ -222,7 +225,7 @@ class SweepSection:
         others: Records of the training runs of other recipes, which every section shows.
     """
 
-    sweep: Sweep
+    sweep: SweepScores
     keys: Sequence[str]
     ending: str
     trainings: Sequence[Record]
@@ -272,7 +275,7 @@ class SweepSection:
             for values, records in by_settings(alike, names).items()
         ]
         for values, records in by_settings(self.shown, self.keys).items():
-            heads = [_NOTHING if value is None else word(value) for value in values]
+            heads = [MISSING if value is None else word(value) for value in values]
             rows.append(_row(records, "encoder", *heads))
         return rows
 
@@ -311,7 +314,7 @@ class SweepSection:
                 continue
             best = max(known["encoder"], key=lambda each: each[1]["value"])
             numbers = [
-                " with S ".join(score_text(score_of(mean), 1) for mean in means)
+                " with S ".join(score_text(score_of(mean), _DIGITS) for mean in means)
                 for _, *means in [best, *known.get("base", ())[:1]]
             ]
             numbers[1:] = [f"the base has {number}" for number in numbers[1:]]
@@ -332,8 +335,8 @@ class SweepSection:
         published = self.sweep.of_kind("published")
         numbers = [each for each in published if each["metric"] == metric and each["base"]]
         rows = [
-            row | {"detail": f"{self.heading}, {short}, row {place}"}
-            for place, row in enumerate(_with_published(self.rows, numbers))
+            row | {"detail": f"{self.heading}, {short}, row {number}"}
+            for number, row in enumerate(_with_published(self.rows, numbers))
         ]
         over, interval = "queries", "over queries"
         if any(mean["n_planned"] > 1 for row in self.rows for mean in row["means"].values()):
@@ -375,9 +378,11 @@ class SweepSection:
                 [each[name] for each in of_metric]
                 for name in ("value", "seed_std", "seed_min", "seed_max")
             )
-            columns.append(Column(f"{short} mean", value, spreads=std, digits=1, spread_as="sub"))
-            columns.append(Column(f"{short} min", least, digits=1))
-            columns.append(Column(f"{short} max", most, digits=1))
+            columns.append(
+                Column(f"{short} mean", value, spreads=std, digits=_DIGITS, spread_as="sub")
+            )
+            columns.append(Column(f"{short} min", least, digits=_DIGITS))
+            columns.append(Column(f"{short} max", most, digits=_DIGITS))
         n_runs = [
             None if row["role"] == "published" else each.get((_P,), _MISSING)["n_seeds"]
             for row, each in zip(rows, means, strict=True)
@@ -470,7 +475,7 @@ def _row(records: Sequence[Record], role: Role, *heads: str) -> Row:
         "means": seed_means(records, "metric", "base", "task"),
         "role": role,
         "heads": heads,
-        "name": " ".join(head for head in heads if head != _NOTHING),
+        "name": " ".join(head for head in heads if head != MISSING),
     }
 
 
@@ -487,11 +492,11 @@ def _with_published(measured: Sequence[Row], numbers: Iterable[Record]) -> list[
     such a measured row follows the previous published row. If there is no previous row, it comes
     first.
     """
-    rows, place = [*enumerate(measured)], -1
+    rows, position = [*enumerate(measured)], -1
     for name, alike in grouped(numbers, lambda number: number["name"]).items():
         twins = set[int]().union(*(number["twins"] for number in alike))
-        place = next((at for at, row in enumerate(measured) if twins & row["items"]), place)
-        rows.append((place, _row(alike, "published", name)))
+        position = next((at for at, row in enumerate(measured) if twins & row["items"]), position)
+        rows.append((position, _row(alike, "published", name)))
     return [row for _, row in sorted(rows, key=lambda each: each[0])]
 
 
@@ -513,7 +518,7 @@ def _table(
         lead: Markdown above the table.
         notes: Notes below the table, above the footnotes.
     """
-    padded = [[*row["heads"], *[_NOTHING] * len(titles)] for row in rows]
+    padded = [[*row["heads"], *[MISSING] * len(titles)] for row in rows]
     heads = [(title, [cells[i] for cells in padded]) for i, title in enumerate(titles)]
     return with_rows(Table(heading, heads, columns, lead=lead, notes=notes), rows)
 
@@ -530,7 +535,7 @@ def _column(rows: Sequence[Row], metric: str, column: tuple[str, str], title: st
             pairs = zip(rows, means, strict=True)
             values = (each["value"] for twin, each in pairs if twins & twin["items"])
             value = next((value for value in values if not math.isnan(value)), None)
-            mark = twin_mark(value, mean["value"], 1)
+            mark = twin_mark(value, mean["value"], _DIGITS)
         marks.append(mark)
     return Column.of(
         title,
@@ -539,13 +544,13 @@ def _column(rows: Sequence[Row], metric: str, column: tuple[str, str], title: st
         rivals=["" if row["role"] == "encoder" else None for row in rows],
         marks=marks,
         spreads=[mean["std" if mean["n_planned"] == 1 else "seed_std"] for mean in means],
-        digits=1,
+        digits=_DIGITS,
         n_best=2,
         spread_as="sub",
     )
 
 
-def _detail(row: Row, sweep: Sweep) -> Detail:
+def _detail(row: Row, sweep: SweepScores) -> Detail:
     """Return the provenance of a row: its encoders, settings, command and result files."""
     if row["role"] == "published":
         sources = dict.fromkeys(number["source"] for number in row["records"])

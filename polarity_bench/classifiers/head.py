@@ -22,7 +22,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 from scipy.special import softmax
 
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, reworded
 from polarity_bench.values import FloatArray
 
 HEAD_FILE = "head.safetensors"
@@ -167,19 +167,16 @@ class Head:
                 f"{folder}: {HEAD_FILE} is missing, so the folder is not a classifier; train one "
                 "with `polarity-bench train` and the recipe triple-entropy, setfit or scl"
             )
-        try:
+        before = f"{file}: not a classifier head of polarity-bench, or damaged ("
+        kinds = (OSError, SafetensorError, KeyError, TypeError, ValueError)
+        with reworded(before, "); copy or train the classifier again", *kinds):
             with safe_open(file, framework="np") as stored:
                 metadata = json.loads((stored.metadata() or {})[_METADATA])
                 tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118  not a dict
             if not isinstance(classes := metadata["classes"], list):
-                raise TypeError("the classes are not a list")  # noqa: TRY301  reported as below
+                raise TypeError("the classes are not a list")
             beta, of_pairs = float(metadata["beta"]), bool(metadata.get("pairs", False))
             return cls(tuple(classes), **tensors, beta=beta, of_pairs=of_pairs)
-        except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
-            raise InputError(
-                f"{file}: not a classifier head of polarity-bench, or damaged ({error}); copy or "
-                "train the classifier again"
-            ) from error
 
 
 def pair_vectors(firsts: FloatArray, seconds: FloatArray) -> FloatArray:

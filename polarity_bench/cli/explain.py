@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +25,7 @@ from polarity_bench.cli.output import (
     remark_draws,
     write_file,
 )
-from polarity_bench.errors import InputError, check_at_least, check_installed
+from polarity_bench.errors import InputError, check_at_least, check_installed, reworded
 
 if TYPE_CHECKING:
     from polarity_bench.encoders.load import EncoderOptions
@@ -234,13 +233,11 @@ def _results(
     for i, side in enumerate(sides):
         if stored[i] is None:
             own = replace(options, prompt=side.prompt)
-            try:
+            names = ("prompt", "strength") if i else ()
+            with reworded(words={f"`{name}`": f"`against_{name}`" for name in names}):
                 encoder, reference = load_with_reference(side.name, own, None, remark)
                 if side.strength is not None:
                     encoder = at_strength(encoder, side.strength)
-            except InputError as error:
-                prefix = "`against_" if i else "`"
-                raise InputError(re.sub("`(?=(prompt|strength)`)", prefix, str(error))) from error
             plans[i] = EvaluationPlan(encoder, reference, bar=progress_bar)
     names = [each.key.encoder if each else plans[i].encoder.id for i, each in enumerate(stored)]
     if names[0].digest == names[1].digest:

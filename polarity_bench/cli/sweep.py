@@ -8,10 +8,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -31,7 +30,8 @@ from polarity_bench.cli.output import (
     print_json,
     remark,
 )
-from polarity_bench.errors import InputError, check_at_least, check_installed
+from polarity_bench.errors import InputError
+from polarity_bench.sweeps.engines import ENGINES, EngineName
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -65,7 +65,7 @@ def make_sweep(
     ] = False,
     retry_failed: Annotated[bool, "Also run the items that failed before."] = False,
     engine: Annotated[
-        Literal["local", "ray"],
+        EngineName,
         "Run items in processes on this machine (local) or on a Ray cluster (ray).",
     ] = "local",
     address: Annotated[
@@ -96,7 +96,7 @@ def make_sweep(
 
     access = data.access()
     options = usable_options(encoder, offline=access.offline)
-    run = _engine(engine, address, workers, encoder.device)
+    run = ENGINES[engine](address, workers, encoder.device)
     _leave_out_address()
     file = grid_file(grid)
     folder = (output or FOLDER / file.stem).absolute()
@@ -204,32 +204,6 @@ def _resume_command(watch: Watch) -> str:
         return shlex.join(["polarity-bench", *shlex.split(watch.plan.command)[1:]])
     grid = watch.plan.grid or "GRID"
     return shlex.join(["polarity-bench", "sweep", grid, "-o", str(watch.state.folder)])
-
-
-def _engine(
-    name: Literal["local", "ray"], address: str | None, workers: int | None, device: str | None
-) -> Callable[..., None]:
-    """Return the function of an engine that runs the items of a sweep.
-
-    Raises:
-        InputError: If an option does not apply to the engine, or the engine is not installed.
-    """
-    if name == "ray":
-        check_installed("the engine 'ray'", "ray", extra="ray")
-        if workers is not None:
-            raise InputError(
-                f"`workers` {workers}: only for the engine local; Ray uses all cores and GPUs of "
-                "the cluster"
-            )
-        from polarity_bench.sweeps.engines.ray import run_on_ray
-
-        return partial(run_on_ray, address=address)
-    if address is not None:
-        raise InputError(f"`address` {address}: only for the engine ray; add `engine` ray")
-    check_at_least(1, workers=workers)
-    from polarity_bench.sweeps.engines.local import default_workers, run_local
-
-    return partial(run_local, workers=workers or default_workers(device))
 
 
 def _report_external_results(sweep: Sweep) -> None:

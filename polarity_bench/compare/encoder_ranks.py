@@ -159,10 +159,10 @@ class Standings:
         return {**before, **self._requested}
 
     def _aligned(self, results: Sequence[Result], key: ScoreKey) -> Alignment:
-        place = tuple(result.path for result in results), key
-        if place not in self._read:
-            self._read[place] = align(results, key)
-        return self._read[place]
+        pairing = tuple(result.path for result in results), key
+        if pairing not in self._read:
+            self._read[pairing] = align(results, key)
+        return self._read[pairing]
 
 
 def _check_size(standing: Standing, n: int) -> None:

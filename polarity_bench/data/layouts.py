@@ -33,7 +33,7 @@ from polarity_bench.data.readers import (
     type_of,
 )
 from polarity_bench.data.specs import FormatSpec
-from polarity_bench.errors import InputError, check_installed
+from polarity_bench.errors import InputError, check_installed, reworded
 from polarity_bench.files import read_errors
 
 HUB = "hf:"
@@ -227,18 +227,18 @@ def _read_json(path: Path, form: FormatSpec, text: str) -> Table:
 def _read_archive(path: Path, form: FormatSpec) -> Table:
     n_bytes, is_zip = 0, path.suffix == ".zip"
     opener: Any = zipfile.ZipFile if is_zip else tarfile.open
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            with read_errors(path, " as archive"):
-                with opener(path) as packed:
-                    for member in packed.infolist() if is_zip else packed:
-                        n_bytes += member.file_size if is_zip else member.size
-                        check_unpacked(path, n_bytes)
-                        # Both ways write nothing outside the folder.
-                        packed.extract(member, folder, **({} if is_zip else {"filter": "data"}))
-                table = _read_folder(Path(folder), form)
-        except InputError as error:
-            raise InputError(str(error).replace(folder, str(path))) from error
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        reworded(words={folder: str(path)}),
+        read_errors(path, " as archive"),
+    ):
+        with opener(path) as packed:
+            for member in packed.infolist() if is_zip else packed:
+                n_bytes += member.file_size if is_zip else member.size
+                check_unpacked(path, n_bytes)
+                # Both ways write nothing outside the folder.
+                packed.extract(member, folder, **({} if is_zip else {"filter": "data"}))
+        table = _read_folder(Path(folder), form)
     return replace(table, place=str(path))
 
 

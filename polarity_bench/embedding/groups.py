@@ -80,8 +80,8 @@ def read_parts(
     if len(parts) == 1:
         return store.read(encoder, texts, parts[0].digest)
     blocks = [store.read(encoder, part.texts, part.digest) for part in parts]
-    place = {text: row for row, text in enumerate(texts)}
+    row_of = {text: row for row, text in enumerate(texts)}
     matrix = store.room.array(len(texts), blocks[0].shape[1])
     for part, block in zip(parts, blocks, strict=True):
-        matrix[[place[text] for text in part.texts]] = block
+        matrix[[row_of[text] for text in part.texts]] = block
     return matrix

@@ -228,12 +228,12 @@ class EmbeddingStore(AbstractContextManager["EmbeddingStore"]):
                 if key not in row_of:
                     raise KeyError(f"{path}: no vector is stored for the text {text!r}")
             vectors = self.room.array(len(keys), dimension)
-            in_file = sorted(range(len(keys)), key=lambda place: row_of[keys[place]])
+            in_file = sorted(range(len(keys)), key=lambda position: row_of[keys[position]])
             for start in range(0, len(keys), CHUNK):
-                places = in_file[start : start + CHUNK]
-                key_of = {row_of[keys[place]]: keys[place] for place in places}
+                positions = in_file[start : start + CHUNK]
+                key_of = {row_of[keys[position]]: keys[position] for position in positions}
                 vector_of = read_vectors(connection, path, key_of, dimension)
-                vectors[places] = [vector_of[row_of[keys[place]]] for place in places]
+                vectors[positions] = [vector_of[row_of[keys[position]]] for position in positions]
         return vectors
 
     def usage(self) -> tuple[StoredEncoder, ...]:

@@ -163,24 +163,22 @@ def _stored(task: Task, plan: EvaluationPlan, output: Path) -> Result | None:
     encoder, reference = plan.encoder.id, plan.reference_for(task)
     reference_id = reference.id if reference else None
     key = result_key(task, encoder, reference_id)
-    # Earlier releases had other defaults, whose results have no name of an experiment.
-    for experiment in dict.fromkeys((experiment_name(task, reference_id), "")):
-        path = place(output, encoder, experiment, task.spec.result_name)
-        if not is_stored(path):
-            continue
-        try:
-            result = read_result(path)
-        except InputError:
-            continue  # The file is incomplete or from another version, so replace it.
-        stored, versions = result.environment, versions_of_scores() if task.spec.has_k else {}
-        is_current = result.key.digest == key.digest and task.has_all(result.scores)
-        is_current &= all(stored.get(name, "1") == version for name, version in versions.items())
-        if is_current and has_values_per_query(result):
-            check_probe(result.key.encoder, encoder, path)
-            if reference and result.key.reference:
-                check_probe(result.key.reference, reference.id, path)
-            return result
-    return None
+    path = place(output, encoder, experiment_name(task, reference_id), task.spec.result_name)
+    try:
+        result = read_result(path) if is_stored(path) else None
+    except InputError:
+        return None  # The file is incomplete or from another version, so replace it.
+    if result is None:
+        return None
+    stored, versions = result.environment, versions_of_scores() if task.spec.has_k else {}
+    is_current = result.key.digest == key.digest and task.has_all(result.scores)
+    is_current &= all(stored.get(name, "1") == version for name, version in versions.items())
+    if not is_current or not has_values_per_query(result):
+        return None
+    check_probe(result.key.encoder, encoder, path)
+    if reference and result.key.reference:
+        check_probe(result.key.reference, reference.id, path)
+    return result
 
 
 def _evaluate(

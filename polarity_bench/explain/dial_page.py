@@ -103,7 +103,9 @@ def _data(dial: Dial, strengths: list[float], start: float) -> dict[str, Any]:
                 (task.query.columns[column] if column else task.query.labels)[i],
                 np.searchsorted(used, sources).tolist(),
                 cosines[i, : len(sources)].round().astype(int).tolist(),
-                "".join(chr(_FIRST + place) for place in np.searchsorted(sources, index[i]).flat),
+                "".join(
+                    chr(_FIRST + position) for position in np.searchsorted(sources, index[i]).flat
+                ),
             ]
             for i, sources in enumerate(found)
         ],

@@ -72,7 +72,7 @@ def _data(explained: Explanation) -> dict[str, Any]:
     task = explained.task
     labels = list(dict.fromkeys([*task.spec.labels.values()])) or sorted({*task.source.labels})
     used = sorted({each.source for a in explained.answers for side in a.found for each in side})
-    places = {source: place for place, source in enumerate(used)}
+    positions = {source: position for position, source in enumerate(used)}
     columns = _columns(explained)
     weights = rank_weights(explained.k, explained.weighting)
     return {
@@ -91,16 +91,16 @@ def _data(explained: Explanation) -> dict[str, Any]:
                 [round(p, _P_DIGITS) for p in answer.p],
                 answer.moved,
                 OUTCOMES.index(answer.outcome),
-                *_sides(answer, places),
+                *_sides(answer, positions),
             ]
             for answer in explained.answers
         ],
     }
 
 
-def _sides(answer: Answer, places: dict[int, int]) -> list[list[Any]]:
+def _sides(answer: Answer, positions: dict[int, int]) -> list[list[Any]]:
     return [
-        [[places[n.source] for n in side], [round(n.similarity, _COSINE_DIGITS) for n in side]]
+        [[positions[n.source] for n in side], [round(n.similarity, _COSINE_DIGITS) for n in side]]
         for side in answer.found
     ]
 

@@ -173,12 +173,12 @@ def many_correlations(
     ranks, above = np.empty(columns.shape), np.empty(columns.shape)
     cubes = np.tile((weights**3).sum(axis=1), (len(columns), 1))
     for i, column in enumerate(columns):
-        _, place, counts = np.unique(column, return_inverse=True, return_counts=True)
-        ranks[i] = _ranks_of_distinct(counts)[place]
-        at = np.bincount(place, once)
-        above[i] = (at.sum() - np.cumsum(at) + at / 2)[place]
+        _, code, counts = np.unique(column, return_inverse=True, return_counts=True)
+        ranks[i] = _ranks_of_distinct(counts)[code]
+        at = np.bincount(code, once)
+        above[i] = (at.sum() - np.cumsum(at) + at / 2)[code]
         if len(counts) < len(column):
-            cubes[i] += _cubes_of_ties(place, counts, weights)
+            cubes[i] += _cubes_of_ties(code, counts, weights)
     products = ranks @ weighed.T + above @ (weights - 1).T
     return ratio(products, np.sqrt((total**3 - cubes) / 12 * norm))
 
@@ -188,8 +188,8 @@ def mean_ranks(values: FloatArray) -> FloatArray:
 
     The ranks are those of `scipy.stats.rankdata`, but scipy.stats takes a second to import.
     """
-    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return _ranks_of_distinct(counts)[place]
+    _, code, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return _ranks_of_distinct(counts)[code]
 
 
 def _ranks_of_distinct(counts: IntArray) -> FloatArray:
@@ -210,20 +210,20 @@ def _many_pearson(columns: FloatArray, other: FloatArray, weights: FloatArray) -
     return ratio(products, np.sqrt(square_x * square_y))
 
 
-def _cubes_of_ties(place: IntArray, counts: IntArray, weights: FloatArray) -> FloatArray:
+def _cubes_of_ties(code: IntArray, counts: IntArray, weights: FloatArray) -> FloatArray:
     """Return the correction for ties in the variance of ranks of each sample, (b,).
 
     The correction is the sum of cubes of the weights of tied groups, minus the sum of cubes of the
     weights of the pairs in these groups.
 
     Args:
-        place: Number of the distinct value of each pair, (n,).
+        code: Number of the distinct value of each pair, (n,).
         counts: Number of pairs with each distinct value.
         weights: Number of times that each pair occurs in each sample, (b, n).
     """
-    tied = np.flatnonzero(counts[place] > 1)
-    tied = tied[np.argsort(place[tied], kind="stable")]
-    starts = np.flatnonzero(np.diff(place[tied], prepend=-1))
+    tied = np.flatnonzero(counts[code] > 1)
+    tied = tied[np.argsort(code[tied], kind="stable")]
+    starts = np.flatnonzero(np.diff(code[tied], prepend=-1))
     of_tied = weights[:, tied]
     of_ties = np.add.reduceat(of_tied, starts, axis=1)
     return np.asarray((of_ties**3).sum(axis=1) - (of_tied**3).sum(axis=1))
@@ -232,13 +232,13 @@ def _cubes_of_ties(place: IntArray, counts: IntArray, weights: FloatArray) -> Fl
 def _weighted_ranks(values: FloatArray, weights: FloatArray) -> FloatArray:
     """Return the mean rank of each value in each sample, (b, n)."""
     order = np.argsort(values, kind="stable")
-    distinct, first, place = np.unique(values[order], return_index=True, return_inverse=True)
+    distinct, first, code = np.unique(values[order], return_index=True, return_inverse=True)
     sums = weights[:, order]
     if len(distinct) < len(values):
         sums = np.add.reduceat(sums, first, axis=1)
     ranks = np.cumsum(sums, axis=1) - sums + (sums + 1) / 2
     where = np.empty(len(values), dtype=np.int64)
-    where[order] = place
+    where[order] = code
     return np.asarray(ranks[:, where])
 
 

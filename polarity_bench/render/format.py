@@ -14,6 +14,9 @@ from polarity_bench.render.table import SET_APART, Column, Heads, Role, Unit
 from polarity_bench.scores import Score
 
 MISSING = "-"
+"""Text of an empty cell."""
+DIGITS = 2
+"""Number of decimals, unless a column has its own."""
 
 
 @dataclass(frozen=True)
@@ -138,8 +141,9 @@ def best_of(column: Column) -> list[bool]:
     ]
 
 
-def in_unit(value: float | None, unit: Unit, digits: int) -> str:
+def in_unit(value: float | None, unit: Unit, digits: int | None = None) -> str:
     """Format a number according to its unit; counts have no decimals."""
+    digits = DIGITS if digits is None else digits
     if unit in ("percent", "points"):
         return percent(value, digits, "+" if unit == "points" else "")
     if unit == "probability":
@@ -147,7 +151,7 @@ def in_unit(value: float | None, unit: Unit, digits: int) -> str:
     return decimal(value, 0 if unit == "count" else digits)
 
 
-def percent(value: float | None, digits: int = 2, sign: Literal["", "+"] = "") -> str:
+def percent(value: float | None, digits: int = DIGITS, sign: Literal["", "+"] = "") -> str:
     """Format a fraction as a percentage, without the percent sign."""
     return decimal(None if value is None else 100 * value, digits, sign)
 
@@ -165,7 +169,7 @@ def probability(p: float | None) -> str:
     return f"{p:.0e}" if p is not None and p < 0.0001 else decimal(p, 4)
 
 
-def score_text(score: Score, digits: int = 2) -> str:
+def score_text(score: Score, digits: int = DIGITS) -> str:
     """Format a score in percent, with its interval if there is one: `84.5 [78.3, 90.7]`."""
     low, high = score.ci95
     ends = "" if math.isnan(low) else f" [{percent(low, digits)}, {percent(high, digits)}]"

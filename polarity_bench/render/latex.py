@@ -46,8 +46,8 @@ def board_latex(board: Board) -> str:
     title = re.sub(r"\s+", " ", board.title)
     slug = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:_LONGEST]
     tables = [
-        _float(table, f"tab:{slug}:{place}")
-        for place, table in enumerate((t for t in board.tables if not t.is_folded), start=1)
+        _float(table, f"tab:{slug}:{number}")
+        for number, table in enumerate((t for t in board.tables if not t.is_folded), start=1)
     ]
     return "\n".join([f"% {title}", r"% \usepackage{booktabs}", *tables]) + "\n"
 

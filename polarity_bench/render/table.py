@@ -35,7 +35,7 @@ class Column:
         spreads: Standard deviation of each value, None or NaN if missing; () if there are none.
         marks: Text after each number; () if there is none.
         unit: Unit of the values.
-        digits: Number of decimals.
+        digits: Number of decimals; None for `format.DIGITS`.
         n_best: Number of values to mark as best in each group; values that tie after rounding are
             marked too.
         spread_as: Format of the spreads: after a ± sign, or as a subscript.
@@ -49,7 +49,7 @@ class Column:
     spreads: Sequence[float | None] = ()
     marks: Sequence[str] = ()
     unit: Unit = "percent"
-    digits: int = 2
+    digits: int | None = None
     n_best: int = 1
     spread_as: Literal["±", "sub"] = "±"
     lower_is_better: bool = False

@@ -133,9 +133,9 @@ def make_curve(name: str, dial: Dial, by_setting: Mapping[float, Result]) -> Cur
                 "differ in task, data, reference encoder or protocol; run them again with the same "
                 "settings"
             )
-    ranks = _ranks(results)
+    cuts = _cuts(results)
     parts = METRICS["front"].components
-    of_parts = dict.fromkeys(METRICS[part].key(*rank) for part in parts for rank in ranks)
+    of_parts = dict.fromkeys(METRICS[part].key(*cut) for part in parts for cut in cuts)
     keys = sorted(of_parts, key=lambda key: key.k is not None)  # The order moves the last digit.
     arrays = [read_arrays(result.path) for result in results]
     drawn = None
@@ -144,7 +144,7 @@ def make_curve(name: str, dial: Dial, by_setting: Mapping[float, Result]) -> Cur
     values = {(i, key): array[str(key)] for i, array in enumerate(arrays) for key in keys}
     bootstrap = Bootstrap(values, resampling=drawn)
     fronts = {}
-    for k, weighting in ranks:
+    for k, weighting in cuts:
         key = ScoreKey("front", k, weighting)
         score = bootstrap.derived(partial(_front, k=k, weighting=weighting))
         # Values per query are stored in single precision, so the mean is computed from the stored
@@ -191,17 +191,17 @@ def _front(
     parts: dict[int, dict[ScoreKey, FloatArray]] = {}
     for (i, key), mean in means.items():
         parts.setdefault(i, {})[key] = mean
-    at_rank = [means_at(part, k, weighting) for part in parts.values()]
-    return front_of([*map(plane_point, at_rank)], plane_point(at_rank[0], "_oracle"))
+    at_cut = [means_at(part, k, weighting) for part in parts.values()]
+    return front_of([*map(plane_point, at_cut)], plane_point(at_cut[0], "_oracle"))
 
 
-def _ranks(results: Sequence[Result]) -> list[tuple[int, str]]:
+def _cuts(results: Sequence[Result]) -> list[tuple[int, str]]:
     """Return each k with each weighting that all results have."""
-    ranks = [(k, weighting) for k in results[0].ks for weighting in WEIGHTINGS]
+    cuts = [(k, weighting) for k in results[0].ks for weighting in WEIGHTINGS]
     return [
-        rank
-        for rank in ranks
-        if all(ScoreKey("polarity_oracle", *rank) in each.scores for each in results)
+        cut
+        for cut in cuts
+        if all(ScoreKey("polarity_oracle", *cut) in each.scores for each in results)
     ]
 
 
@@ -227,7 +227,7 @@ def point_of(at: float, result: Result) -> Point:
     """Return the point of a curve for a result at one setting of the dial."""
     means = {key: np.array(score.mean) for key, score in result.scores.items()}
     scores: dict[ScoreKey, float] = {}
-    for k, w in _ranks([result]):
+    for k, w in _cuts([result]):
         keys = {ScoreKey(metric, k, w) for metric in _OF_A_POINT}
         scores |= {key: result.scores[key].mean for key in keys}
         scores[ScoreKey("lift", k, w)] = float(plane_point(means_at(means, k, w)).lift)

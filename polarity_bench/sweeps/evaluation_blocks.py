@@ -16,7 +16,7 @@ from typing import Annotated, Any
 from pydantic import Field, StrictInt
 
 from polarity_bench.encoders.load import resolve_name
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, reworded
 from polarity_bench.sweeps.items import Evaluation, GridContext, LoadingSettings
 from polarity_bench.tasks.senteval.presets import choose_preset
 from polarity_bench.tasks.types.base import Settings
@@ -62,10 +62,8 @@ def expand_evaluation(
         raise InputError("`tasks`: missing; name the tasks to evaluate encoders on, or a `suite`")
     of_transfer = given.model_dump(include=set(_PROTOCOLS))
     transfer = choose_preset(**of_transfer, device=context.setup.options.device)
-    try:
+    with reworded(words={"`ks`": "`k`"}):
         protocols = Settings(ks=() if given.k is None else (given.k,), of_types=(transfer,))
-    except InputError as error:
-        raise InputError(str(error).replace("`ks`", "`k`")) from error
     options, model = context.pop_options(dict(setting)), resolve_name(given.model, context.folder)
     protocol_settings = {key: setting[key] for key in (*_PROTOCOLS, "k") if key in setting}
     return Evaluation(model, options, names, protocols, protocol_settings)

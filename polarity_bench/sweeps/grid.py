@@ -160,18 +160,18 @@ def read_grid(file: Path, setup: Setup) -> Grid:
         tasks = context.task_names("tasks", names=grid.tasks)
     _check_common(grid.all, lines)
     jobs = []
-    places = {}
+    locators = {}
     for number, block in enumerate(grid.train):
         with lines.locate_errors("train", number, ["all"]):
             completed = _add_common_settings(block, grid.all)
         for completed_block in completed:
             of_recipe = f"all.{completed_block.get('recipe', _USUAL['recipe'])}"
-            place = partial(lines.locate_errors, "train", number, [of_recipe, "all"])
-            with place():
+            locate = partial(lines.locate_errors, "train", number, [of_recipe, "all"])
+            with locate():
                 for setting in _product(completed_block):
                     job = _job(setting, context)
                     jobs.append((job, setting))
-                    places[job.digest] = place
+                    locators[job.digest] = locate
     evaluations = []
     for number, block in enumerate(grid.evaluate):
         with lines.locate_errors("evaluate", number):
@@ -186,7 +186,7 @@ def read_grid(file: Path, setup: Setup) -> Grid:
     if not items:
         known_blocks = f"a [[train]], [[evaluate]] or [[{_VALIDATE}]]"
         raise InputError(f"{file}: the grid has no items; add {known_blocks} block")
-    return Grid(file.stem if grid.title is None else grid.title, items, places)
+    return Grid(file.stem if grid.title is None else grid.title, items, locators)
 
 
 def _check_common(common: Setting, lines: TomlLines) -> None:

@@ -15,8 +15,7 @@ If only some losses of a block have a parameter, the parameter applies to these 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import StrictInt
@@ -26,7 +25,7 @@ from polarity_bench.cross_validation.methods import check_method, make_method, p
 from polarity_bench.cross_validation.protocol import protocol_of
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.encoders.load import load_encoder, resolve_name
-from polarity_bench.errors import InputError, check_known
+from polarity_bench.errors import InputError, check_known, reworded
 from polarity_bench.sweeps.items import (
     DIVISION,
     OPTIONS,
@@ -46,6 +45,8 @@ FOLDER = "fewshot"
 _USUAL = {"loss": "cce", "model": "minilm", "protocol": "few-shot"}
 """Default settings of a cross-validation."""
 _NAMED = (*_USUAL, "task", *DIVISION, *OPTIONS)
+_SETTINGS = {"`losses`": "`loss`", "`tasks`": "`task`"}
+"""Names of settings in grids, by the option of the command `fewshot` in error messages."""
 
 Setting = Mapping[str, Any]
 
@@ -62,7 +63,7 @@ def expand(settings: Sequence[Setting], context: GridContext) -> list[CrossValid
     Raises:
         InputError: If a setting is wrong, or if no loss of the block has a parameter.
     """
-    with translate_options():
+    with reworded(words=_SETTINGS):
         completed = [{**_USUAL, **setting} for setting in settings]
         _check_keys(completed)
         items = []
@@ -109,23 +110,6 @@ def _check_keys(settings: Sequence[Setting]) -> None:
         check_known(key, names, problem)
 
 
-@contextmanager
-def translate_options(before: str = "") -> Iterator[None]:
-    """Replace option names of the command `fewshot` by settings of grids, in error messages.
-
-    Args:
-        before: Prefix of the messages.
-
-    Raises:
-        InputError: If the `with` block raises one; the message is changed.
-    """
-    try:
-        yield
-    except InputError as error:
-        message = str(error).replace("`losses`", "`loss`").replace("`tasks`", "`task`")
-        raise InputError(before + message) from error
-
-
 def check_validations(items: Sequence[Item], setup: Setup) -> dict[str, EncoderId]:
     """Check that the cross-validations among the items can be run.
 
@@ -151,7 +135,7 @@ def check_validations(items: Sequence[Item], setup: Setup) -> dict[str, EncoderI
             shape = [type(method), method.title, method.pooling, method.layers]
             experiment_key = repr([item.task, item.protocol, loading, shape])
             if experiment_key not in encoders:
-                with translate_options(f"{item.name}: "):
+                with reworded(f"{item.name}: ", words=_SETTINGS):
                     check_method(item.settings["loss"], method)
                     encoder, _ = check_experiment(item.experiment(data[item.task]))
                 encoders[experiment_key] = encoder
@@ -175,6 +159,6 @@ def cross_validate(item: CrossValidation, setup: Setup) -> ItemOutcome:
     experiment, folder = item.experiment(item.data(setup)), setup.output / FOLDER
     encoder = load_encoder(item.model, item.options)
     check_encoder(setup.output, item.model, item.options, encoder.id)
-    with translate_options():
+    with reworded(words=_SETTINGS):
         results = run_experiments([experiment], folder, workers=1)
     return ItemOutcome.of_results(item.name, results, setup.output)

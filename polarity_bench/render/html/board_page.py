@@ -54,7 +54,7 @@ def page_html(
             roles=ROLES,
             tables=lay_out(board.tables, hint),
             figures=figures,
-            places={key: place for place, key in enumerate(board.details)},
+            numbers={key: number for number, key in enumerate(board.details)},
             lacks_plane=not board.planes and _has_p(board),
             data=script_json({"figures": specs, **_details(list(board.details.values()))}),
             style=_asset("page.css"),

@@ -56,7 +56,7 @@ def is_safe_link(url: str) -> bool:
     return parts.scheme in {"http", "https"} or not (parts.scheme or parts.netloc or ":" in first)
 
 
-def _image_as_link(_: object, tokens: Sequence[Token], place: int, *__: object) -> str:
+def _image_as_link(_: object, tokens: Sequence[Token], position: int, *__: object) -> str:
     """Render an image as a link, because a page must not load anything."""
-    address = str(tokens[place].attrs["src"])
-    return f'<a href="{escapeHtml(address)}">{escapeHtml(tokens[place].content or address)}</a>'
+    address = str(tokens[position].attrs["src"])
+    return f'<a href="{escapeHtml(address)}">{escapeHtml(tokens[position].content or address)}</a>'

@@ -60,7 +60,7 @@ class NumberColumn:
 
     Attributes:
         title: Title of the column.
-        place: Position among all columns, from 0.
+        position: Position among all columns, from 0.
         about: Explanation of the title; '' if there is none.
         cells: Formatted number and sort key of each row, see `orders_of`; the key '' sorts last.
             Intervals and spreads after a ± sign are padded on the left to the same width.
@@ -68,7 +68,7 @@ class NumberColumn:
     """
 
     title: str
-    place: int
+    position: int
     about: str
     cells: Sequence[tuple[FormattedCell, str]]
     spread_as: str
@@ -136,8 +136,8 @@ def _table(table: Table, anchor: str, hint: Hint) -> PageTable:
     name = next((i for i, (title, _) in enumerate(table.heads) if title != _RANK), 0)
     heads = [_head(title, cells, i - name, hint) for i, (title, cells) in enumerate(table.heads)]
     columns = [
-        NumberColumn(column.title, place, hint(column.title), _cells(column), column.spread_as)
-        for place, column in enumerate(table.columns, start=len(heads))
+        NumberColumn(column.title, position, hint(column.title), _cells(column), column.spread_as)
+        for position, column in enumerate(table.columns, start=len(heads))
     ]
     return PageTable(anchor, table, heads, name, columns)
 

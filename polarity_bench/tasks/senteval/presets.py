@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from polarity_bench.errors import InputError, nearest
+from polarity_bench.errors import InputError, nearest, reworded
 from polarity_bench.tasks.senteval.classifiers import (
     OPTIMIZERS,
     ClassifierFamily,
@@ -150,7 +150,5 @@ def _parameters(text: str | None) -> dict[str, Any]:
         name, equals, values[name] = part.partition("=")
         if not equals:
             raise InputError(f"`classifier`: expected NAME=VALUE, got {part}")
-    try:
+    with reworded(f"`classifier` {text}: "):
         return validated(_Parameters, values).model_dump(exclude_unset=True)
-    except InputError as error:
-        raise InputError(f"`classifier` {text}: {error}") from error

@@ -252,9 +252,9 @@ def _pooling_place(model: SentenceTransformer) -> int:
     from sentence_transformers.sentence_transformer.modules import Pooling, WordWeights
 
     modules: list[Any] = list(model)
-    places = (place for place, module in enumerate(modules) if not isinstance(module, WordWeights))
-    place = next((place for place in places if place), 0)
-    return place if isinstance(modules[place], Pooling) else 0
+    others = (i for i, module in enumerate(modules) if i and not isinstance(module, WordWeights))
+    position = next(others, 0)
+    return position if isinstance(modules[position], Pooling) else 0
 
 
 def transformer_of(model: SentenceTransformer) -> Any:

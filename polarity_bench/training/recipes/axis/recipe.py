@@ -458,8 +458,8 @@ def _of_another(name: str, context: TrainingContext) -> LabelledTexts:
             f"`labels_from` {name}: expected a task with single texts, got pairs; use another task"
         )
     data.check_given({"text": texts})
-    place = np.array([classes.index(name) for name in labelled.classes])
-    return replace(labelled, labels=place[labelled.labels], classes=classes)
+    codes = np.array([classes.index(name) for name in labelled.classes])
+    return replace(labelled, labels=codes[labelled.labels], classes=classes)
 
 
 def _single(given: LabelledTexts) -> list[str]:

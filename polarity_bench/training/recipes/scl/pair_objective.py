@@ -47,9 +47,9 @@ class PairTokens:
 def tokenize_pairs(model: SentenceTransformer, pairs: NliPairs, prompt: str) -> PairTokens:
     """Tokenize the distinct texts of all pairs."""
     both = [*pairs.premises, *pairs.hypotheses]
-    places = {text: place for place, text in enumerate(dict.fromkeys(both))}
-    positions = np.array([places[text] for text in both])
-    texts = tokenize(model, list(places), prompt)
+    numbers = {text: number for number, text in enumerate(dict.fromkeys(both))}
+    positions = np.array([numbers[text] for text in both])
+    texts = tokenize(model, list(numbers), prompt)
     return PairTokens(texts, positions[: len(pairs)], positions[len(pairs) :])
 
 
@@ -110,12 +110,12 @@ class PairObjective(nn.Module):
         """Encode the premises and the hypotheses of pairs, (b, d) each, in float32."""
         pairs, device = self.pairs, self.encoder.device
         both = np.concatenate([pairs.premises[rows], pairs.hypotheses[rows]])
-        texts, places = np.unique(both, return_inverse=True)
+        texts, positions = np.unique(both, return_inverse=True)
         self.n_encoded += len(texts)
         on_cpu = BFLOAT16_CHUNK_TEXTS if torch.is_autocast_enabled("cpu") else CHUNK_TEXTS
         chunk_texts = on_cpu if device.type == "cpu" else len(texts)
         encoded = encode(self.encoder, pairs.texts, texts, chunk_texts=chunk_texts)
-        left, right = encoded.sentences.float()[_tensor(places, device)].chunk(2)
+        left, right = encoded.sentences.float()[_tensor(positions, device)].chunk(2)
         return left, right
 
     def _cross_entropy(self, premises: Tensor, hypotheses: Tensor, batch: Batch) -> Tensor:

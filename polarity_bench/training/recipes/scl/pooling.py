@@ -56,13 +56,13 @@ def repool(model: SentenceTransformer, kind: PoolingKind) -> None:
 
     check_pooling(model, kind)
     modules: list[Any] = list(model)
-    place = [type(module) for module in modules].index(Pooling)
+    position = [type(module) for module in modules].index(Pooling)
     device = model.device
     pooling: list[nn.Module] = [Pooling(modules[0].get_embedding_dimension(), "mean")]
     if kind == "mean-without-first":
         pooling.insert(0, _first_left_out(model.tokenizer))
-    before = [module for module in modules[:place] if not isinstance(module, WordWeights)]
-    after = [module for module in modules[place + 1 :] if not isinstance(module, Normalize)]
+    before = [module for module in modules[:position] if not isinstance(module, WordWeights)]
+    after = [module for module in modules[position + 1 :] if not isinstance(module, Normalize)]
     del model[:]
     model.extend([*before, *pooling, *after])
     model.to(device)

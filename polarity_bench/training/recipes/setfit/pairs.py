@@ -41,8 +41,8 @@ def paired_by_rounds(
     size = counts[code[anchors]]
     first = (np.cumsum(counts) - counts)[code[anchors]]  # start of the anchor's class
     same = by_class[first + rng.integers(size)]
-    place = rng.integers(n_texts - size)
-    other = by_class[np.where(place < first, place, place + size)]
+    position = rng.integers(n_texts - size)
+    other = by_class[np.where(position < first, position, position + size)]
     return _alternate(anchors, same, anchors, other)
 
 

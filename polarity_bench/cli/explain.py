@@ -233,8 +233,8 @@ def _results(
     for i, side in enumerate(sides):
         if stored[i] is None:
             own = replace(options, prompt=side.prompt)
-            names = ("prompt", "strength") if i else ()
-            with reworded(words={f"`{name}`": f"`against_{name}`" for name in names}):
+            fields = ("prompt", "strength") if i else ()
+            with reworded(words={f"`{name}`": f"`against_{name}`" for name in fields}):
                 encoder, reference = load_with_reference(side.name, own, None, remark)
                 if side.strength is not None:
                     encoder = at_strength(encoder, side.strength)

@@ -167,20 +167,6 @@ def test_protocols_do_not_overwrite_each_other(workshop: Workshop, tmp_path: Pat
     assert sorted(kinds) == ["relatedness"] * 2 + ["transfer"] * 5
 
 
-def test_a_result_of_the_former_default_is_reused(workshop: Workshop, tmp_path: Path) -> None:
-    """Before `senteval-exact`, results of `senteval-sklearn` lay where the default's lie now."""
-    specs = [workshop.labelled_lines()]
-    sklearn = Settings(of_types=(PRESETS["sklearn"],))
-    result = whole(run(workshop, specs, tmp_path / "out", sklearn)).results[0]
-    folder = result.path.parent.parent.parent
-    for file in result.path.parent.iterdir():
-        file.rename(folder / file.name)
-    report = whole(run(workshop, specs, tmp_path / "out", sklearn))
-    assert report.reused == [specs[0].name]
-    assert report.results[0].path == folder / result.path.name
-    assert dict(report.results[0].flat) == dict(result.flat)
-
-
 @pytest.mark.parametrize("change", ["task", "data", "encoder", "reference", "damaged"])
 def test_a_result_of_something_else_is_made_again(
     task_dir: Path, tmp_path: Path, change: str

@@ -32,7 +32,7 @@ from polarity_bench.results.comparability import cells_of
 from polarity_bench.results.frame import Record
 from polarity_bench.results.means import score_of
 from polarity_bench.scores import Score, ScoreKey
-from polarity_bench.sweeps.records import METRICS
+from polarity_bench.sweeps.records import TITLES
 
 GOLDEN = Path(__file__).parent / "golden"
 FILE = GOLDEN / "cells.csv.gz"
@@ -138,7 +138,7 @@ def score_key(key: ScoreKey) -> tuple[str, str, str, str]:
 def of_sweep(folder: Path) -> Iterator[tuple[Key, Numbers]]:
     """Yield the scores of each training run and base of a sweep, and the published numbers."""
     records, board = read_sweep(folder).records, folder.name
-    for row in (record for record in records if record["metric"] in METRICS):
+    for row in (record for record in records if record["metric"] in TITLES):
         weighting, value, std = row["weighting"], row["value"], row["std"]
         if row["kind"] != "published":
             if not math.isnan(value):

@@ -18,6 +18,8 @@ from polarity_bench.render.markdown import render
 from polarity_bench.results.score_names import hint
 
 README, PAGE, FIGURES = "README.md", "index.html", "figures"
+TABLE_FILES = {"table.csv": board_csv, "table.tex": board_latex}
+"""Renderers of the other files with all tables, by name. A new format needs a line here."""
 _NEEDED = ("altair", "jinja2", "vl_convert")
 _SHOWN = 3
 _SHOWN_FIGURE = re.compile(
@@ -52,8 +54,7 @@ def rendered(opened: OpenBoard, *, with_report: bool) -> dict[str, bytes]:
         files[PAGE] = _bytes(page_html(board, hint, laid_out))
     figures = _shown_figures(opened, files)
     files[README] = _bytes(render(board, figures=figures))
-    files["table.csv"] = _bytes(board_csv(board))
-    files["table.tex"] = _bytes(board_latex(board))
+    files |= {name: _bytes(rendering(board)) for name, rendering in TABLE_FILES.items()}
     if opened.standings is not None and opened.standings.kept:
         files[STATISTICS] = standings_bytes(opened.standings)
     return dict(sorted(files.items()))

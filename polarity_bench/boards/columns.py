@@ -43,7 +43,7 @@ from polarity_bench.results.comparability import pairs_of
 from polarity_bench.results.curve import Curve
 from polarity_bench.results.frame import Record
 from polarity_bench.results.means import (
-    MEASURES,
+    SCORE_COLUMNS,
     mean_over_seeds,
     mean_over_tasks,
     score_of,
@@ -201,7 +201,7 @@ class Sections:
             return None
         mean = mean_over_seeds([mean_over_tasks(of_run) for of_run in runs])
         is_partial = mean["n_seeds"] < mean["n_planned"] > 1
-        return mean | dict.fromkeys(MEASURES, math.nan) if is_partial else mean
+        return mean | dict.fromkeys(SCORE_COLUMNS, math.nan) if is_partial else mean
 
     def value(self, row: Row, places: Sequence[str], metric: str) -> float:
         """Return the value of a mean; NaN if a score is missing."""

@@ -28,7 +28,7 @@ from polarity_bench.errors import InputError
 from polarity_bench.metrics.register import metric_of
 from polarity_bench.metrics.similarity import joint, retention
 from polarity_bench.render.format import DIGITS, percent
-from polarity_bench.render.table import Table
+from polarity_bench.render.table import Role, Table
 from polarity_bench.results.comparability import cells_of
 from polarity_bench.results.frame import Record, published_records, result_records, score_columns
 from polarity_bench.results.published import PublishedNumber
@@ -43,7 +43,6 @@ Row = dict[str, Any]
 UNMEASURED = "unmeasured"
 """Family of the published numbers of tasks without results on the board."""
 _OF_A_ROW = ("row", "name", "role", "reference", "k", "cited", "footnote", "detail")
-Role = Literal["encoder", "method", "curve", "oracle", "random", "published"]
 MEASURED: frozenset[Role] = frozenset({"encoder", "method", "curve"})
 """Roles of rows with scores measured here: all except published numbers and bounds."""
 BOUNDS: Mapping[Literal["oracle", "random"], tuple[str, str, set[str]]] = {

@@ -33,16 +33,16 @@ from polarity_bench.render.format import MISSING, score_text
 from polarity_bench.render.markdown import escape
 from polarity_bench.render.table import Board, Column, Detail, Role, Table
 from polarity_bench.results.frame import Record
-from polarity_bench.results.means import MEASURES, score_of, seed_means
+from polarity_bench.results.means import SCORE_COLUMNS, score_of, seed_means
 from polarity_bench.scores import WEIGHTINGS
 from polarity_bench.sweeps.grid import SHIPPED
 from polarity_bench.sweeps.plan import read_plan
 from polarity_bench.sweeps.records import (
-    METRICS,
+    TITLES,
     TOLD_BY,
     by_settings,
     column_of,
-    read_records,
+    sweep_records,
     select,
     word,
 )
@@ -59,10 +59,12 @@ _PLACED = frozenset({"recipe", "model", "task", "seed"})
 
 _DIGITS = 1
 """Number of decimals of scores, as in the paper."""
-_MISSING: Record = {"metric": "", "n_seeds": 0, "n_planned": 0} | dict.fromkeys(MEASURES, math.nan)
+_MISSING: Record = {"metric": "", "n_seeds": 0, "n_planned": 0} | dict.fromkeys(
+    SCORE_COLUMNS, math.nan
+)
 """Mean of a row without records in a column."""
 _LOSSES = "Losses"
-_P = next(iter(METRICS))
+_P = next(iter(TITLES))
 _POINTS: dict[MarkRole, tuple[str, str]] = {"base": ("reference", "")}
 _POINTS |= {role: (name, f"_{ending}") for role, (name, ending, _) in BOUNDS.items()}
 """Name, and ending of the metrics, of the points that a base has in charts, by role."""
@@ -118,7 +120,7 @@ def read_sweep(
     """
     plan, config = read_plan(folder), board_file(folder / "board.toml", SweepFile)
     weighting, models = weighting or config.weighting, list(config.models)
-    records = read_records(folder, plan, weighting, models)
+    records = sweep_records(folder, plan, weighting, models)
     if where:
         records, models = select(records, models, where)
     title = title or config.title or plan.title
@@ -304,7 +306,7 @@ class SweepSection:
         sentences = []
         for column, title in self.columns.items():
             scored = [
-                (row, *(_mean(row, metric, column) for metric in METRICS)) for row in self.rows
+                (row, *(_mean(row, metric, column) for metric in TITLES)) for row in self.rows
             ]
             known = grouped(
                 (each for each in scored if not math.isnan(each[1]["value"])),
@@ -324,14 +326,14 @@ class SweepSection:
 
     def laid_out(self) -> Iterator[tuple[Table, list[Row]]]:
         """Yield the tables of P, of S and of the numbers of examples, each with its rows."""
-        yield from map(self._of_metric, METRICS)
+        yield from map(self._of_metric, TITLES)
         for task, trainings in grouped(self.trainings, lambda run: run["task"]).items():
             if len(self.sizes) > 1:
                 yield self._of_sizes(task, trainings)
 
     def _of_metric(self, metric: str) -> tuple[Table, list[Row]]:
         """Return the table of P or S with a row for each loss."""
-        name, short = METRICS[metric]
+        name, short = TITLES[metric]
         published = self.sweep.of_kind("published")
         numbers = [each for each in published if each["metric"] == metric and each["base"]]
         rows = [
@@ -372,7 +374,7 @@ class SweepSection:
         rows = _with_published(measured, numbers)
         means = [seed_means(row["records"], "metric") for row in rows]
         columns = []
-        for metric, (_, short) in METRICS.items():
+        for metric, (_, short) in TITLES.items():
             of_metric = [each.get((metric,), _MISSING) for each in means]
             value, std, least, most = (
                 [each[name] for each in of_metric]
@@ -427,7 +429,7 @@ class SweepSection:
                 for p, s in points(of_base, "item", ending=ending)
             ]
             for row in runs:
-                p, s = (_mean(row, metric, column) for metric in METRICS)
+                p, s = (_mean(row, metric, column) for metric in TITLES)
                 family = row["records"][0].get("settings.loss") or ""
                 marks.append(mark_of(p, s, "encoder", row["name"], tuned=True, family=family))
             papers = points(published.get(column, ()), "encoder", "paper")
@@ -458,7 +460,7 @@ class SweepSection:
             mean = means.get(key, _MISSING)
             return float(mean["value"]) if mean["n_seeds"] == mean["n_planned"] else math.nan
 
-        for metric, (_, short) in METRICS.items():
+        for metric, (_, short) in TITLES.items():
             title, x = f"{self.heading}: {short} by examples, {task}", [*map(float, sizes)]
             lines = [Series(loss, [value(metric, loss, n) for n in sizes]) for loss in losses]
             yield LineChart(title, "examples per epoch", short, x, lines, is_log=True)

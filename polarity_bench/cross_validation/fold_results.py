@@ -78,7 +78,7 @@ VERSION = 1
 _FACTS = ("seed", "fold", "train", "test", "empty_batches", "seconds")
 """Arrays that are not scores."""
 
-Fold = dict[str, Any]
+FoldValues = dict[str, Any]
 """Values of one fold, by the name of the array."""
 
 
@@ -172,7 +172,7 @@ def run_experiments(
         pool.shutdown(cancel_futures=True)
 
 
-Map = Callable[..., Iterator[Fold]]
+Map = Callable[..., Iterator[FoldValues]]
 """Function like `map`, which yields the folds in order."""
 
 
@@ -218,7 +218,7 @@ def _run(experiment: Experiment, output: Path, mapped: Map, bar: Bar) -> Result:
     path = place(output, encoder, planned.experiment, planned.result_name)
     check_writable(path.parent)
     with _lock(path):
-        folds: list[Fold] = []
+        folds: list[FoldValues] = []
         with suppress(InputError):
             folds = folds_of(read_arrays(path))
         if folds and not is_stored(path.with_suffix(PROVENANCE)):
@@ -233,7 +233,7 @@ def _run(experiment: Experiment, output: Path, mapped: Map, bar: Bar) -> Result:
         return _with_arrays(read_result(path))
 
 
-def _write(planned: Result, folds: Sequence[Fold], output: Path) -> None:
+def _write(planned: Result, folds: Sequence[FoldValues], output: Path) -> None:
     """Write the result of the scored folds."""
     with reworded(
         f"{output}: the fold cannot be stored; all earlier folds are stored; free some space, then "
@@ -242,7 +242,7 @@ def _write(planned: Result, folds: Sequence[Fold], output: Path) -> None:
         write_result(with_folds(planned, folds), output)
 
 
-def with_folds(planned: Result, folds: Sequence[Fold]) -> Result:
+def with_folds(planned: Result, folds: Sequence[FoldValues]) -> Result:
     """Return a result with the scores of folds, which are means over the folds."""
     arrays = {name: np.array([fold[name] for fold in folds]) for name in folds[0]}
     nowhere = (math.nan, math.nan)
@@ -255,7 +255,7 @@ def with_folds(planned: Result, folds: Sequence[Fold]) -> Result:
     return replace(planned, scores=scores, seconds=seconds, date=time.time(), arrays=arrays)
 
 
-def folds_of(arrays: Mapping[str, NDArray[Any]]) -> list[Fold]:
+def folds_of(arrays: Mapping[str, NDArray[Any]]) -> list[FoldValues]:
     """Return the values of each fold, in order, from the arrays of a result."""
     rows = zip(*(values.tolist() for values in arrays.values()), strict=True)
     return [dict(zip(arrays, row, strict=True)) for row in rows]
@@ -277,7 +277,7 @@ def _lock(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _run_fold(experiment: Experiment, part: Part) -> Fold:
+def _run_fold(experiment: Experiment, part: Part) -> FoldValues:
     """Run one fold in one thread."""
     from sklearn.metrics import accuracy_score, f1_score
 
@@ -294,7 +294,7 @@ def _run_fold(experiment: Experiment, part: Part) -> Fold:
     seconds = time.perf_counter() - begun
     truth, codes = data.labels[test], list(range(len(data.classes)))
     facts = (seed, fold, len(train), len(test), predictions.n_empty, seconds)
-    values: Fold = dict(zip(_FACTS, facts, strict=True))
+    values: FoldValues = dict(zip(_FACTS, facts, strict=True))
     for way, classes in predictions.classes.items():
         f1 = f1_score(truth, classes, labels=codes, average="macro", zero_division=0.0)
         scores = {"macro_f1": float(f1), "accuracy": float(accuracy_score(truth, classes))}

@@ -26,7 +26,7 @@ from polarity_bench.data.readers import (
     as_text,
     check_unpacked,
     read_header,
-    read_records,
+    read_objects,
     read_rows,
     read_text,
     suffix_of,
@@ -217,7 +217,7 @@ def _read_json(path: Path, form: FormatSpec, text: str) -> Table:
             try:
                 return _read_declared(path, form)
             except InputError:  # Objects may lack keys, and a task file cannot say so.
-                content = [record for _, record in read_records(path, form)]
+                content = [record for _, record in read_objects(path, form)]
         if isinstance(content, dict):
             arrays = [v for v in content.values() if isinstance(v, list) and dict in map(type, v)]
             content = arrays[0] if len(arrays) == 1 else content

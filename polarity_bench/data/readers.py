@@ -120,7 +120,7 @@ def read_header(path: Path, form: FormatSpec) -> list[str]:
 
             return list(parquet.ParquetFile(path).schema_arrow.names)
         if kind == "jsonl":
-            return next((list(record) for _, record in read_records(path, form)), [])
+            return next((list(record) for _, record in read_objects(path, form)), [])
         with _open_text(path, form.encoding) as file:
             return next(_csv_reader(file, path, form), [])
 
@@ -268,7 +268,7 @@ def _read_csv(path: Path, form: FormatSpec, columns: Sequence[str]) -> Iterator[
             ) from error
 
 
-def read_records(path: Path, form: FormatSpec) -> Iterator[tuple[int, dict[str, Any]]]:
+def read_objects(path: Path, form: FormatSpec) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the number and the JSON object of each line of a jsonl file.
 
     Raises:
@@ -291,7 +291,7 @@ def read_records(path: Path, form: FormatSpec) -> Iterator[tuple[int, dict[str, 
 
 
 def _read_jsonl(path: Path, form: FormatSpec, columns: Sequence[str]) -> Iterator[FileRow]:
-    for line, record in read_records(path, form):
+    for line, record in read_objects(path, form):
         _check_columns(f"{path}, line {line}", "key", columns, list(record), form)
         yield FileRow(line, tuple(as_text(record[name]) for name in columns))
 

@@ -13,7 +13,7 @@ from polarity_bench.results.frame import Record
 from polarity_bench.scores import Score
 from polarity_bench.values import grouped
 
-MEASURES = ("value", "std", "ci_low", "ci_high", "seed_std", "seed_min", "seed_max")
+SCORE_COLUMNS = ("value", "std", "ci_low", "ci_high", "seed_std", "seed_min", "seed_max")
 """Columns of a score and of its spread."""
 
 
@@ -59,7 +59,9 @@ def mean_over_seeds(records: Sequence[Record]) -> Record:
     first, known = records[0], [record for record in records if not math.isnan(record["value"])]
     values = [record["value"] for record in known]
     is_alone = len(records) == 1
-    mean: Record = {name: first.get(name, math.nan) if is_alone else math.nan for name in MEASURES}
+    mean: Record = {
+        name: first.get(name, math.nan) if is_alone else math.nan for name in SCORE_COLUMNS
+    }
     if known and not is_alone:
         low, high = interval_over_seeds([_stored_score(record) for record in known])
         mean |= {"value": fmean(values), "ci_low": low, "ci_high": high}

@@ -33,7 +33,7 @@ from polarity_bench.errors import InputError, check_known, nearest
 from polarity_bench.files import folder_name
 from polarity_bench.results.comparability import cells_of
 from polarity_bench.results.frame import Record, published_records, result_records
-from polarity_bench.results.means import MEASURES
+from polarity_bench.results.means import SCORE_COLUMNS
 from polarity_bench.results.packed_results import paths_by_encoder
 from polarity_bench.results.published import FILE as PUBLISHED
 from polarity_bench.results.published import (
@@ -49,7 +49,7 @@ from polarity_bench.values import grouped, shortest
 
 TOLD_BY = ("prompt", "max_tokens", "revision")
 """Loading options that distinguish bases with the same name."""
-METRICS = {"polarity": ("Polarity", "P"), "similarity": ("Semantic similarity", "S")}
+TITLES = {"polarity": ("Polarity", "P"), "similarity": ("Semantic similarity", "S")}
 """Metrics of the table, with their long and short titles."""
 _USUAL = ("", "reference")  # first words of experiments with the task's defaults
 _SETTING = "settings."
@@ -59,7 +59,7 @@ _Results = Mapping[tuple[str, str], Sequence[Result]]
 """Results, by the names of the encoder and the task."""
 
 
-def read_records(
+def sweep_records(
     folder: Path, plan: SweepPlan, weighting: str, models: Sequence[str] = ()
 ) -> list[Record]:
     """Return the scores of a sweep on the tasks that its training runs train on.
@@ -236,15 +236,15 @@ def _item_records(
         "base": settings["model"],
     }
     common |= {"role": "measured", "weighting": weighting, "k": None}
-    common |= dict.fromkeys(MEASURES, math.nan)
+    common |= dict.fromkeys(SCORE_COLUMNS, math.nan)
     if result is None:
-        return [common | {"metric": metric} for metric in METRICS]
+        return [common | {"metric": metric} for metric in TITLES]
     common |= {"state": "done", "result": result}
-    keys = [ScoreKey(metric, result.main_score.k, weighting) for metric in METRICS]
+    keys = [ScoreKey(metric, result.main_score.k, weighting) for metric in TITLES]
     if item["kind"] == "evaluation":
         keys += [replace(key, metric=f"{key.metric}_oracle") for key in keys]
-        keys += [ScoreKey(f"{metric}_chance") for metric in METRICS]
-    records = {metric: common | {"metric": metric} for metric in METRICS}
+        keys += [ScoreKey(f"{metric}_chance") for metric in TITLES]
+    records = {metric: common | {"metric": metric} for metric in TITLES}
     records |= {each["metric"]: each for each in result_records(result, keys, **common)}
     return [*records.values()]
 
@@ -264,7 +264,7 @@ def _published_records(
     """
     numbers = read_published(folder / PUBLISHED)
     columns = {*trained, *((model, task) for model in models for _, task in trained)}
-    items = [record for record in records if record["metric"] == next(iter(METRICS))]
+    items = [record for record in records if record["metric"] == next(iter(TITLES))]
     published, cells = published_records(numbers), list[tuple[PublishedNumber, Hashable]]()
     for item, (number, record) in enumerate(zip(numbers, published, strict=True), len(items)):
         _check_column(number, columns)
@@ -293,7 +293,7 @@ def _check_column(number: PublishedNumber, columns: Iterable[tuple[str, str]]) -
         near = nearest(of, {", ".join(each) for each in columns})
         raise InputError(f"{number.where}: the sweep has no training runs for {of}{near}")
     key = str(number.key)
-    check_known(key, METRICS, f"{number.where}: unknown score {key!r}")
+    check_known(key, TITLES, f"{number.where}: unknown score {key!r}")
 
 
 def _twins(number: PublishedNumber, items: Sequence[Record]) -> frozenset[int]:

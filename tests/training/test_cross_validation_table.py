@@ -17,7 +17,7 @@ from sklearn.metrics import accuracy_score, f1_score
 
 from polarity_bench.boards.fewshot_tables import compare_methods, fewshot_board
 from polarity_bench.cross_validation.chance import MAJORITY, PRIOR, guess_scores
-from polarity_bench.cross_validation.fold_results import Experiment, Fold, with_folds
+from polarity_bench.cross_validation.fold_results import Experiment, FoldValues, with_folds
 from polarity_bench.cross_validation.methods import (
     FewShotSetFit,
     FineTuning,
@@ -65,7 +65,7 @@ def made(
     data = LabelledTexts(task, ["text"] * len(labels), labels, classes)
     planned = Experiment(method, data, protocol, "tiny").result(encoder)
     planned = replace(planned, key=replace(planned.key, data=f"digest of {task}"))
-    folds: list[Fold] = []
+    folds: list[FoldValues] = []
     for place, value in enumerate(values):
         fold = {"seed": 0, "fold": first + place, "seconds": seconds + place}
         fold |= {"train": 20, "test": 40, "empty_batches": 0}

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from polarity_bench.boards.board import FILE, board, find_board
+from polarity_bench.boards.board import board, find_board
 from polarity_bench.boards.board_folder import holds_folds, kind_of
+from polarity_bench.boards.config import FILE
 from polarity_bench.errors import InputError, InputWarning
 from polarity_bench.files import remove, write_atomically
 from polarity_bench.results.curve import Curve

@@ -19,6 +19,7 @@ from pathlib import Path
 from polarity_bench.boards.charts import gain_bars, k_curves, parts_of_p, planes
 from polarity_bench.boards.columns import Sections
 from polarity_bench.boards.config import (
+    FILE,
     BoardFile,
     board_file,
     published_columns,
@@ -42,8 +43,6 @@ from polarity_bench.results.published import FILE as PUBLISHED
 from polarity_bench.results.published import PublishedNumber, match_published, read_published
 from polarity_bench.results.result_files import Result, names_of, read_results
 from polarity_bench.scores import ScoreKey
-
-FILE = "board.toml"
 
 
 @dataclass(frozen=True)

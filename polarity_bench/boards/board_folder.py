@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from polarity_bench.boards.board import FILE, board, find_board
+from polarity_bench.boards.board import board, find_board
+from polarity_bench.boards.config import FILE
 from polarity_bench.boards.fewshot_tables import read_board as read_cross_validated
 from polarity_bench.boards.run_report import board_as_json
 from polarity_bench.boards.sweep_tables import SweepScores, read_sweep, sweep_as_json, sweep_board

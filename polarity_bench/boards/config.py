@@ -92,6 +92,7 @@ def _measures(measures: Mapping[str, str]) -> Mapping[str, str]:
     return measures
 
 
+FILE = "board.toml"
 Text = Annotated[str, StringConstraints(strip_whitespace=True)]
 Names = tuple[str, ...]
 

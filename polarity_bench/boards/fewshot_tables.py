@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from polarity_bench.boards.config import Heading, board_file
+from polarity_bench.boards.config import FILE, Heading, board_file
 from polarity_bench.boards.provenance_notes import measured_detail
 from polarity_bench.boards.rank_notes import rank_text
 from polarity_bench.boards.records import with_rows
@@ -40,8 +40,6 @@ from polarity_bench.results.frame import Record
 from polarity_bench.results.published import FILE as PUBLISHED
 from polarity_bench.training.objective import CrossEntropy
 from polarity_bench.values import FloatArray, K, grouped
-
-FILE = "board.toml"
 
 _LEGEND = {
     "compared": "A comparison is one method on one data set under one heading; p (Holm) is "

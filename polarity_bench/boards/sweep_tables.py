@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from polarity_bench.boards.charts import mark_of, plane_of, points
-from polarity_bench.boards.config import SweepFile, board_file
+from polarity_bench.boards.config import FILE, SweepFile, board_file
 from polarity_bench.boards.finding import best_sentence
 from polarity_bench.boards.note_texts import NOTES
 from polarity_bench.boards.provenance_notes import detail_of
@@ -42,8 +42,8 @@ from polarity_bench.sweeps.records import (
     TOLD_BY,
     by_settings,
     column_of,
-    sweep_records,
     select,
+    sweep_records,
     word,
 )
 from polarity_bench.training.examples.spec import DEFAULT_COUNT
@@ -118,7 +118,7 @@ def read_sweep(
             no training run matches `where`, or two results cannot be compared. The message names
             the files.
     """
-    plan, config = read_plan(folder), board_file(folder / "board.toml", SweepFile)
+    plan, config = read_plan(folder), board_file(folder / FILE, SweepFile)
     weighting, models = weighting or config.weighting, list(config.models)
     records = sweep_records(folder, plan, weighting, models)
     if where:

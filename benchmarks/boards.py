@@ -37,6 +37,7 @@ from tabulate import tabulate
 from polarity_bench.boards import board as boards
 from polarity_bench.boards import build
 from polarity_bench.boards.board_folder import open_board
+from polarity_bench.boards.config import FILE
 from polarity_bench.compare import encoder_ranks
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.metrics import polarity, similarity
@@ -435,7 +436,7 @@ def main() -> None:
             write_board(folder, asked.encoders, own=asked.own)
         only = asked.tasks.split(",") if asked.tasks else list(task_kinds())
         said = "\n".join(['title = "Many encoders"', f"tasks = {json.dumps(only)}", ""])
-        (folder / boards.FILE).write_text(said)
+        (folder / FILE).write_text(said)
         profile = cProfile.Profile()
         if asked.profile:
             profile.enable()

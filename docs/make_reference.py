@@ -22,8 +22,8 @@ from typing import Any
 
 from make_pages import HERE, key_table, markdown_table, option_table, plain
 
-from polarity_bench.boards.board import FILE
 from polarity_bench.boards.board_folder import board_folders
+from polarity_bench.boards.config import FILE
 from polarity_bench.cross_validation.protocol import PROTOCOLS, Protocol
 from polarity_bench.metrics.register import METRICS
 from polarity_bench.render.format import percent

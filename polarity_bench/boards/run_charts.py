@@ -34,15 +34,13 @@ def plotted(results: Sequence[Result], weighting: str, curves: Sequence[Curve] =
         task type.
     """
     main = {result.task: result.main_score.k for result in results}
-    limits = {result.task: result.limit for result in results if result.limit}
+    titles = {r.task: f"{r.task}, {r.limit} queries" if r.limit else r.task for r in results}
     ranked = [result for result in results if KINDS[result.kind].has_k]
     ranked_board = board(BoardParts(ranked, BoardFile(weighting=weighting), curves))
     planes = [plane for plane in ranked_board.planes if plane.k == main[plane.task]]
-    named = {task: f"{task}, {limit} queries" for task, limit in limits.items()}
-    named_planes = [replace(plane, task=named.get(plane.task, plane.task)) for plane in planes]
     on_planes = {plane.task for plane in planes}
     others = [result for result in results if result.task not in on_planes]
-    return [*named_planes, *_bars(others, weighting)]
+    return [*(replace(p, task=titles[p.task]) for p in planes), *_bars(others, weighting)]
 
 
 def _bars(results: Sequence[Result], weighting: str) -> Iterator[BarChart]:

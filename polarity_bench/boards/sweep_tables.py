@@ -436,12 +436,8 @@ class SweepSection:
             marks += [mark_of(p, s, "published", p["encoder"]) for p, s in papers]
             ks = {record["k"] for record in records if record["k"]}
             if len(ks) == len({base["item"] for base in of_base}) == 1:
-                title, name, weighting = (
-                    f"{task}{self.ending}",
-                    Path(model).name,
-                    self.sweep.config.weighting,
-                )
-                yield from plane_of(title, name, ks.pop(), weighting, marks, least=2)
+                title, weighting = f"{task}{self.ending}", self.sweep.config.weighting
+                yield from plane_of(title, Path(model).name, ks.pop(), weighting, marks, least=2)
         for task, trainings in grouped(self.trainings, lambda run: run["task"]).items():
             if len(self.sizes) > 1:
                 yield from self._by_size(task, trainings)

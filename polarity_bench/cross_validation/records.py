@@ -132,10 +132,7 @@ def _chance_records(measured: Iterable[Record]) -> Iterator[Record]:
     for record in measured:
         first.setdefault((record["table"], record["task"]), record)
     for record in first.values():
-        common = {name: record[name] for name in ("table", "task")} | {
-            "role": "chance",
-            "detail": "",
-        }
+        common = {"table": record["table"], "task": record["task"], "role": "chance"}
         counts = [*record["result"].counts.values()]
         for way, value in guess_scores(counts, record["metric"]).items():
             score = score_columns(ScoreKey(record["metric"]), Score.single(value, 0))

@@ -43,8 +43,8 @@ def list_tasks(
 ) -> None:
     """List the tasks: name, kind, labels, name in mteb and title.
 
-    With `--from-mteb`, list classification tasks of mteb by name, languages, number of queries and
-    licence. Each can be given to `--tasks`.
+    With `--from-mteb`, list classification tasks of mteb by name, languages, numbers of sources
+    and queries, and licence. Each can be given to `--tasks`.
     """
     if context.invoked_subcommand:
         context.obj = {"task_dir": task_dir, "as_json": out.as_json}
@@ -79,7 +79,10 @@ def _list_mteb_sets(words: str, out: OutputFlags) -> None:
     heads: list[tuple[str, list[str]]] = [
         ("task", [each["name"] for each in rows]),
         ("languages", [_shortened(each["languages"]) for each in rows]),
-        ("queries", ["-" if (n := each["queries"]) is None else f"{n:,}" for each in rows]),
+        *(
+            (title, ["-" if (n := each[title]) is None else f"{n:,}" for each in rows])
+            for title in ("sources", "queries")
+        ),
         ("licence", [each["licence"] for each in rows]),
         ("texts must not be published", [each["restriction"] or "-" for each in rows]),
         ("newer", [each["superseded_by"] or "-" for each in rows]),

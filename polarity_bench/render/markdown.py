@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 import re
 from collections.abc import Sequence
@@ -105,12 +106,31 @@ def _grid(heads: Heads, columns: Sequence[Column], roles: Sequence[Role]) -> str
 
 
 def escape(text: str) -> str:
-    """Escape markdown, HTML and control characters."""
+    """Escape markdown, HTML and control characters.
+
+    A word in brackets, as in the name of a subset, is no link unless a bracket or a colon follows.
+    """
     text = printable(re.sub(r"[\r\n]+", " ", text))
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    text = re.sub(r"([\\`*\[\]|~#!])", r"\\\1", text)
+    markup = r"(?<!\])(\[[a-z][\w-]*\])(?![\[(:])|([\\`*\[\]|~#!])"
+    text = re.sub(markup, lambda found: found[1] or f"\\{found[2]}", text, flags=re.IGNORECASE)
     # An underscore between two letters or digits is no markup.
     return re.sub(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\_", text)
+
+
+def unescape(text: str) -> str:
+    r"""Undo `escape` in a text with tables, whose cells keep their width, to show on a terminal.
+
+    Example:
+        >>> unescape(r"| a\_   | 1 |")
+        '| a_    | 1 |'
+    """
+    lines = []
+    for line in text.split("\n"):
+        cells = re.split(r"(?<!\\)\|", line) if line.startswith("|") else [line]
+        plain = (html.unescape(re.sub(r"\\([\\`*\[\]|~#!_])", r"\1", cell)) for cell in cells)
+        lines.append("|".join(p.ljust(len(c)) for p, c in zip(plain, cells, strict=True)).rstrip())
+    return "\n".join(lines)
 
 
 _MARKUP = Markup(escape, str, "**{}**", "*{}*", "<sub>{}</sub>", "± {}")

@@ -93,10 +93,9 @@ class MtebSet:
         by_subset = whole.get("hf_subset_descriptive_stats") or {"default": whole}
         return [by_subset[subset] for subset in self.subsets if by_subset.get(subset)]
 
-    @property
-    def n_queries(self) -> int | None:
-        """Number of texts in the split of the queries; None if mteb has no statistics."""
-        found = self.statistics(self.query_split)
+    def n_texts(self, split: str) -> int | None:
+        """Return the number of texts in a split; None if mteb has no statistics of it."""
+        found = self.statistics(split)
         return sum(each["num_samples"] for each in found) if found else None
 
     @property

@@ -151,8 +151,8 @@ org/tuned follows with 30.00 [28.00, 33.00], and the base, org/all-mini, has 20.
 ## Summary: sst2
 
 | encoder | prompt | reference | k | P | S | retention | joint | kNN accuracy | Transfer \
-(accuracy, senteval-sklearn, k = 10, 1 of 2 tasks) | Transfer (accuracy, senteval-torch papers, k = 3, \
-1 task) | Supervised relatedness (Pearson, senteval-relatedness, 1 task) | \
+(accuracy, senteval-sklearn, k = 10, 1 of 2 tasks) | Transfer (accuracy, senteval-torch papers, \
+k = 3, 1 task) | Supervised relatedness (Pearson, senteval-relatedness, 1 task) | \
 STS (Spearman all, sts-cosine, 1 task) |
 | e5_x | 'query: ' | itself | 16 | **72.00** | 60.00 | 50.00 | 50.00 [48.00, 53.00] | \
 **82.00** | - | - | - | - |

@@ -45,7 +45,10 @@ def test_a_table_fits_a_width_by_columns_and_then_by_texts() -> None:
         assert "first" in text
         assert rest.startswith("Too wide to show here, see `wide`: ")
         assert all((name in text) != (name in rest) for name in ("second", "third"))
-    assert "| a/long/way/…me/file.txt |" in table(heads, width=33)
+    shortened = table(heads, width=33)
+    assert "| a/long/way/…me/file.txt |" in shortened
+    assert shortened.endswith("\n\nLong texts are shortened, see `wide`.")
+    assert "shortened" not in table(heads)
     assert table([("file", [])], width=2) == table([("file", [])])
 
 

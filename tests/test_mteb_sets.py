@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -527,10 +528,13 @@ def load(monkeypatch: pytest.MonkeyPatch) -> Load:
     def load(
         rows: Mapping[str, list[tuple[str, Any]]],
         classes: list[str] | None = None,
+        *,
+        is_merged: bool = False,
     ) -> PolarityTask:
         class OwnSet(AbsTaskClassification):
             metadata = mteb.TaskMetadata(name="OwnSet", **facts)
             input_column_name = "sentence"
+            fast_loading = is_merged
 
             def load_data(self, *_: Any, **__: Any) -> None:
                 self.dataset = DatasetDict()
@@ -591,6 +595,24 @@ def test_data_that_cannot_be_used_is_refused(load: Load) -> None:
     ):
         with pytest.raises(InputError, match=message):
             load(rows)
+
+
+def test_a_subset_that_the_data_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mteb_sets, "_load", lambda *_: ({"en": {}, "ja": {}}, []))
+    message = r"AmazonCounterfactualClassification, split 'train': the data has only the subsets "
+    with pytest.raises(InputError, match=f"{message}'en', 'ja', not 'de'"):
+        choose_task({}, f"{TASKS[AMAZON]}[de]").load(DataAccess(), Settings())
+
+
+def test_another_revision_of_a_merged_data_set_is_not_used(
+    load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mteb copies its rows, so their tables do not know the files in the cache."""
+    cached = SimpleNamespace(cache_files=[{"filename": f"/cache/{'c' * 40}/train.arrow"}])
+    monkeypatch.setattr("datasets.load_dataset", lambda **_: {"train": cached})
+    rows: Any = {"train": ints(SOURCES), "validation": ints(QUERIES)}
+    with pytest.raises(MissingDataError, match=f"only the revision {'c' * 40}, not {'a' * 40}"):
+        load(rows, is_merged=True)
 
 
 def test_any_error_of_a_task_class_is_named(load: Load) -> None:

@@ -65,7 +65,7 @@ def table(
     """Render leading columns of text and columns of numbers as a markdown table.
 
     If the table is too wide, the last columns of numbers are left out and listed below the table.
-    If the table is still too wide, long texts are shortened in the middle.
+    If the table is still too wide, long texts are shortened in the middle, and a note says so.
 
     Args:
         heads: Title and cells of each leading column, not escaped.
@@ -73,17 +73,19 @@ def table(
         roles: Role of each row; () if all rows are encoders.
         width: Maximum width in characters; None for no limit.
     """
-    n_shown = len(columns)
+    n_shown, is_cut = len(columns), False
     fits = math.inf if width is None else width
     while (text := _grid(heads, columns[:n_shown], roles)).find("\n") > fits:
         if n_shown > 1:
             n_shown -= 1
         elif (cut := _cut(heads)) is not None:
-            heads = cut
+            heads, is_cut = cut, True
         else:
             break
     left_out = "; ".join(column.title for column in columns[n_shown:])
-    return f"{text}\n\nToo wide to show here, see `wide`: {left_out}" if left_out else text
+    notes = [f"Too wide to show here, see `wide`: {left_out}"] if left_out else []
+    notes += ["Long texts are shortened, see `wide`."] if is_cut else []
+    return "\n\n".join([text, *notes])
 
 
 def _cut(heads: Heads) -> Heads | None:

@@ -45,6 +45,9 @@ def test_a_table_fits_a_width_by_columns_and_then_by_texts() -> None:
         assert "first" in text
         assert rest.startswith("Too wide to show here, see `wide`: ")
         assert all((name in text) != (name in rest) for name in ("second", "third"))
+    fewer = table(heads, width=33, n_kept=1)
+    assert "| a/long/way/to/some/file.txt |\n" in fewer
+    assert fewer.endswith("\n\nToo wide to show here, see `wide`: k")
     shortened = table(heads, width=33)
     assert "| a/long/way/…me/file.txt |" in shortened
     assert shortened.endswith("\n\nLong texts are shortened, see `wide`.")

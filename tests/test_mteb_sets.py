@@ -458,6 +458,8 @@ def test_the_list_is_searched_by_words_and_languages(bench: Bench) -> None:
     done = bench("tasks", "--from-mteb", "counterfactual", "--json")
     rows = {each["name"]: each for each in json.loads(done.out)}
     assert rows[TASKS[AMAZON]]["subsets"] == ["en-ext", "en", "de", "ja"]
+    done = bench("tasks", "--from-mteb", "sentiment deu")
+    assert "| deu-Latn, ara-Arab and 6 more " in done.out
     done = bench("tasks", "--from-mteb", "reviews sentiment ces")
     assert "| mteb:CSFDCZMovieReviewSentimentClassification.v2 " in done.out
     assert "superseded" not in done.out

@@ -61,28 +61,33 @@ def table(
     roles: Sequence[Role] = (),
     *,
     width: int | None = None,
+    n_kept: int | None = None,
 ) -> str:
     """Render leading columns of text and columns of numbers as a markdown table.
 
-    If the table is too wide, the last columns of numbers are left out and listed below the table.
-    If the table is still too wide, long texts are shortened in the middle, and a note says so.
+    If the table is too wide, the last columns of numbers, and then the last leading columns except
+    the first `n_kept`, are left out and listed below the table. If the table is still too wide,
+    long texts are shortened in the middle, and a note says so.
 
     Args:
         heads: Title and cells of each leading column, not escaped.
         columns: Columns of numbers.
         roles: Role of each row; () if all rows are encoders.
         width: Maximum width in characters; None for no limit.
+        n_kept: Number of leading columns to show at any width; None for all of them.
     """
-    n_shown, is_cut = len(columns), False
+    n_shown, is_cut, titles = len(columns), False, [title for title, _ in heads]
     fits = math.inf if width is None else width
     while (text := _grid(heads, columns[:n_shown], roles)).find("\n") > fits:
         if n_shown > 1:
             n_shown -= 1
+        elif len(heads) > (n_kept or len(titles)):
+            heads = heads[:-1]
         elif (cut := _cut(heads)) is not None:
             heads, is_cut = cut, True
         else:
             break
-    left_out = "; ".join(column.title for column in columns[n_shown:])
+    left_out = "; ".join([*titles[len(heads) :], *(c.title for c in columns[n_shown:])])
     notes = [f"Too wide to show here, see `wide`: {left_out}"] if left_out else []
     notes += ["Long texts are shortened, see `wide`."] if is_cut else []
     return "\n\n".join([text, *notes])

@@ -150,20 +150,20 @@ org/tuned follows with 30.00 [28.00, 33.00], and the base, org/all-mini, has 20.
 
 ## Summary: sst2
 
-| encoder | reference | k | P | S | retention | joint | kNN accuracy | Transfer (accuracy, \
-senteval-sklearn, k = 10, 1 of 2 tasks) | Transfer (accuracy, senteval-torch papers, k = 3, \
-1 task) | Supervised relatedness (Pearson, senteval-relatedness, 1 task) | \
+| encoder | prompt | reference | k | P | S | retention | joint | kNN accuracy | Transfer \
+(accuracy, senteval-sklearn, k = 10, 1 of 2 tasks) | Transfer (accuracy, senteval-torch papers, \
+k = 3, 1 task) | Supervised relatedness (Pearson, senteval-relatedness, 1 task) | \
 STS (Spearman all, sts-cosine, 1 task) |
-| e5_x (prompt 'query: ') | itself | 16 | **72.00** | 60.00 | 50.00 | 50.00 [48.00, 53.00] | \
+| e5_x | 'query: ' | itself | 16 | **72.00** | 60.00 | 50.00 | 50.00 [48.00, 53.00] | \
 **82.00** | - | - | - | - |
-| e5_x | org/all-mini | 16 | 70.00 | 85.00 | 90.00 | **40.00** [38.00, 43.00] | 80.00 | \
+| e5_x | - | org/all-mini | 16 | 70.00 | 85.00 | 90.00 | **40.00** [38.00, 43.00] | 80.00 | \
 **85.00** | - | - | 60.00 |
-| org/tuned | org/all-mini | 16 | 68.00 | **90.00** | **95.00** | 30.00 [28.00, 33.00] | \
+| org/tuned | - | org/all-mini | 16 | 68.00 | **90.00** | **95.00** | 30.00 [28.00, 33.00] | \
 78.00 | - | - | - | - |
-| org/all-mini | itself | 16 | 60.00 | 45.00 | 50.00 | 20.00 [18.00, 23.00] | 70.00 | 80.00 | \
+| org/all-mini | - | itself | 16 | 60.00 | 45.00 | 50.00 | 20.00 [18.00, 23.00] | 70.00 | 80.00 | \
 78.00 | 70.00 | **72.37** |
-| my\\|run @{digest(TWIN_A)} | itself | 16 | 50.00 | 30.00 | 50.00 | - | 60.00 | - | - | - | - |
-| my\\|run @{digest(TWIN_B)} | itself | - | - | - | - | - | - | 75.00 | - | - | - |
+| my\\|run @{digest(TWIN_A)} | - | itself | 16 | 50.00 | 30.00 | 50.00 | - | 60.00 | - | - | - | - |
+| my\\|run @{digest(TWIN_B)} | - | itself | - | - | - | - | - | - | 75.00 | - | - | - |
 
 Ranks by joint are unknown: the values per query are missing. Minimum detectable \
 difference of unpaired scores (80 % power): 5.1 points. A paired test detects smaller differences.
@@ -192,6 +192,27 @@ def test_a_board_is_the_golden_one() -> None:
     title, tables = shown(RESULTS).split("\n\nAll numbers times 100. ")[0].split("\n\n", 1)
     assert title == "# Polarity leaderboard"
     assert tables == GOLDEN.rstrip("\n")
+
+
+def test_a_prompt_has_a_column_where_encoders_differ_in_it() -> None:
+    quick = replace(PROMPTED, dtype="bfloat16")
+    differ = [polarity(PLAIN, "sst2", 0.7, 0.85, 0.4), polarity(PROMPTED, "sst2", 0.72, 0.6, 0.5)]
+    differ += [polarity(quick, "sst2", 0.5, 0.6, 0.3), polarity(TWIN_A, "sst2", 0.4, 0.6, 0.2)]
+    differ += [polarity(TWIN_B, "sst2", 0.3, 0.6, 0.1)]
+    differ += [polarity(PROMPTED, "irony", 0.7, 0.6, 0.4)]
+    made = board(in_places(differ))
+    heads = dict(made.tables[0].heads)
+    assert list(zip(heads["encoder"], heads["prompt"], strict=True)) == [
+        ("e5_x", "'query: '"),
+        ("e5_x", "-"),
+        ("e5_x (bfloat16)", "'query: '"),
+        (f"my|run @{digest(TWIN_A)}", "-"),
+        (f"my|run @{digest(TWIN_B)}", "-"),
+    ]
+    assert made.finding.startswith("**e5_x (prompt 'query: ')** has the highest P on sst2")
+    irony = next(table for table in made.tables if table.heading == "irony")
+    assert "prompt" not in dict(irony.heads)
+    assert dict(irony.heads)["encoder"] == ["e5_x (prompt 'query: ')"]
 
 
 def of_twin(encoder: EncoderId, p: float, s: float, n_seen: int | None = None) -> Result:

@@ -17,9 +17,16 @@ import typer.main
 from standins import QUERIES, SOURCES, Done, HashEncoder, call, write_task
 
 from polarity_bench.cli import app
-from polarity_bench.cli.output import announced_bar, fields_to_flags, name_options, progress_bar
+from polarity_bench.cli.output import (
+    announced_bar,
+    fields_to_flags,
+    name_options,
+    print_tables,
+    progress_bar,
+)
 from polarity_bench.encoders.base import Encoder
 from polarity_bench.evaluation import many_encoders
+from polarity_bench.render.markdown import escape
 
 Bench = Callable[..., Done]
 QUERIES_TOO = [("A fair and lively talk.", "1"), ("A tense and cruel talk.", "0")]
@@ -325,6 +332,15 @@ def test_tables_are_whole_where_they_are_piped(bench: Bench) -> None:
         assert "Too wide" not in done.out
 
 
+def test_names_are_not_escaped_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_tables(escape("a_ [3]"))
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    print_tables(escape("a_ [3]"))
+    assert capsys.readouterr().out == "a\\_ \\[3\\]\na_ [3]\n"
+
+
 def test_tables_fit_the_terminal(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "64")
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
@@ -521,6 +537,8 @@ def test_columns_are_chosen_by_their_titles(bench: Bench, task_dir: Path) -> Non
     assert ["task", "k", "P", "front"] in heads
     assert ["task", "k", "P, negation"] in heads
     assert "Percent, [95 % interval]. Compare S, retention and joint only under one " in done.out
+    done = bench(*words, "kNN accuracy")
+    assert "\nPercent. Compare S" in done.out
     refused = bench(*words, "P,jont", "--overwrite")
     assert (refused.code, refused.out) == (2, "")
     assert "--columns P,jont: no column 'jont'; did you mean 'joint'" in refused.err

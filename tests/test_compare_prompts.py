@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -32,6 +33,10 @@ def test_both_are_measured_and_paired(bench: Bench, tasks: Path, sentence_bert: 
         ["other", "joint_at_8"],
     ]
     assert "corrected for 2 tasks by Holm's method" in after
+    board = re.sub(" +", " ", bench("leaderboard", "results").out)
+    assert "| encoder | prompt | reference |" in board
+    assert "| tiny | 'query: ' | random |" in board
+    assert "| tiny | - | random |" in board
     as_json = json.loads(bench(*arguments, "--json").out)
     assert len(as_json["results"]) == 4
     (pairs,) = as_json["prompts"]

@@ -7,7 +7,15 @@ import re
 
 import pytest
 
-from polarity_bench.render.markdown import decimal, escape, percent, render, section, table
+from polarity_bench.render.markdown import (
+    decimal,
+    escape,
+    percent,
+    render,
+    section,
+    table,
+    unescape,
+)
 from polarity_bench.render.table import Board, Column, Table
 
 
@@ -37,7 +45,13 @@ def test_a_table_fits_a_width_by_columns_and_then_by_texts() -> None:
         assert "first" in text
         assert rest.startswith("Too wide to show here, see `wide`: ")
         assert all((name in text) != (name in rest) for name in ("second", "third"))
-    assert "| a/long/way/…me/file.txt |" in table(heads, width=33)
+    fewer = table(heads, width=33, n_kept=1)
+    assert "| a/long/way/to/some/file.txt |\n" in fewer
+    assert fewer.endswith("\n\nToo wide to show here, see `wide`: k")
+    shortened = table(heads, width=33)
+    assert "| a/long/way/…me/file.txt |" in shortened
+    assert shortened.endswith("\n\nLong texts are shortened, see `wide`.")
+    assert "shortened" not in table(heads)
     assert table([("file", [])], width=2) == table([("file", [])])
 
 
@@ -81,6 +95,37 @@ def test_names_cannot_break_the_table(name: str) -> None:
     assert {len(re.findall(r"(?<!\\)\|", line)) for line in text.splitlines()} == {3}
     assert "<" not in text
     assert re.sub(r"\\(.)", r"\1", escape("a|*b*")) == "a|*b*"
+
+
+@pytest.mark.parametrize("name", ["mteb:X[de]", "[en-ext] y", "[a] [b]"])
+def test_a_word_in_brackets_is_no_markup(name: str) -> None:
+    assert escape(name) == name
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("[x](y)", r"\[x\](y)"),
+        ("[x][y]", r"\[x\]\[y\]"),
+        ("[x]: y", r"\[x\]: y"),
+        ("![x]", r"\![x]"),
+        ("[3]", r"\[3\]"),
+        ("[a b]", r"\[a b\]"),
+    ],
+)
+def test_brackets_that_may_be_links_are_escaped(name: str, text: str) -> None:
+    assert escape(name) == text
+
+
+@pytest.mark.parametrize("name", ["_x*", "a|b", "<b> & c", r"a\b", "[3] #1 ~", r"\_", "a\\"])
+def test_on_a_terminal_a_name_is_shown_as_it_is(name: str) -> None:
+    heads, columns = [("x", [name, "plain"])], [Column("P", [0.1, 0.2])]
+    text = table(heads, columns)
+    shown = unescape(f"{escape(name)}\n\n{text}")
+    first, _, *rows = shown.split("\n")
+    assert first == name.strip()
+    assert f"| {name} " in rows[2]
+    assert {len(row) for row in rows} == {len(text.split("\n")[0])}, "the cells keep their width"
 
 
 def test_a_board_is_title_introduction_tables_and_notes() -> None:

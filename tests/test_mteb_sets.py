@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -35,9 +36,10 @@ COMMITS = {
     "fewshot-goes-multilingual/cs_csfd-movie-reviews": "dd2ede6faaea338ef6b1e2966f06808656975a23",
     "mteb/angry_tweets": "b9475fb66a13befda4fa9871cd92343bb2c0eb77",
     "mteb/PoemSentimentClassification": "c" * 40,  # mteb pins another one
+    "mteb/tweet_sentiment_multilingual": "d522bb117c32f5e0207344f69f7075fc9941168b",
 }
 """The data sets, each at the commit that mteb pins."""
-AMAZON, HEBREW, CZECH, GATED, CUT, SLOW, DAMAGED, MOVED = COMMITS
+AMAZON, HEBREW, CZECH, GATED, CUT, SLOW, DAMAGED, MOVED, MERGED = COMMITS
 TASKS = {
     AMAZON: "mteb:AmazonCounterfactualClassification",
     HEBREW: "mteb:HebrewSentimentAnalysis.v3",
@@ -47,6 +49,7 @@ TASKS = {
     SLOW: "mteb:CSFDCZMovieReviewSentimentClassification",
     DAMAGED: "mteb:AngryTweetsClassification.v2",
     MOVED: "mteb:PoemSentimentClassification",
+    MERGED: "mteb:TweetSentimentClassification",
 }
 COLUMNS = {
     HEBREW: ("text", "labels"),
@@ -61,24 +64,34 @@ def other(rows: Rows) -> Rows:
     return [(f"Also: {text}", label) for text, label in rows]
 
 
-def files_of(folder: Path, subsets: Mapping[str, bool], columns: tuple[str, str]) -> Any:
+def files_of(
+    folder: Path, subsets: Mapping[str, bool], columns: tuple[str, str], *, is_merged: bool
+) -> Any:
     """Files of a data set in the hub's layout: a card, and parquet files by subset and split.
 
     Args:
         folder: Folder for the files.
         subsets: Whether the subset has the other texts, by name.
         columns: Names of the columns.
+        is_merged: Whether all subsets are in the configuration `default`, whose column `lang` has
+            their names.
     """
-    files: dict[str, bytes | Path] = {}
-    card = "---\nconfigs:\n"
+    frames: dict[str, dict[str, list[pd.DataFrame]]] = {}
     for subset, is_other in subsets.items():
-        card += f"- config_name: {subset}\n  data_files:\n"
+        of_subset = frames.setdefault("default" if is_merged else subset, {})
         for split, rows in (("train", SOURCES), ("test", QUERIES)):
             texts, labels = zip(*(other(rows) if is_other else rows), strict=True)
+            frame = pd.DataFrame({columns[0]: texts, columns[1]: [int(label) for label in labels]})
+            frame = frame.assign(lang=subset) if is_merged else frame
+            of_subset.setdefault(split, []).append(frame)
+    files: dict[str, bytes | Path] = {}
+    card = "---\nconfigs:\n"
+    for subset, of_subset in frames.items():
+        card += f"- config_name: {subset}\n  data_files:\n"
+        for split, parts in of_subset.items():
             name = f"{subset}/{split}.parquet"
             (folder / name).parent.mkdir(exist_ok=True)
-            frame = pd.DataFrame({columns[0]: texts, columns[1]: [int(label) for label in labels]})
-            frame.to_parquet(folder / name)
+            pd.concat(parts).to_parquet(folder / name, index=False)
             files[name] = folder / name
             card += f"  - split: {split}\n    path: {name}\n"
     return files | {"README.md": f"{card}---\n".encode()}
@@ -91,8 +104,11 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
             subsets = {"default": False}
             if name == AMAZON:
                 subsets = {"en-ext": False, "en": False, "de": True, "ja": False}
+            if name == MERGED:
+                subsets = {"english": False, "german": True}
             folder = tmp_path_factory.mktemp(f"set{i}")
-            files = files_of(folder, subsets, COLUMNS.get(name, ("text", "label")))
+            columns = COLUMNS.get(name, ("text", "label"))
+            files = files_of(folder, subsets, columns, is_merged=name == MERGED)
             if name == DAMAGED:
                 path = "default/train.parquet"
                 files[path] = files[path].read_bytes()[:-20]
@@ -147,6 +163,8 @@ def online(hub: Hub, home: Path) -> dict[str, Done]:
             "odd columns": f"{RANDOM} {TASKS[CZECH]}",
             "subsets": f"{RANDOM} {TASKS[AMAZON]}",
             "language": f"{RANDOM} {TASKS[AMAZON]}[deu]",
+            "merged": f"{RANDOM} {TASKS[MERGED]}[german],{TASKS[MERGED]}[eng]",
+            "many": f"{RANDOM} mini,mteb:NusaX-senti[ace],mteb:NusaX-senti[ban] --skip-missing",
             "nano": f"{RANDOM} nano:HebrewSentimentAnalysis.v3",
             "german": f"{RANDOM} german",
             "pooled": f"{RANDOM} pooled",
@@ -242,6 +260,8 @@ def test_the_scores_are_those_of_the_same_data_in_files(online: dict[str, Done])
     subsets = {"en-ext": mini, "en": mini, "de": others, "ja": mini}
     assert scores(online["subsets"]) == {f"{TASKS[AMAZON]}[{s}]": x for s, x in subsets.items()}
     assert scores(online["language"]) == {f"{TASKS[AMAZON]}[de]": others}
+    merged = {"german": others, "english": mini}
+    assert scores(online["merged"]) == {f"{TASKS[MERGED]}[{s}]": x for s, x in merged.items()}
     assert scores(online["german"]) == {"german": others}
     assert scores(online["nano"]) == {"nano:HebrewSentimentAnalysis.v3": mini}  # fewer than 200
 
@@ -327,6 +347,9 @@ def test_a_cut_connection_leaves_nothing_damaged_and_a_token_opens(online: dict[
 def test_other_tasks_go_on_without_a_data_set(online: dict[str, Done]) -> None:
     assert "to run only the other tasks, use --skip-missing: mini" in online["gated"].err
     assert [*scores(online["others"])] == ["mini"]
+    assert [*scores(online["many"])] == ["mini"]
+    (skipped,) = (line for line in online["many"].err.splitlines() if line.startswith("skipped: "))
+    assert skipped.endswith("(mteb:NusaX-senti[ace], mteb:NusaX-senti[ban])")
 
 
 def test_a_task_file_with_a_wrong_name_or_no_language(online: dict[str, Done]) -> None:
@@ -429,11 +452,14 @@ def test_the_list_is_searched_by_words_and_languages(bench: Bench) -> None:
     found = {each["name"]: each for each in find_sets("SENTIMENT heb")}
     row = found[TASKS[HEBREW]]
     assert row["languages"] == ["heb-Hebr"]
-    assert (row["queries"], row["licence"], row["restriction"]) == (1085, "mit", "")
+    assert (row["sources"], row["queries"]) == (7176, 1085)
+    assert (row["licence"], row["restriction"]) == ("mit", "")
     assert all("heb" in {code[:3] for code in each["languages"]} for each in found.values())
     done = bench("tasks", "--from-mteb", "counterfactual", "--json")
     rows = {each["name"]: each for each in json.loads(done.out)}
     assert rows[TASKS[AMAZON]]["subsets"] == ["en-ext", "en", "de", "ja"]
+    done = bench("tasks", "--from-mteb", "sentiment deu")
+    assert "| deu-Latn, ara-Arab and 6 more " in done.out
     done = bench("tasks", "--from-mteb", "reviews sentiment ces")
     assert "| mteb:CSFDCZMovieReviewSentimentClassification.v2 " in done.out
     assert "superseded" not in done.out
@@ -504,10 +530,13 @@ def load(monkeypatch: pytest.MonkeyPatch) -> Load:
     def load(
         rows: Mapping[str, list[tuple[str, Any]]],
         classes: list[str] | None = None,
+        *,
+        is_merged: bool = False,
     ) -> PolarityTask:
         class OwnSet(AbsTaskClassification):
             metadata = mteb.TaskMetadata(name="OwnSet", **facts)
             input_column_name = "sentence"
+            fast_loading = is_merged
 
             def load_data(self, *_: Any, **__: Any) -> None:
                 self.dataset = DatasetDict()
@@ -568,6 +597,24 @@ def test_data_that_cannot_be_used_is_refused(load: Load) -> None:
     ):
         with pytest.raises(InputError, match=message):
             load(rows)
+
+
+def test_a_subset_that_the_data_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mteb_sets, "_load", lambda *_: ({"en": {}, "ja": {}}, []))
+    message = r"AmazonCounterfactualClassification, split 'train': the data has only the subsets "
+    with pytest.raises(InputError, match=f"{message}'en', 'ja', not 'de'"):
+        choose_task({}, f"{TASKS[AMAZON]}[de]").load(DataAccess(), Settings())
+
+
+def test_another_revision_of_a_merged_data_set_is_not_used(
+    load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mteb copies its rows, so their tables do not know the files in the cache."""
+    cached = SimpleNamespace(cache_files=[{"filename": f"/cache/{'c' * 40}/train.arrow"}])
+    monkeypatch.setattr("datasets.load_dataset", lambda **_: {"train": cached})
+    rows: Any = {"train": ints(SOURCES), "validation": ints(QUERIES)}
+    with pytest.raises(MissingDataError, match=f"only the revision {'c' * 40}, not {'a' * 40}"):
+        load(rows, is_merged=True)
 
 
 def test_any_error_of_a_task_class_is_named(load: Load) -> None:

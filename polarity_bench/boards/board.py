@@ -33,6 +33,7 @@ from polarity_bench.boards.provenance_notes import row_details
 from polarity_bench.boards.records import bound_records, encoder_records, paper_records
 from polarity_bench.compare.encoder_ranks import FILE as STATISTICS
 from polarity_bench.compare.encoder_ranks import Standings, read_standings
+from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError, check_known, reworded
 from polarity_bench.render.chart import Chart
 from polarity_bench.render.table import Board
@@ -185,14 +186,15 @@ def board(parts: BoardParts | Iterable[Result]) -> Board:
 def sections_of(parts: BoardParts) -> Sections:
     """Return the records of a board, from which its tables and charts are made."""
     config, results = parts.config, sorted(parts.results, key=lambda result: str(result.path))
-    names = _names(results)
+    names, bare_names = _names(results)
     measured = encoder_records(results, names, config)
     further = [*paper_records(parts.published, measured, config), *bound_records(measured, names)]
     curves = [curve for curve in parts.curves if _shows_whole(curve, measured)]
     labels = _distinct({curve.encoder: curve.name for curve in curves})
     curves = [replace(curve, name=labels[curve.encoder]) for curve in curves]
     methods = methods_of(results, config.method)
-    return Sections(measured, further, names, config, curves, methods, parts.standings)
+    standings = parts.standings
+    return Sections(measured, further, names, bare_names, config, curves, methods, standings)
 
 
 def _shows_whole(curve: Curve, measured: Sequence[Record]) -> bool:
@@ -210,15 +212,20 @@ def _distinct(labels: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _names(results: Sequence[Result]) -> dict[str, str]:
-    """Return the display names of encoders, by digest.
+def _names(results: Sequence[Result]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the display names of encoders, and those without their prompts, by digest.
 
     An encoder with several names shows all of them. Encoders with the same display name also show
     their digests. The empty digest stands for an encoder that is its own reference.
     """
-    names_by_digest: dict[str, set[str]] = {}
+    encoders: dict[str, set[EncoderId]] = {}
     for result in results:
         for encoder in filter(None, (result.key.encoder, result.key.reference)):
-            names_by_digest.setdefault(encoder.digest, set()).add(encoder.label)
-    labels = {digest: ", ".join(sorted(names)) for digest, names in names_by_digest.items()}
-    return {"": "itself"} | _distinct(labels)
+            encoders.setdefault(encoder.digest, set()).add(encoder)
+    labels, bare = dict[str, str](), dict[str, str]()
+    for digest, own in encoders.items():
+        labels[digest] = ", ".join(sorted({each.label for each in own}))
+        bare[digest] = ", ".join(sorted({replace(each, prompt=None).label for each in own}))
+    names = _distinct(labels)
+    bare |= {each: bare[each] + names[each].removeprefix(labels[each]) for each in names}
+    return {"": "itself"} | names, bare

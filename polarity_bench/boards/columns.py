@@ -36,6 +36,7 @@ from polarity_bench.boards.unseen_columns import (
     unseen_table,
 )
 from polarity_bench.compare.encoder_ranks import Standings
+from polarity_bench.encoders.base import EncoderId
 from polarity_bench.metrics.register import metric_of, titled_metrics
 from polarity_bench.render.format import MISSING, percent
 from polarity_bench.render.table import Column, Table
@@ -52,7 +53,7 @@ from polarity_bench.results.published import PublishedNumber
 from polarity_bench.results.result_files import Result
 from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.tasks.catalogue import KINDS
-from polarity_bench.values import count, grouped, shortest
+from polarity_bench.values import count, grouped, printable, shortest
 
 GAINED = {"P": "polarity", "S": "similarity"}
 """Scores whose gains over the reference are shown, by title."""
@@ -68,6 +69,7 @@ class Sections:
         measured: The records of encoders (see `boards.records`).
         further: The records of published numbers, of gold labels and of random retrieval.
         names: Names of encoders, by digest.
+        bare_names: Names of encoders without their prompts, by digest.
         config: The content of `board.toml`.
         curves: Curves over several of the rows.
         methods: Names of methods, by digest of the encoder.
@@ -77,6 +79,7 @@ class Sections:
     measured: Sequence[Record]
     further: Sequence[Record]
     names: Mapping[str, str]
+    bare_names: Mapping[str, str]
     config: BoardFile
     curves: Sequence[Curve]
     methods: Mapping[str, str]
@@ -606,7 +609,7 @@ class Sections:
         is_of_methods = any(row["role"] == "method" for row in rows)
         without = {*without, *(() if is_of_methods else ("seeds", "strength"))}
         heads = [
-            ("encoder", [row["name"] for row in rows]),
+            *self._names_of(rows),
             ("seeds", [str(len(row["members"])) if row["encoder"] else MISSING for row in rows]),
             ("strength", [_strength(row) for row in rows]),
             (
@@ -629,6 +632,31 @@ class Sections:
             reading.append(NOTES["chosen"])
         notes = [*reading, *map(rank_note, rankings)]
         return with_rows(Table(heading, heads, columns, notes=notes), rows)
+
+    def _names_of(self, rows: Sequence[Row]) -> list[tuple[str, list[str]]]:
+        """Return the column of names and, if the encoders differ in their prompts, that of prompts.
+
+        Names contain the prompts that have no column.
+        """
+        used = [{encoder.prompt for encoder in self._encoders_of(row)} for row in rows]
+        names = [row["name"] for row in rows]
+        if len(set().union(*used)) <= 1:
+            return [("encoder", names)]
+        bare = [
+            self.bare_names[row["encoder"]] if row["role"] == "encoder" else row["name"]
+            for row in rows
+        ]
+        shown = [repr(*of) if len(of) == 1 and any(of) else "-" for of in used]
+        return [("encoder", bare), ("prompt", list(map(printable, shown)))]
+
+    def _encoders_of(self, row: Row) -> list[EncoderId]:
+        """Return the encoders of a row, or of its best point; none for bounds and papers."""
+        members = row.get("point", row)["members"]
+        return [self._encoders[key] for key in members if key in self._encoders]
+
+    @cached_property
+    def _encoders(self) -> dict[str, EncoderId]:
+        return {row: result.key.encoder for (row, _), result in self.results.items()}
 
     # Ranks
 

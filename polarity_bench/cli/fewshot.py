@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from polarity_bench.cli.inputs import parse_numbers, split_names, worker_count
 from polarity_bench.cli.options import DataFlags, InputFlags, Model, Workers, usable_options
-from polarity_bench.cli.output import AsJson, announced_bar, print_json
+from polarity_bench.cli.output import AsJson, announced_bar, print_json, print_tables
 from polarity_bench.cross_validation.methods import KNOWN, FineTuning, make_methods
 from polarity_bench.errors import InputError, check_at_least, nearest
 
@@ -94,7 +94,7 @@ def fewshot(
         if as_json:
             _print_json(read_experiments(output), measure)
         else:
-            print(render(read_board(output, measure, published)), end="")
+            print_tables(render(read_board(output, measure, published)).removesuffix("\n"))
         return
     chosen = list(KNOWN) if losses == "all" else list(dict.fromkeys(split_names(losses)))
     if not chosen:
@@ -119,7 +119,8 @@ def fewshot(
     if as_json:
         _print_json(results, measure)
     else:
-        print(render(fewshot_board(fold_records(results, measure, printed))), end="")
+        board = fewshot_board(fold_records(results, measure, printed))
+        print_tables(render(board).removesuffix("\n"))
 
 
 def _print_json(results: list[Result], measure: str | None) -> None:

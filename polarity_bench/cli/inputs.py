@@ -153,21 +153,23 @@ def load_data(
     """
     from polarity_bench.tasks.catalogue import load_spec
 
-    loaded, missing = [], {}
+    loaded, missing, named = [], {}, dict[str, list[str]]()
     for spec in specs:
         try:
             loaded.append(load_spec(spec, access, settings))
         except MissingDataError as error:
             missing[spec.name] = fields_to_flags(str(error))
+            named.setdefault(missing[spec.name], []).append(spec.name)
+    reasons = [f"{why} ({', '.join(of)})" if len(of) > 1 else why for why, of in named.items()]
     if missing and not (skip_missing and loaded):
-        message = "\nerror: ".join(missing.values())
+        message = "\nerror: ".join(reasons)
         if skip_missing:
             message += "\nerror: the data of every task is missing"
         elif loaded:
             there = ", ".join(task.spec.name for task in loaded)
             message += f"\nerror: to run only the other tasks, use `skip_missing`: {there}"
         raise InputError(message)
-    for why in missing.values():
+    for why in reasons:
         remark(f"skipped: {why}")
     remark_draws(loaded)
     return loaded, missing

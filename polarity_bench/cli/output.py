@@ -160,8 +160,12 @@ def warnings_as_remarks(category: type[Warning]) -> Iterator[None]:
 
 
 def print_tables(text: str) -> None:
-    """Print tables. On a terminal, replace field names in them by flags."""
-    print(fields_to_flags(text) if sys.stdout.isatty() else text, flush=True)
+    """Print tables. On a terminal, replace field names in them by flags, and undo escapes."""
+    if sys.stdout.isatty():
+        from polarity_bench.render.markdown import unescape
+
+        text = unescape(fields_to_flags(text))
+    print(text, flush=True)
 
 
 def json_text(value: Any) -> str:
@@ -242,8 +246,10 @@ def print_report(
         print(f"{title}, reference: {name}\n")
         order = list(dict.fromkeys(result.task for result in results))
         results.sort(key=lambda result: order.index(result.task))
-        sections = [section(table, output.width) for table in tables(results, weighting, columns)]
-        print_tables("\n\n".join([*sections, _how_to_read(results, weighting)]) + "\n")
+        shown = tables(results, weighting, columns)
+        has_intervals = any(any(each.intervals) for table in shown for each in table.columns)
+        reading = _how_to_read(results, weighting, has_intervals)
+        print_tables("\n\n".join([*(section(t, output.width) for t in shown), reading]) + "\n")
     for suite in report.suites:
         for warning in suite.warnings:
             remark(f"warning: {warning}")
@@ -260,7 +266,7 @@ def print_report(
         )
 
 
-def _how_to_read(results: Sequence[Result], weighting: str) -> str:
+def _how_to_read(results: Sequence[Result], weighting: str, has_intervals: bool) -> str:
     """Return the explanation below the tables."""
     from polarity_bench.scores import WEIGHTINGS
     from polarity_bench.tasks.catalogue import KINDS
@@ -269,7 +275,8 @@ def _how_to_read(results: Sequence[Result], weighting: str) -> str:
     is_usual = not ranked or weighting == "linear"
     weights = "" if is_usual else f"; {WEIGHTINGS[weighting].explanation}"
     alike = " Compare S, retention and joint only under one reference encoder." if ranked else ""
-    return f"Percent, [95 % interval]{weights}.{alike}"
+    ends = ", [95 % interval]" if has_intervals else ""
+    return f"Percent{ends}{weights}.{alike}"
 
 
 def write_and_print_curves(

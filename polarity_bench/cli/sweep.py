@@ -28,6 +28,7 @@ from polarity_bench.cli.output import (
     duration,
     fields_to_flags,
     print_json,
+    print_tables,
     remark,
 )
 from polarity_bench.errors import InputError
@@ -300,13 +301,14 @@ def _report(watch: Watch, folder: Path, as_json: bool, *, again: str | None) -> 
     n = Counter(zip((item.kind for item in watch.plan.items), progress.states, strict=True))
     print(_counts_table({kind: {state: n[kind, state] for state in STATES} for kind in kinds}))
     for best in progress.best:
-        print(f"\n{escape(best.words)}")
+        print_tables(f"\n{escape(best.words)}")
     if progress.seconds_left:
         print(f"\nabout {duration(progress.seconds_left)} left")
     for item, how in zip(watch.plan.items, progress.states, strict=True):
         if how == "failed":
             why = fields_to_flags(watch.outcomes[item.digest].why)
-            print(f"\nfailed: {escape(item.name)}: {why} ({watch.state.log(item.digest)})")
+            log = watch.state.log(item.digest)
+            print_tables(f"\nfailed: {escape(item.name)}: {why} ({log})")
     if again and progress.counts["left"] and not progress.counts["running"]:
         remark(f"next: {again}")
     elif again and progress.counts["done"]:

@@ -43,8 +43,8 @@ def list_tasks(
 ) -> None:
     """List the tasks: name, kind, labels, name in mteb and title.
 
-    With `--from-mteb`, list classification tasks of mteb by name, languages, number of queries and
-    licence. Each can be given to `--tasks`.
+    With `--from-mteb`, list classification tasks of mteb by name, languages, numbers of sources
+    and queries, and licence. Each can be given to `--tasks`.
     """
     if context.invoked_subcommand:
         context.obj = {"task_dir": task_dir, "as_json": out.as_json}
@@ -78,18 +78,27 @@ def _list_mteb_sets(words: str, out: OutputFlags) -> None:
         )
     heads: list[tuple[str, list[str]]] = [
         ("task", [each["name"] for each in rows]),
-        ("languages", [_shortened(each["languages"]) for each in rows]),
-        ("queries", ["-" if (n := each["queries"]) is None else f"{n:,}" for each in rows]),
+        ("languages", [_some_of(each["languages"], words) for each in rows]),
+        ("queries", [_number(each["queries"]) for each in rows]),
         ("licence", [each["licence"] for each in rows]),
         ("texts must not be published", [each["restriction"] or "-" for each in rows]),
+        ("sources", [_number(each["sources"]) for each in rows]),
         ("newer", [each["superseded_by"] or "-" for each in rows]),
     ]
-    out.show(lambda: rows, lambda: table(heads, width=out.width))
+    out.show(lambda: rows, lambda: table(heads, width=out.width, n_kept=1))
 
 
-def _shortened(names: list[str]) -> str:
-    more = f" and {len(names) - 4} more" if len(names) > 5 else ""
-    return ", ".join(names[:4] if more else names) + more or "-"
+def _number(n: int | None) -> str:
+    return "-" if n is None else f"{n:,}"
+
+
+def _some_of(languages: list[str], words: str) -> str:
+    """Return up to three languages, or two and the number of others, those of the search first."""
+    asked = {*words.casefold().split()}
+    codes = {each: {each.casefold(), *each.casefold().split("-")} for each in languages}
+    found = sorted(languages, key=lambda each: codes[each].isdisjoint(asked))
+    more = f" and {len(found) - 2} more" if len(found) > 3 else ""
+    return ", ".join(found[:2] if more else found) + more or "-"
 
 
 @tasks_app.command("show")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 import re
 from collections.abc import Sequence
@@ -60,29 +61,36 @@ def table(
     roles: Sequence[Role] = (),
     *,
     width: int | None = None,
+    n_kept: int | None = None,
 ) -> str:
     """Render leading columns of text and columns of numbers as a markdown table.
 
-    If the table is too wide, the last columns of numbers are left out and listed below the table.
-    If the table is still too wide, long texts are shortened in the middle.
+    If the table is too wide, the last columns of numbers, and then the last leading columns except
+    the first `n_kept`, are left out and listed below the table. If the table is still too wide,
+    long texts are shortened in the middle, and a note says so.
 
     Args:
         heads: Title and cells of each leading column, not escaped.
         columns: Columns of numbers.
         roles: Role of each row; () if all rows are encoders.
         width: Maximum width in characters; None for no limit.
+        n_kept: Number of leading columns to show at any width; None for all of them.
     """
-    n_shown = len(columns)
+    n_shown, is_cut, titles = len(columns), False, [title for title, _ in heads]
     fits = math.inf if width is None else width
     while (text := _grid(heads, columns[:n_shown], roles)).find("\n") > fits:
         if n_shown > 1:
             n_shown -= 1
+        elif len(heads) > (n_kept or len(titles)):
+            heads = heads[:-1]
         elif (cut := _cut(heads)) is not None:
-            heads = cut
+            heads, is_cut = cut, True
         else:
             break
-    left_out = "; ".join(column.title for column in columns[n_shown:])
-    return f"{text}\n\nToo wide to show here, see `wide`: {left_out}" if left_out else text
+    left_out = "; ".join([*titles[len(heads) :], *(c.title for c in columns[n_shown:])])
+    notes = [f"Too wide to show here, see `wide`: {left_out}"] if left_out else []
+    notes += ["Long texts are shortened, see `wide`."] if is_cut else []
+    return "\n\n".join([text, *notes])
 
 
 def _cut(heads: Heads) -> Heads | None:
@@ -105,12 +113,31 @@ def _grid(heads: Heads, columns: Sequence[Column], roles: Sequence[Role]) -> str
 
 
 def escape(text: str) -> str:
-    """Escape markdown, HTML and control characters."""
+    """Escape markdown, HTML and control characters.
+
+    A word in brackets, as in the name of a subset, is no link unless a bracket or a colon follows.
+    """
     text = printable(re.sub(r"[\r\n]+", " ", text))
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    text = re.sub(r"([\\`*\[\]|~#!])", r"\\\1", text)
+    markup = r"(?<!\])(\[[a-z][\w-]*\])(?![\[(:])|([\\`*\[\]|~#!])"
+    text = re.sub(markup, lambda found: found[1] or f"\\{found[2]}", text, flags=re.IGNORECASE)
     # An underscore between two letters or digits is no markup.
     return re.sub(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\_", text)
+
+
+def unescape(text: str) -> str:
+    r"""Undo `escape` in a text with tables, whose cells keep their width, to show on a terminal.
+
+    Example:
+        >>> unescape(r"| a\_   | 1 |")
+        '| a_    | 1 |'
+    """
+    lines = []
+    for line in text.split("\n"):
+        cells = re.split(r"(?<!\\)\|", line) if line.startswith("|") else [line]
+        plain = (html.unescape(re.sub(r"\\([\\`*\[\]|~#!_])", r"\1", cell)) for cell in cells)
+        lines.append("|".join(p.ljust(len(c)) for p, c in zip(plain, cells, strict=True)).rstrip())
+    return "\n".join(lines)
 
 
 _MARKUP = Markup(escape, str, "**{}**", "*{}*", "<sub>{}</sub>", "± {}")

@@ -15,6 +15,7 @@ from polarity_bench.tasks.types.base import TaskSpec
 WORDS = {
     "k": "number of nearest sources that are scored",
     "reference": "the encoder that measures similarity for S, retention and joint",
+    "prompt": "text that the encoder reads before each text",
     "epoch": "number of completed epochs; 0 is the base",
     "step": "number of completed optimizer steps; 0 is the base",
     "loss": "training loss, averaged over the steps of an epoch",

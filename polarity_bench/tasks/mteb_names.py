@@ -60,8 +60,8 @@ def find_sets(words: str) -> list[dict[str, Any]]:
 
     Returns:
         For each data set that has all words: the name of the task, languages, names of the subsets
-        (if there are several), number of queries (None if unknown), licence, why its texts must
-        not be published ('' if the licence allows it), and the names of newer versions.
+        (if there are several), numbers of sources and queries (None if unknown), licence, why its
+        texts must not be published ('' if the licence allows it), and the newer version.
     """
     known = classification_sets()
     codes = {name: _codes(found) for name, found in known.items()}
@@ -79,7 +79,8 @@ def find_sets(words: str) -> list[dict[str, Any]]:
                     "name": f"mteb:{name}",
                     "languages": list(found.languages),
                     "subsets": list(found.subsets) if metadata.is_multilingual else [],
-                    "queries": found.n_queries,
+                    "sources": found.n_texts(found.task.train_split),
+                    "queries": found.n_texts(found.query_split),
                     "licence": metadata.license or "not specified",
                     "restriction": restriction(metadata.license),
                     "superseded_by": f"mteb:{newer}" if newer else None,

@@ -16,7 +16,7 @@ from traced.lines import Line
 from traced.raw import Raw
 from traced.results import SINGLE, Results
 
-_NAMED = ("rank", "encoder", "reference", "k")
+_NAMED = ("rank", "encoder", "prompt", "reference", "k")
 _UNDER_ONE_REFERENCE = {"S", "retention", "joint"}
 _UNPAIRED = re.compile(
     r"Ranks by (.+?)( \(.+\))? are unknown: the values per query are missing\. "
@@ -98,9 +98,7 @@ def _mean_of(line: Line, source: Results) -> tuple[bool, float]:
 
 def _place(row: Line, first: Sequence[Line]) -> int:
     """Return a row's position in the first table; a table of a task type names encoders only."""
-    named = {
-        title: row.heads[title] for title in ("encoder", "reference", "k") if row.heads.get(title)
-    }
+    named = {title: row.heads[title] for title in _NAMED[1:] if row.heads.get(title)}
     return next((i for i, line in enumerate(first) if named.items() <= line.heads.items()), -1)
 
 

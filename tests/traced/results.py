@@ -68,9 +68,13 @@ class Results:
         curves = sorted(folder.rglob("curves/*.json"))
         self.curves = [json.loads(path.read_bytes()) for path in curves]
         self.labels: dict[str, set[str]] = {}
+        self.bare_labels: dict[tuple[str, str], set[str]] = {}
         for each in self.raw:
             for encoder in filter(None, (each.made["encoder"], each.made["reference"])):
-                self.labels.setdefault(identity(encoder), set()).add(label(encoder))
+                key, prompt = identity(encoder), encoder["prompt"] or ""
+                self.labels.setdefault(key, set()).add(label(encoder))
+                own = self.bare_labels.setdefault((key, prompt), set())
+                own.add(label({**encoder, "prompt": None}))
         self.digests = {each.encoder: each.digest for each in self.raw}
         self.sort = said.get("sort", "")
         self.group_by = said.get("group_by", "")
@@ -127,7 +131,7 @@ class Results:
             named = {f"{seed} (strength {at})": "encoder" for seed in seeds}
         self._check_chosen(line, seeds, at)
         return [
-            replace(line, heads=heads | {"encoder": text}, role=role, column=column)
+            replace(line, heads=heads | {"encoder": text, "prompt": ""}, role=role, column=column)
             for text, role in named.items()
         ]
 
@@ -190,7 +194,7 @@ class Results:
         name, own = self._group(line.table)
         if line.role == "published":
             return self._published(line, line.column, "")
-        encoder = self.called(line.heads["encoder"])
+        encoder = self.encoder_of(line)
         return one([e for e in own if e.task == line.column and e.encoder == encoder]).number(name)
 
     # Scores that rank rows
@@ -225,7 +229,7 @@ class Results:
 
     def result_of(self, line: Line, task: str) -> Raw:
         """Return the result of a row on a task."""
-        encoder = self.called(line.heads["encoder"])
+        encoder = self.encoder_of(line)
         if line.heads.get("k", ""):
             return self._at(task, encoder, *self._entry(line))
         _, own = self._group(line.table)
@@ -233,12 +237,24 @@ class Results:
 
     # Encoders of rows
 
-    def called(self, text: str) -> str:
+    def encoder_of(self, line: Line) -> str:
+        """Return the encoder of a row, whose prompt may have a column of its own."""
+        shown = line.heads.get("prompt", "-")
+        if shown in {"", "-"}:
+            return self.called(line.heads["encoder"])
+        of_prompt = {
+            encoder: labels
+            for (encoder, prompt), labels in self.bare_labels.items()
+            if repr(prompt) == shown
+        }
+        return self.called(line.heads["encoder"], of_prompt)
+
+    def called(self, text: str, known: Mapping[str, set[str]] | None = None) -> str:
         """Return the encoder with a name, which may end in the first digits of its digest."""
         name, digits = _name_of(text)
         found = [
             encoder
-            for encoder, labels in self.labels.items()
+            for encoder, labels in (self.labels if known is None else known).items()
             if ", ".join(sorted(labels)) == name
             and self.digests.get(encoder, "").startswith(digits)
         ]
@@ -271,13 +287,13 @@ class Results:
             return self._bound(line.role, reference, k, task, title)
         if line.role == "curve":
             return self._of_curve(line, task, title, tasks)
-        raw = self._at(task, self.called(line.heads["encoder"]), reference, k)
+        raw = self._at(task, self.encoder_of(line), reference, k)
         return raw.number(self.name(title, k))
 
     def _gain(self, line: Line, title: str) -> Number:
         """Return a score minus that of the reference, with the interval in `statistics.json`."""
         reference, k = self._entry(line)
-        name, encoder = self.name(title, k), self.called(line.heads["encoder"])
+        name, encoder = self.name(title, k), self.encoder_of(line)
         before = self._at(line.column, reference, "", k)
         after = self._at(line.column, encoder, reference, k)
         answer = [name, [[each.made["run"], each.score(name)] for each in (before, after)]]
@@ -299,7 +315,7 @@ class Results:
 
     def _of_seen(self, line: Line, kind: str, protocol: set[str]) -> Number:
         """Return a main score, the share of tested rows that were seen, or an unseen score."""
-        wanted = kind, line.heads["task"], self.called(line.heads["encoder"]), protocol
+        wanted = kind, line.heads["task"], self.encoder_of(line), protocol
         own = [
             e for e in self.raw if (e.made["task"]["kind"], e.task, e.encoder, e.protocol) == wanted
         ]
@@ -446,7 +462,7 @@ class Results:
         said = line.column.removeprefix("mean of ").split(", ")
         if line.column.startswith("mean of ") and said != tasks:
             raise LookupError(f"the mean is of {tasks}")
-        encoder = self.called(line.heads["encoder"])
+        encoder = self.encoder_of(line)
         found = [one([e for e in own if (e.task, e.encoder) == (t, encoder)]) for t in tasks]
         return mean([each.number(name) for each in found])
 

@@ -25,7 +25,7 @@ ROLES: dict[Role, str] = {
 """Description of each role of a row, except the role of a plain encoder."""
 _RANK = "rank"  # title of the column of ranks, which may precede the column of names
 _MAX_CHOICES = 12  # maximum number of values in the filter of a column
-_EXPLAINED = frozenset({"k", "reference"})  # other leading columns are settings, with any name
+_EXPLAINED = frozenset({"k", "prompt", "reference"})  # other columns are settings, of any name
 _DIGIT = "\N{FIGURE SPACE}"  # as wide as a digit
 _MOST = 0.9  # share of the rows with the same text, from which a column says little
 _NEUTRAL = {MISSING, "itself"}  # a reference: missing, or the encoder of the row

@@ -93,10 +93,9 @@ class MtebSet:
         by_subset = whole.get("hf_subset_descriptive_stats") or {"default": whole}
         return [by_subset[subset] for subset in self.subsets if by_subset.get(subset)]
 
-    @property
-    def n_queries(self) -> int | None:
-        """Number of texts in the split of the queries; None if mteb has no statistics."""
-        found = self.statistics(self.query_split)
+    def n_texts(self, split: str) -> int | None:
+        """Return the number of texts in a split; None if mteb has no statistics of it."""
+        found = self.statistics(split)
         return sum(each["num_samples"] for each in found) if found else None
 
     @property
@@ -190,16 +189,22 @@ def load_rows(found: MtebSet, name: str, offline: bool) -> tuple[list[FileRow], 
         names of classes, these are the labels.
 
     Raises:
-        InputError: If the data is not available, or lacks a split or a column.
+        InputError: If the data is not available, or lacks a subset, a split or a column.
     """
-    data = _load(found.name, found.subsets, offline)
+    data, files = _load(found.name, found.subsets, offline)
     split = found.task.train_split if name == "source" else found.query_split
     where = f"mteb:{found.name}, split {split!r}"
     rows: list[FileRow] = []
     for subset in found.subsets:
-        part = data if subset == "default" and subset not in data else data[subset]
+        by_subset = {subset: data} if subset == "default" and subset not in data else data
+        if subset not in by_subset:
+            known = ", ".join(map(repr, by_subset))
+            raise InputError(f"{where}: the data has only the subsets {known}, not {subset!r}")
+        part = by_subset[subset]
         if split not in part:
             raise InputError(f"{where}: the data has only the splits {', '.join(map(repr, part))}")
+        own_files = [each["filename"] for each in part[split].cache_files]
+        _check_revision([*files, *own_files], found.task.metadata.dataset["revision"], where)
         for text, label in _columns(part[split], found.task, where):
             rows.append(FileRow(len(rows) + 1, (text, label)))
     full = [row for row in rows if row.values[0].strip() and row.values[1]]
@@ -211,17 +216,21 @@ def load_rows(found: MtebSet, name: str, offline: bool) -> tuple[list[FileRow], 
     return full, where
 
 
-def _columns(rows: Any, task: Any, where: str) -> Iterator[tuple[str, str]]:
-    names = [str(task.input_column_name), str(task.label_column_name)]
-    revision = task.metadata.dataset["revision"]
-    for file in rows.cache_files:  # The folder is named after the revision.
-        commit = Path(file["filename"]).parent.name
+def _check_revision(files: Sequence[str], revision: str, where: str) -> None:
+    """Raise MissingDataError if cached files, whose folder names the revision, are of another one.
+
+    If the hub cannot be reached, `datasets` silently uses the latest cached revision.
+    """
+    for commit in (Path(file).parent.name for file in files):
         if re.fullmatch("[0-9a-f]{40}", commit) and commit != revision:
-            # If the hub cannot be reached, `datasets` silently uses the latest cached revision.
             raise MissingDataError(
                 f"{where}: the hub is not available, and the cache contains only the revision "
                 f"{commit}, not {revision}"
             )
+
+
+def _columns(rows: Any, task: Any, where: str) -> Iterator[tuple[str, str]]:
+    names = [str(task.input_column_name), str(task.label_column_name)]
     for column in names:
         if column not in rows.column_names:
             raise InputError(f"{where}: no column {column!r}{nearest(column, rows.column_names)}")
@@ -235,8 +244,12 @@ def _columns(rows: Any, task: Any, where: str) -> Iterator[tuple[str, str]]:
 
 
 @lru_cache(maxsize=2)  # Both splits of a task, and repeated loading, read the data once.
-def _load(name: str, subsets: tuple[str, ...], offline: bool) -> Any:
-    """Return the data of mteb's task: splits by name, by subset if there are several.
+def _load(name: str, subsets: tuple[str, ...], offline: bool) -> tuple[Any, list[str]]:
+    """Read the data of mteb's task.
+
+    Returns:
+        The splits by name, by subset if there are several, and the cached files of data whose
+        subsets mteb copies into tables without files.
 
     Raises:
         MissingDataError: If the data cannot be read.
@@ -257,6 +270,7 @@ def _load(name: str, subsets: tuple[str, ...], offline: bool) -> Any:
             task = task_class()
             task.hf_subsets = list(subsets)
             task.load_data()
+        merged = datasets.load_dataset(**dataset).values() if task.fast_loading else ()
     except Exception as error:  # A task class of mteb may raise any error.
         hint = "; the network is forbidden (`offline` or HF_HUB_OFFLINE)" if offline else ""
         raise MissingDataError(
@@ -265,7 +279,7 @@ def _load(name: str, subsets: tuple[str, ...], offline: bool) -> Any:
     finally:
         datasets.config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE = before
         datasets.enable_progress_bars()
-    return task.dataset
+    return task.dataset, [file["filename"] for part in merged for file in part.cache_files]
 
 
 def _all_tasks() -> dict[str, Any]:

@@ -78,7 +78,7 @@ def _shown_figures(opened: OpenBoard, files: Mapping[str, bytes]) -> list[str]:
 def _built_figures(folder: Path) -> list[str]:
     """Return the paths of the figures in the existing README, without their file endings."""
     file = folder / README
-    text = file.read_text(encoding="utf-8") if file.is_file() else ""
+    text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
     return _SHOWN_FIGURE.findall(text)
 
 

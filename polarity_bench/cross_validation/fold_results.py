@@ -244,7 +244,8 @@ def _write(planned: Result, folds: Sequence[FoldValues], output: Path) -> None:
 
 def with_folds(planned: Result, folds: Sequence[FoldValues]) -> Result:
     """Return a result with the scores of folds, which are means over the folds."""
-    arrays = {name: np.array([fold[name] for fold in folds]) for name in folds[0]}
+    # Folds that were read have another order of names than new ones.
+    arrays = {name: np.array([fold[name] for fold in folds]) for name in sorted(folds[0])}
     nowhere = (math.nan, math.nan)
     scores = {
         ScoreKey.parse(name): Score(float(v.mean()), float(v.std()), nowhere, len(v))

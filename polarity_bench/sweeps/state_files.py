@@ -185,7 +185,7 @@ class SweepState:
             Number of earlier attempts of this driver that did not end.
         """
         file = self.files / f"{digest}.begun"
-        lines = file.read_text().splitlines() if file.is_file() else []
+        lines = file.read_text("utf-8", "replace").splitlines() if file.is_file() else []
         now = time.strftime("%Y-%m-%d %H:%M:%S")
         process = f"process {os.getpid()} on {platform.node()}, {now}, of driver {driver}"
         write_atomically(file, "".join(f"{line}\n" for line in [*lines, process]).encode())
@@ -200,7 +200,8 @@ class SweepState:
             try:
                 with self.try_lock(file.stem) as free:
                     if not free:
-                        processes[file.stem] = file.read_text().splitlines()[-1]
+                        lines = file.read_text("utf-8", "replace").splitlines()
+                        processes[file.stem] = lines[-1] if lines else "another process"
             except OSError:  # the item has just ended, or the user may not lock files
                 continue
         return processes

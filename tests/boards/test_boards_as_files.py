@@ -143,6 +143,16 @@ def test_without_the_report_a_readme_shows_the_figures_of_the_last_build(
     assert readme.read_text() == built
 
 
+def test_a_readme_that_is_not_utf_8_is_made_again(bench: Bench, root: Path) -> None:
+    bench("leaderboard", "build")
+    readme = root / "words" / "README.md"
+    built = readme.read_bytes()
+    readme.write_bytes(built.replace(b"e", b"\xa0", 1))
+    assert bench("leaderboard", "check").code == 1
+    assert bench("leaderboard", "build").code == 0
+    assert readme.read_bytes() == built
+
+
 def test_the_front_page_links_every_board(bench: Bench, root: Path) -> None:
     bench("leaderboard", "build")
     page = (root / "README.md").read_text()

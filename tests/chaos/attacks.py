@@ -57,9 +57,10 @@ class Bench:
     expected: Mapping[str, str]
     whole: Ended
     places: list[tuple[str, int]]
+    is_short: bool
 
     @classmethod
-    def of(cls, root: Path, subject: Subject, seed: int) -> Bench:
+    def of(cls, root: Path, subject: Subject, seed: int, *, is_short: bool) -> Bench:
         """Run the subject once, and record where it writes."""
         # The same folder for all trials, because some files name the path of the base.
         folder = copy(root / "template", root / "work")
@@ -69,7 +70,7 @@ class Bench:
         expected = made(folder / subject.product)
         assert expected
         draw = random.Random(f"{seed} {subject.name}")
-        return cls(root, subject, draw, expected, whole, positions(trace))
+        return cls(root, subject, draw, expected, whole, positions(trace), is_short)
 
     def fresh(self) -> Path:
         return copy(self.root / "template", self.root / "work")
@@ -89,13 +90,16 @@ class Bench:
 
 
 def kill(bench: Bench, n: int) -> Figures:
-    """Kill the command n times, half of them at a call that writes, half at a random instant."""
+    """Kill the command n times: every third time twice, and half of them at a random instant.
+
+    The others are at a call that writes. In the short form, all are.
+    """
     figures = Figures("kill -9", bench.subject.name)
     for i in range(n):
         bench.fresh()
         said = []
         for _ in range(1 + i % 3 // 2):  # each third trial is killed twice
-            if i % 2 and bench.places:
+            if bench.is_short or i % 2:
                 name, number = bench.draw.choice(bench.places)
                 ended = bench.run(inject=f"{name}:signal=SIGKILL:when={number}")
                 said.append(f"{name} {number}")

@@ -7,6 +7,7 @@ else is a defect: another exception, a hang, a burst of memory.
 from __future__ import annotations
 
 import json
+import math
 import random
 import resource
 import shutil
@@ -26,7 +27,7 @@ from chaos.attacks import Figures
 from chaos.children import call, run
 
 HANG = 20
-"""Seconds after which a reader hangs."""
+"""Seconds of computing after which a reader hangs; a waiting one ends with `children.TIMEOUT`."""
 _MEMORY = 3 * 2**30
 _WORDS = '\0 \r \\ , \t [[ ]] { } [] {} NaN Infinity -1 1e999 0x10 1_000 null true =1+1 \' " ""\n\n'
 _WORDS += " 99999999999999999999 __class__ 1970-01-01 ../../etc/passwd /dev/zero <script> \x1b[31m"
@@ -72,13 +73,21 @@ def mutate(content: bytes, draw: random.Random) -> bytes:
     return bytes(data)
 
 
-def fuzz(reader: Reader, samples: Path, folder: Path, seed: int, seconds: float) -> Figures:
-    """Read mutated files for some seconds, in a child with limited memory."""
+@dataclass(frozen=True)
+class Limit:
+    """When to stop: after some seconds or, in every run alike, after a number of files."""
+
+    seconds: float = math.inf
+    files: float = math.inf
+
+
+def fuzz(reader: Reader, samples: Path, folder: Path, seed: int, limit: Limit) -> Figures:
+    """Read mutated files up to a limit, in a child with limited memory."""
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(samples, folder)
     report = folder.with_suffix(".json")
     report.unlink(missing_ok=True)
-    ended = call(lambda: _read_mutations(reader, folder, seed, seconds, report), folder)
+    ended = call(lambda: _read_mutations(reader, folder, seed, limit, report), folder)
     figures = Figures("fuzz", reader.name)
     if not report.is_file():
         figures.defects.append(f"the process ended with {ended.code}: {ended.err[-300:]}")
@@ -90,12 +99,12 @@ def fuzz(reader: Reader, samples: Path, folder: Path, seed: int, seconds: float)
     return figures
 
 
-def _read_mutations(reader: Reader, folder: Path, seed: int, seconds: float, report: Path) -> None:
+def _read_mutations(reader: Reader, folder: Path, seed: int, limit: Limit, report: Path) -> None:
     def hang(*_: object) -> None:
-        raise _Hung(f"not read within {HANG} s")
+        raise _Hung(f"not read within {HANG} s of computing")
 
     warnings.simplefilter("ignore")
-    signal.signal(signal.SIGALRM, hang)
+    signal.signal(signal.SIGPROF, hang)
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + _MEMORY, used + _MEMORY))
     from polarity_bench.errors import InputError
@@ -105,11 +114,12 @@ def _read_mutations(reader: Reader, folder: Path, seed: int, seconds: float, rep
     outcomes: Counter[str] = Counter()
     defects: dict[str, str] = {}
     reader.read(folder)  # the sample itself is read
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
+    deadline, n_read = time.monotonic() + limit.seconds, 0
+    while time.monotonic() < deadline and n_read < limit.files:
+        n_read += 1
         content = mutate(whole, draw)
         file.write_bytes(content)
-        signal.alarm(HANG)
+        signal.setitimer(signal.ITIMER_PROF, HANG)
         try:
             reader.read(folder)
             outcomes["read"] += 1
@@ -124,7 +134,7 @@ def _read_mutations(reader: Reader, folder: Path, seed: int, seconds: float, rep
                 kept = _kept(file, reader, len(defects))
                 defects[key] = f"{key}: {str(error)[:160]}; file {kept}"
         finally:
-            signal.alarm(0)
+            signal.setitimer(signal.ITIMER_PROF, 0)
         report.write_text(json.dumps({"outcomes": outcomes, "defects": [*defects.values()]}))
     file.write_bytes(whole)
 

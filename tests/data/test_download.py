@@ -103,6 +103,32 @@ def test_a_file_that_is_not_there_says_where_and_how_to_help(
     assert downloaded() == []
 
 
+@pytest.mark.parametrize(
+    ("status", "headers", "reason"),
+    [
+        (401, {}, "401"),
+        (403, {}, "403"),
+        (416, {}, "416"),
+        (429, {"Retry-After": "3600"}, "429"),
+        (500, {}, "500"),
+        (503, {}, "503"),
+        (302, {"Location": "/train.csv"}, "redirects"),
+        (200, {"Content-Length": str(len(CONTENT) + 9)}, "9 more expected"),
+        (200, {"Content-Length": str(len(CONTENT) - 9)}, "expected sha256"),
+        (200, {"Content-Encoding": "gzip"}, "gzip"),
+    ],
+)
+def test_a_faulty_answer_leaves_nothing_and_the_next_command_succeeds(
+    status: int, headers: dict[str, str], reason: str, tmp_path: Path, server: Server
+) -> None:
+    server.answers["/train.csv"] = (status, headers)
+    with pytest.raises(InputError, match=f"{reason}.*To use a copy"):
+        load(tmp_path, f"{server.url}/train.csv")
+    assert downloaded() == []
+    del server.answers["/train.csv"]
+    load(tmp_path, f"{server.url}/train.csv")
+
+
 def test_a_server_that_does_not_answer(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="`data_dir` or POLARITY_BENCH_DATA"):
         load(tmp_path, "http://127.0.0.1:9/train.csv")

@@ -14,11 +14,15 @@ from typing import Any
 
 @dataclass
 class Server:
-    """The served files, by path, and the requested paths."""
+    """The served files, by path, and the requested paths.
+
+    `answers` has the status and the headers of paths that are answered in another way.
+    """
 
     url: str
     files: dict[str, bytes] = field(default_factory=dict)
     requests: list[str] = field(default_factory=list)
+    answers: dict[str, tuple[int, dict[str, str]]] = field(default_factory=dict)
 
 
 @contextmanager
@@ -32,8 +36,11 @@ def serve_files() -> Iterator[Server]:
         def do_GET(self) -> None:
             served.requests.append(self.path)
             content = served.files.get(self.path)
-            self.send_response(404 if content is None else 200)
-            self.send_header("Content-Length", str(len(content or b"")))
+            usual = 404 if content is None else 200
+            status, headers = served.answers.get(self.path, (usual, {}))
+            self.send_response(status)
+            for name, value in ({"Content-Length": str(len(content or b""))} | headers).items():
+                self.send_header(name, value)
             self.end_headers()
             self.wfile.write(content or b"")
 

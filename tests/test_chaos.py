@@ -1,4 +1,4 @@
-"""The page of `make chaos` shows its record, and the short form of the attacks breaks no promise."""
+"""The page of `make chaos` shows its record, and its short form breaks no promise."""
 
 from __future__ import annotations
 

@@ -646,7 +646,7 @@ class Sections:
             self.bare_names[row["encoder"]] if row["role"] == "encoder" else row["name"]
             for row in rows
         ]
-        shown = [repr(*of) if len(of) == 1 and any(of) else "-" for of in used]
+        shown = [repr(*of) if len(of) == 1 and any(of) else MISSING for of in used]
         return [("encoder", bare), ("prompt", list(map(printable, shown)))]
 
     def _encoders_of(self, row: Row) -> list[EncoderId]:

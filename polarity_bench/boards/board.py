@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from polarity_bench.boards.charts import gain_bars, k_curves, parts_of_p, planes
+from polarity_bench.boards.charts import gain_bars, k_curves, method_curves, parts_of_p, planes
 from polarity_bench.boards.columns import Sections
 from polarity_bench.boards.config import (
     BoardFile,
@@ -169,7 +169,8 @@ def board(parts: BoardParts | Iterable[Result]) -> Board:
     tables = sections.tables()
     drawn: Iterable[Drawn] = gain_bars(sections)
     if not config.gains:
-        drawn = [*planes(sections), *k_curves(sections), *parts_of_p(sections)]
+        first = [*method_curves(sections)] or planes(sections)
+        drawn = [*first, *k_curves(sections), *parts_of_p(sections)]
     return Board(
         title=title,
         introduction=config.introduction,
@@ -214,11 +215,17 @@ def _names(results: Sequence[Result]) -> dict[str, str]:
     """Return the display names of encoders, by digest.
 
     An encoder with several names shows all of them. Encoders with the same display name also show
-    their digests. The empty digest stands for an encoder that is its own reference.
+    their digests. The empty digest stands for an encoder that is its own reference. A name leaves
+    out the sides `query-document`, unless the same encoder without sides is on the board.
     """
     names_by_digest: dict[str, set[str]] = {}
-    for result in results:
-        for encoder in filter(None, (result.key.encoder, result.key.reference)):
-            names_by_digest.setdefault(encoder.digest, set()).add(encoder.label)
+    keys = (result.key for result in results)
+    encoders = dict.fromkeys(each for key in keys for each in (key.encoder, key.reference) if each)
+    digests = {encoder.digest for encoder in encoders}
+    for encoder in encoders:
+        bare = replace(encoder, sides=None)
+        is_clear = encoder.sides == "query-document" and bare.digest not in digests
+        label = (bare if is_clear else encoder).label
+        names_by_digest.setdefault(encoder.digest, set()).add(label)
     labels = {digest: ", ".join(sorted(names)) for digest, names in names_by_digest.items()}
     return {"": "itself"} | _distinct(labels)

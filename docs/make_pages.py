@@ -168,17 +168,17 @@ def task_list() -> str:
         rows = [
             [
                 f"`{task.name}`",
-                task.title,
-                f"`{task.result_name}`",
+                task.description,
                 f"`{task.main_score}`",
                 task.licence or "",
                 f"[source]({task.homepage})" if task.homepage else "",
-                task.description,
+                task.title,
+                f"`{task.result_name}`",
             ]
             for task in tasks.values()
             if task.kind == kind
         ]
-        heads = ["name", "title", "in mteb", "main score", "licence", "data", "description"]
+        heads = ["name", "description", "main score", "licence", "data", "title", "in mteb"]
         parts += [f"## {spec.heading or 'Polarity retrieval'}\n", markdown_table(heads, rows)]
     return "\n".join(parts)
 

@@ -170,6 +170,8 @@ difference of unpaired scores (80 % power): 5.1 points. A paired test detects sm
 
 Ranks by Spearman all are unknown: the values per query are missing.
 
+[What the columns, ranks and bold numbers mean](#notes)
+
 ## Transfer (accuracy, senteval-sklearn, k = 10, 2 tasks)
 
 | encoder | cr | sst5 |
@@ -189,7 +191,7 @@ Ranks by accuracy are unknown: the values per query are missing.
 
 
 def test_a_board_is_the_golden_one() -> None:
-    title, tables = shown(RESULTS).split("\n\nAll numbers times 100. ")[0].split("\n\n", 1)
+    title, tables = shown(RESULTS).split("\n\n## Notes")[0].split("\n\n", 1)
     assert title == "# Polarity leaderboard"
     assert tables == GOLDEN.rstrip("\n")
 
@@ -507,7 +509,7 @@ def test_without_a_reference_in_common_it_says_why_no_encoder_has_a_rank() -> No
 
 def test_joint_stands_with_its_interval_and_a_mean_adds_them_in_quadrature() -> None:
     results = [polarity(MINI, f"task-{i}", 0.6, 0.4, 0.2) for i in range(4)]
-    first, *others = shown(results).split("\n\n## ")[1:]
+    first, *others, _ = shown(results).split("\n\n## ")[1:]
     assert "| 20.00 [19.00, 21.50] |" in first  # 2 and 3 points by the square root of 4
     assert len(others) == 4
     assert all("| 20.00 [18.00, 23.00] |" in table for table in others)
@@ -893,7 +895,7 @@ def test_tasks_and_models_can_be_chosen(tmp_path: Path, model: str) -> None:
     for encoder, task in itertools.product((MINI, TUNED), ("sst2", "irony")):
         write_result(polarity(encoder, task, 0.6, 0.4, 0.2), tmp_path)
     text = squeezed(render(read_board(tmp_path, tasks=["irony"], models=[model])))
-    assert re.findall("^## (.+)$", text, flags=re.M) == ["Summary: irony"]
+    assert re.findall("^## (.+)$", text, flags=re.M) == ["Summary: irony", "Notes"]
     assert encoders_of(text) == ["org/tuned"]
     for asked, message in (
         ({"tasks": ["iron"]}, r"`tasks` iron: no results with this name; did you mean 'irony'"),

@@ -224,7 +224,7 @@ def test_the_board_of_opposites_says_what_its_results_say() -> None:
 
 def test_the_board_of_other_methods_says_what_its_results_say() -> None:
     """Each sentence has the changes of its rows on `sst2` and `contrast`."""
-    raw, end = raw_of("dial-beside-others"), " (sides query-document)"
+    raw, end = raw_of("dial-beside-others"), ""
     text = plain(introduction_of("dial-beside-others"))
 
     def changes(name: str, metric: str) -> tuple[str, str]:

@@ -400,6 +400,10 @@ def test_bars_of_many_are_points_and_some_are_left_out_with_a_word() -> None:
     assert layer["mark"]["type"] == "point"
     assert [row["name"] for row in rows] == names[:24]
     assert figure.note.endswith("6 more are left out.")
+    colours, shapes = (layer["encoding"][name]["scale"]["range"] for name in ("color", "shape"))
+    assert len({*zip(colours, shapes, strict=True)}) == 24, (
+        "before, the ninth looked like the first"
+    )
 
 
 # Text from outside, colours

@@ -138,6 +138,10 @@ def test_a_board_is_title_introduction_tables_and_notes() -> None:
         "By *hand*.",
         "## a \\| b",
         *section(one).split("\n\n")[1:],
+        "[What the columns, ranks and bold numbers mean](#notes)",
         "| x   |\n|:----|\n| z   |",
-        "All numbers times 100. N. M.\n",
+        "## Notes",
+        "All numbers times 100.",
+        "N.",
+        "M.\n",
     ]

@@ -21,6 +21,7 @@ from polarity_bench.render.html.board_page import page_html
 from polarity_bench.render.html.prose import inline_html, prose_html
 from polarity_bench.render.html.tables import lay_out, number_of
 from polarity_bench.render.html.templates import script_json
+from polarity_bench.render.markdown import NOTES_LINK
 from polarity_bench.render.table import Board, Column, Detail, Table
 from polarity_bench.results.score_names import hint
 
@@ -213,6 +214,26 @@ def test_a_board_without_figures_says_why_and_brings_no_vega() -> None:
         assert ("P against S is not drawn" in html) == is_said
         assert ('<section id="figure"' in html) == is_said
         assert "window.vegaEmbed" not in html
+    heads = [("x", ["a", "b"]), ("reference", ["itself", "a"])]
+    shared = Table("", heads, [Column("P", [0.5, 0.6])])
+    assert "is not drawn" not in html_of(Board("A", "", [shared], [])), "b and a share a"
+
+
+def test_the_contents_leave_out_parts_of_sections_and_the_first_table_links_to_the_notes() -> None:
+    """Before, all tables were listed, some of them under the same name."""
+    heads = [("x", ["a"])]
+    tables = [
+        Table("First", heads, []),
+        Table("Part", heads, [], level=3),
+        Table("First: single runs", heads, [], is_folded=True),
+        Table("Last", heads, []),
+    ]
+    html = html_of(Board("A", "", tables, ["N."]))
+    contents = re.search(r'<nav class="contents".*?</nav>', html, re.DOTALL)
+    assert contents
+    assert re.findall(r">([^<]+)</a>", contents[0]) == ["First", "Last", "Notes"]
+    assert html.count(f'<a href="#notes">{NOTES_LINK}</a>') == 1
+    assert NOTES_LINK not in html_of(Board("A", "", tables, []))
 
 
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,11 +12,11 @@ which must be another encoder.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from polarity_bench.boards.charts import gain_bars, k_curves, parts_of_p, planes
+from polarity_bench.boards.charts import gain_bars, k_curves, method_curves, parts_of_p, planes
 from polarity_bench.boards.columns import Sections
 from polarity_bench.boards.config import (
     FILE,
@@ -170,7 +170,8 @@ def board(parts: BoardParts | Iterable[Result]) -> Board:
     tables = sections.tables()
     charts: Iterable[Chart] = gain_bars(sections)
     if not config.gains:
-        charts = [*planes(sections), *k_curves(sections), *parts_of_p(sections)]
+        first = [*method_curves(sections)] or planes(sections)
+        charts = [*first, *k_curves(sections), *parts_of_p(sections)]
     return Board(
         title=title,
         introduction=config.introduction,
@@ -216,7 +217,8 @@ def _names(results: Sequence[Result]) -> tuple[dict[str, str], dict[str, str]]:
     """Return the display names of encoders, and those without their prompts, by digest.
 
     An encoder with several names shows all of them. Encoders with the same display name also show
-    their digests. The empty digest stands for an encoder that is its own reference.
+    their digests. The empty digest stands for an encoder that is its own reference. A name leaves
+    out the sides `query-document`, unless the same encoder without sides is on the board.
     """
     encoders: dict[str, set[EncoderId]] = {}
     for result in results:
@@ -224,8 +226,16 @@ def _names(results: Sequence[Result]) -> tuple[dict[str, str], dict[str, str]]:
             encoders.setdefault(encoder.digest, set()).add(encoder)
     labels, bare = dict[str, str](), dict[str, str]()
     for digest, own in encoders.items():
-        labels[digest] = ", ".join(sorted({each.label for each in own}))
-        bare[digest] = ", ".join(sorted({replace(each, prompt=None).label for each in own}))
+        shown = [_without_sides(each, encoders) for each in own]
+        labels[digest] = ", ".join(sorted({each.label for each in shown}))
+        bare[digest] = ", ".join(sorted({replace(each, prompt=None).label for each in shown}))
     names = _distinct(labels)
     bare |= {each: bare[each] + names[each].removeprefix(labels[each]) for each in names}
     return {"": "itself"} | names, bare
+
+
+def _without_sides(encoder: EncoderId, digests: Container[str]) -> EncoderId:
+    """Return an encoder without its sides, unless it is then another one of the board."""
+    bare = replace(encoder, sides=None)
+    is_clear = encoder.sides == "query-document" and bare.digest not in digests
+    return bare if is_clear else encoder

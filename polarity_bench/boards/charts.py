@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Any, TypeVar
 
 from polarity_bench.boards.columns import GAINED, Sections
@@ -60,6 +61,31 @@ def k_curves(sections: Sections) -> Iterator[LineChart]:
             )
             title = f"{task}, {weighting} weights: {ending}"
             yield LineChart(title, "k", y_title, ks, series_of(several, ks), is_log=True)
+
+
+def method_curves(sections: Sections) -> Iterator[LineChart]:
+    """Yield charts of P and S by the number `at` of methods, with their base as a flat line."""
+    x_title, weighting = sections.config.numbers, sections.config.weighting
+    at = {method.name: method.at for method in sections.config.method if method.at is not None}
+    rows = sections.first_rows
+    methods = [row for row in rows if row["role"] == "method" and row["name"] in at]
+    for (reference, k), share in grouped(methods, lambda row: (row["reference"], row["k"])).items():
+        by_x = {at[row["name"]]: row for row in share}
+        base = [row for row in rows if (row["encoder"], row["k"]) == (reference, k)][:1]
+        lines = {"mean over seeds": by_x, **{row["name"]: dict.fromkeys(by_x, row) for row in base}}
+        places = sorted(by_x)
+        for task, (title, metric) in product(sections.ranked, GAINED.items()):
+            scores = {
+                name: {
+                    x: score_of(mean)
+                    for x, row in line.items()
+                    if (mean := sections.mean(row, [task], metric))
+                }
+                for name, line in lines.items()
+            }
+            heading = f"{task}, k = {k}, {weighting} weights: {title} by {x_title}"
+            series = series_of(scores.items(), places)
+            yield LineChart(heading, x_title, title, places, series, is_log=True)
 
 
 def parts_of_p(sections: Sections) -> Iterator[BarChart]:

@@ -228,7 +228,8 @@ class Sections:
         names = self.names
 
         def order(row: Row) -> tuple[object, ...]:
-            group = {"reference": names[row["reference"]], "k": row["k"]}.get(group_by, "")
+            reference = names[row["reference"] or row["encoder"]]
+            group = {"reference": reference, "k": row["k"]}.get(group_by, "")
             value = self.value(row.get("point", row), places, metric)
             rank = math.inf if math.isnan(value) else -value
             name, *entry = entry_of(row)

@@ -132,6 +132,8 @@ class Method(Strict):
     """Name of the row."""
     encoders: Names
     """Names of the encoders, one for each seed."""
+    at: float | None = None
+    """Position of the method on the axis of charts that `numbers` names."""
 
 
 class BoardFile(Heading):
@@ -164,6 +166,9 @@ class BoardFile(Heading):
     gains: bool = False
     """Whether to show what encoders gain over their reference, in tables and figures. These figures
     replace the others."""
+    numbers: Text = ""
+    """Title of the numbers `at` of the methods, such as `labels`. If methods have such numbers,
+    charts of P and S by them replace those of P against S."""
     method: tuple[Method, ...] = ()
     """Methods, each shown as one row. Encoders without a listed method keep their rows."""
 

@@ -54,6 +54,8 @@ _LEGEND = {
     "chance": f"{MAJORITY} and {PRIOR} are the scores of guessing, and are not ranked.",
 }
 
+_MARKS = "\\*, †: better or worse than CCE with p < 0.05, before (\\*) and after (†) correction."
+
 _STATISTICS = ("difference", "low", "high", "p", "p_holm", "detectable")
 """Columns of a comparison with cross-entropy."""
 _NO_SCORE: Record = {"value": math.nan, "std": math.nan, "mark": ""}
@@ -235,6 +237,8 @@ def _tables(
         notes = [f"In brackets: number of folds scored so far, out of {n_folds}.", *notes]
     question = {name: first[name] for name in ("protocol", "metric")}
     cited = [n for n in published if n["task"] in tasks and question.items() <= n.items()]
+    if any(row["mark"].startswith("*") for row in rows):
+        notes = [_MARKS, *notes]
     lead = f"{MEASURES[first['metric']]}, times 100."
     overview = replace(_overview(rows, guesses, tasks), heading=first["table"])
     return [

@@ -46,8 +46,8 @@ def finding(sections: Sections) -> str:
     base = next((row for row in scored if row["encoder"] == first["reference"]), None)
     measure = sections.title_of(by, alone)
     of = f"mean {measure} over {count(len(averaged), 'task')}"
-    if not alone and len(averaged) == 1:
-        of = f"{measure} on {escape(tasks[0])}"
+    if len(averaged) == 1:
+        of = f"{measure} on {escape(sections.first_of(alone, averaged[0]).task)}"
     if group[0] and len(references) > 1:
         of += f" with the reference {escape(names[group[0]])}"
     of += f" at k = {first['k']}" if len(ks) > 1 else ""

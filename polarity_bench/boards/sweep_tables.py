@@ -355,7 +355,7 @@ class SweepSection:
             self.keys,
             rows,
             [_column(rows, metric, column, title) for column, title in self.columns.items()],
-            f"{lead}{counted} In brackets: the 95 % interval {interval}.",
+            f"{lead}{counted} In brackets: the 95 % interval {interval}. Subscripts: the std.",
             self._unpaired([record for record in measured if record["metric"] == metric]),
         )
         return table, rows

@@ -20,6 +20,8 @@ from polarity_bench.values import printable
 _SHORT = 8  # characters; texts up to this length are not shortened
 ORIGIN = "How it was made"
 """Heading of the section on the origin of a board's results."""
+NOTES_LINK = "What the columns, ranks and bold numbers mean"
+"""Link from the first table of a board to its notes."""
 
 
 def render(board: Board, width: int | None = None, figures: Sequence[str] = ()) -> str:
@@ -33,9 +35,10 @@ def render(board: Board, width: int | None = None, figures: Sequence[str] = ()) 
     tables = [section(table, width) for table in board.tables if not table.is_folded]
     shown = [_figure(place) for place in figures]
     opening = [f"# {escape(board.title)}", board.finding, board.introduction]
-    notes = " ".join(["All numbers times 100.", *board.notes])
+    notes = "\n\n".join(["## Notes", "All numbers times 100.", *board.notes])
     origin = f"## {ORIGIN}\n\n{board.origin}" if board.origin else ""
-    parts = [*opening, *tables[:1], *shown, *tables[1:], notes, origin]
+    link = f"[{NOTES_LINK}](#notes)" if tables and width is None else ""
+    parts = [*opening, *tables[:1], link, *shown, *tables[1:], notes, origin]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 

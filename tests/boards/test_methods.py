@@ -18,6 +18,7 @@ from polarity_bench.boards.config import BoardFile, Method
 from polarity_bench.boards.method_rows import methods_of
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError
+from polarity_bench.render.chart import LineChart
 from polarity_bench.render.markdown import render
 from polarity_bench.render.table import Board, Table
 from polarity_bench.results.frame import read_records
@@ -122,13 +123,54 @@ def test_no_interval_of_one_seed_stands_for_several() -> None:
 
 @pytest.mark.parametrize("group_by", ["", "reference"])
 def test_the_finding_names_the_best_row_of_all_groups(group_by: str) -> None:
-    tuned = placed(OTHER, "sst2", 0.7, 0.4, reference=BASE)
-    results = in_places([tuned, placed(BASE, "sst2", 0.9, 0.6)])
+    """A base stays with the encoders that refer to it."""
+    second = EncoderId("a second base", "s")
+    results = in_places(
+        [
+            placed(OTHER, "sst2", 0.7, 0.4, reference=BASE),
+            placed(BASE, "sst2", 0.9, 0.6),
+            placed(EncoderId("another", "a"), "sst2", 0.6, 0.5, reference=second),
+            placed(second, "sst2", 0.5, 0.6),
+        ]
+    )
     made_of = board(BoardParts(results, BoardFile.model_validate({"group_by": group_by})))
-    grouped = ["other", "base"] if group_by else ["base", "other"]
-    assert list(dict(made_of.tables[0].heads)["encoder"])[:2] == grouped
-    assert made_of.finding.startswith("**base** has the highest joint on sst2: ")
+    seconds = ["another", "a second base"]
+    grouped = [*seconds, "base", "other"] if group_by else ["base", "other", *seconds]
+    assert list(dict(made_of.tables[0].heads)["encoder"])[:4] == grouped
+    best = "**base** has the highest joint on sst2 with the reference base: "
+    assert made_of.finding.startswith(best)
     assert "; other follows with " in made_of.finding
+
+
+def test_methods_with_a_number_are_curves_of_p_and_s_beside_a_flat_base() -> None:
+    """Before, a plane of single encoders was drawn, with one point for each seed."""
+    few = Method(name="few", encoders=("other",), at=20)
+    many = Method(name="many", encoders=("ours-0", "ours-1", "ours-2"), at=500)
+    p, s = made(method=(many, few), numbers="labels").charts
+    assert isinstance(p, LineChart)
+    assert isinstance(s, LineChart)
+    assert (p.title, p.x_title, p.x) == (
+        "sst2, k = 16, linear weights: P by labels",
+        "labels",
+        [20, 500],
+    )
+    assert [line.name for line in p.series] == ["mean over seeds", "base"]
+    assert p.series[0].values == pytest.approx([0.72, fmean(P)])
+    assert p.series[1].values == pytest.approx([0.6, 0.6])
+    assert s.series[0].values == pytest.approx([0.5, 0.4])
+    assert not any(isinstance(chart, LineChart) for chart in made(method=(OURS,)).charts)
+
+
+def test_a_name_has_the_usual_sides_only_beside_the_same_encoder_without_them() -> None:
+    sided = replace(OTHER, sides="query-document")
+    results = [placed(sided, "sst2", 0.7, 0.4), placed(BASE, "sst2", 0.6, 0.6)]
+
+    def names(*more: Result) -> set[str]:
+        made_of = board(BoardParts(in_places([*results, *more]), BoardFile()))
+        return {*dict(made_of.tables[0].heads)["encoder"]}
+
+    assert names() >= {"other", "base"}
+    assert names(placed(OTHER, "sst2", 0.7, 0.4)) >= {"other", "other (sides query-document)"}
 
 
 def test_a_board_opens_with_its_finding_and_single_runs_stay_off_the_readme() -> None:

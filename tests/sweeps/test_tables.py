@@ -157,7 +157,7 @@ def column(table: Sequence[Sequence[str]], title: str) -> dict[str, str]:
 
 
 def headings(text: str) -> list[str]:
-    return re.findall(r"^## (.*)$", text, flags=re.M)
+    return re.findall(r"^## (?!Notes$)(.*)$", text, flags=re.M)
 
 
 def of_losses(sweep: Sweep, numbers: dict[str, float | None]) -> dict[str, str]:
@@ -276,7 +276,7 @@ def test_a_mean_over_seeds_has_an_interval_over_seeds_and_queries(sweep: Sweep) 
     )
     one = sweep.text("seed=0")
     assert "80.0 [77.0, 83.0]" in one.replace("*", "")
-    assert "In brackets: the 95 % interval over queries." in one
+    assert "In brackets: the 95 % interval over queries. Subscripts: the std." in one
 
 
 def test_one_that_failed_and_has_a_result_of_the_task_is_there(sweep: Sweep) -> None:

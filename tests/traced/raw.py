@@ -90,7 +90,11 @@ def label(encoder: Mapping[str, Any]) -> str:
     said += [" ".join(computed)] if computed else []
     said += [f"{encoder['truncate_dim']} dimensions"] if "truncate_dim" in encoder else []
     said += [f"{encoder['quantize']} vectors"] if "quantize" in encoder else []
-    said += [f"sides {encoder['sides']}"] if "sides" in encoder else []
+    said += (
+        [f"sides {encoder['sides']}"]
+        if encoder.get("sides", "query-document") != "query-document"
+        else []
+    )
     said += [] if strength is None else [f"strength {shortest(strength)}"]
     return f"{encoder['name']} ({', '.join(said)})" if said else str(encoder["name"])
 

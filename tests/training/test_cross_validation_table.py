@@ -474,7 +474,13 @@ def test_methods_without_two_shared_folds_share_their_ranks() -> None:
 
 def test_signs_are_explained_where_they_occur() -> None:
     both = render([made(FineTuning(), BASE), made(Frozen(), BASE + 0.05 + NOISE[0])], "accuracy")
-    for said in ("±: standard deviation", "[low, high]: 95 %", r"\*: differs", "†: differs"):
+    for said in (
+        "\\*, †: better or worse",
+        "±: standard deviation",
+        "[low, high]: 95 %",
+        r"\*: differs",
+        "†: differs",
+    ):
         assert said in both
     alone = render([made(FineTuning(), BASE)], "accuracy")
     assert "±: standard deviation over the folds" in alone

@@ -20,7 +20,7 @@ from polarity_bench.render.figures.figure import (
     scale_of,
 )
 from polarity_bench.render.figures.labels import SIZE, spread_out
-from polarity_bench.render.figures.themes import N_COLOURS, Looks, colour_of, plain
+from polarity_bench.render.figures.themes import N_COLOURS, Looks, colour_of, plain, shape_of
 from polarity_bench.render.format import percent
 
 _WIDTH, _LEAST = 560, 300  # width and minimum height of a panel, in pixels
@@ -126,9 +126,11 @@ def bars_figure(bars: BarChart, looks: Looks) -> Figure:
     colours = [colour_of(looks[each.name]) for each in series]
     legend = alt.Legend(title=None, symbolOpacity=1) if names[1:] else None
     colour = alt.Color("name:N", scale=alt.Scale(domain=names, range=colours), legend=legend)
+    shapes = alt.Scale(domain=names, range=[shape_of(looks[each.name]) for each in series])
+    form = {} if are_bars else {"shape": alt.Shape("name:N", scale=shapes, legend=legend)}
     tips = names_of("name", "at", "value")
     layers = {
-        "bars": (values, {**at, "x": x("y:Q"), "color": colour, "tooltip": tips}),
+        "bars": (values, {**at, "x": x("y:Q"), "color": colour, "tooltip": tips, **form}),
         "intervals": (intervals, {**at, "x": x("low:Q"), "x2": "high:Q"}),
         "chance": (chance, {"x": x("y:Q")}),
     }

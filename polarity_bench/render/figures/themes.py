@@ -107,7 +107,7 @@ def config(theme: Theme) -> dict[str, Any]:
             "titleFontWeight": "normal",
             "titleLimit": 500,
         },
-        "legend": {**text, "labelColor": ink, "labelLimit": 230, "symbolSize": 70},
+        "legend": {**text, "labelColor": ink, "labelLimit": 320, "symbolSize": 70},
         "title": {
             "color": ink,
             "subtitleColor": soft,

@@ -14,9 +14,10 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from polarity_bench.errors import check_installed
+from polarity_bench.render.format import MISSING
 from polarity_bench.render.html.tables import ROLES, Hint, lay_out
 from polarity_bench.render.html.templates import ASSETS, script_json, templates
-from polarity_bench.render.markdown import ORIGIN
+from polarity_bench.render.markdown import NOTES_LINK, ORIGIN
 from polarity_bench.render.table import Board, Detail
 
 if TYPE_CHECKING:
@@ -51,11 +52,12 @@ def page_html(
         .render(
             board=board,
             origin_heading=ORIGIN,
+            notes_link=NOTES_LINK,
             roles=ROLES,
             tables=lay_out(board.tables, hint),
             figures=figures,
             numbers={key: number for number, key in enumerate(board.details)},
-            lacks_plane=not board.planes and _has_p(board),
+            lacks_plane=not board.planes and _has_own_references(board),
             data=script_json({"figures": specs, **_details(list(board.details.values()))}),
             style=_asset("page.css"),
             scripts=[*bundle, *map(_in_script, map(_asset, _VENDORED)), _asset("page.js")],
@@ -63,9 +65,11 @@ def page_html(
     )
 
 
-def _has_p(board: Board) -> bool:
-    """Return whether a board shows P; readers then expect a figure of P against S."""
-    return any(column.title == "P" for table in board.tables for column in table.columns)
+def _has_own_references(board: Board) -> bool:
+    """Return whether a board shows P, and no encoder under the reference of another."""
+    heads = [dict(t.heads) for t in board.tables if any(c.title == "P" for c in t.columns)]
+    references = {cell for of_table in heads for cell in of_table.get("reference", ())}
+    return bool(heads) and references <= {"itself", MISSING}
 
 
 def _details(details: Sequence[Detail]) -> dict[str, Any]:

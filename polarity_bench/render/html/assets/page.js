@@ -482,7 +482,7 @@ function theme() {
     font,
     view: { stroke: null },
     axis: { ...text, gridColor: rule, domainColor: soft, tickColor: soft, titlePadding: 10, labelFlush: false, titleLimit: narrow ? 250 : 560, tickCount: narrow ? 5 : 8 },
-    legend: { ...text, labelColor: ink, labelLimit: narrow ? 260 : 240, symbolSize: 80, rowPadding: 5, ...(narrow ? { orient: "bottom", columns: 2 } : { orient: "right" }) },
+    legend: { ...text, labelColor: ink, labelLimit: narrow ? 260 : 400, symbolSize: 80, rowPadding: 5, ...(narrow ? { orient: "bottom", columns: 1 } : { orient: "right" }) },
   };
 }
 

@@ -49,8 +49,8 @@ begin, before, lines = json.loads(sys.argv[1])
 exec(begin)
 from polarity_bench.cli.app import main
 
-for words in lines:
-    exec(before)
+for code, words in zip(before, lines):
+    exec(code)
     sys.argv = ["polarity-bench", *words]
     out, err, code = io.StringIO(), io.StringIO(), 0
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -68,7 +68,7 @@ def call_several(
     env: Mapping[str, str] | None = None,
     *,
     begin: str = "",
-    before: str = "",
+    before: Sequence[str] = (),
 ) -> list[Done]:
     """Run command lines, one after the other in one new process, which imports once for all.
 
@@ -77,9 +77,10 @@ def call_several(
         cwd: Folder of the process.
         env: Environment of the process; by default, that of this process.
         begin: Code to run before the package is imported.
-        before: Code to run before each command line.
+        before: Code to run before each command line, if any.
     """
-    given = json.dumps([begin, before, [list(map(str, words)) for words in lines]])
+    codes = before or [""] * len(lines)
+    given = json.dumps([begin, codes, [list(map(str, words)) for words in lines]])
     done = subprocess.run(
         [sys.executable, "-c", _SEVERAL, given],
         cwd=cwd,

@@ -117,7 +117,7 @@ def test_a_sweep_is_made_and_then_there_is_nothing_to_do(
     assert "mini: 32 texts, 24 training rows" in dry.out
     assert "estimated from a short test of each base" in dry.out
     assert not Path("sweeps").exists()
-    done = bench("sweep", grid, "--workers", "2")
+    done = bench("sweep", grid, "--workers", "1")
     assert done.code == 0, done.err
     assert made(Path("sweeps/small")) == whole(grid, task_dir)
     assert "next: polarity-bench leaderboard" in done.err
@@ -201,6 +201,7 @@ def test_what_was_trained_elsewhere_is_done_where_all_its_results_are(
     assert " in 1 process, " in dry.out
 
 
+@pytest.mark.usefixtures("_in_this_process")
 def test_one_that_fails_is_recorded_and_stops_nobody(
     bench: Bench,
     grid: Path,
@@ -218,7 +219,6 @@ def test_one_that_fails_is_recorded_and_stops_nobody(
     assert status["counts"] == {"done": 2, "running": 0, "left": 0, "failed": 1}
     (failed,) = status["failed"]
     assert "begun by" in Path(failed["log"]).read_text()
-    monkeypatch.setattr(local, "run_local", run_here)
     bench("sweep", grid, "-o", "out", "--workers", "1")
     assert max(begun(Path("out")).values()) == 1, "what failed is not tried again unless asked for"
     bench("sweep", grid, "-o", "out", "--workers", "1", "--retry-failed")

@@ -307,7 +307,7 @@ def test_a_data_set_on_the_hub_becomes_a_task_with_the_same_rows(tmp_path: Path)
     }
     with serve() as hub:
         hub.repos["datasets", "owner/name"] = Repo("d" * 40, files)
-        done, refused, missing = call_hub(hub, tmp_path, commands, ()).values()
+        done, refused, missing = call_hub(hub, tmp_path, commands).values()
     assert done.code == 0, done.err
     assert not [each for each in (done, refused, missing) if "Traceback" in each.err]
     (file,) = tmp_path.glob("*.toml")
@@ -713,7 +713,7 @@ def no_other_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_other_tasks")
 @pytest.mark.filterwarnings("ignore::polarity_bench.errors.InputWarning")
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(mutated())
 def test_a_damaged_file_becomes_a_task_or_an_error(
     tmp_path: Path, bench: Bench, made: tuple[str, bytes]

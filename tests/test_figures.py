@@ -31,6 +31,9 @@ from polarity_bench.errors import InputError
 from polarity_bench.render.chart import BarChart, Drawn, LineChart, Mark, Plane, Series
 from polarity_bench.render.figures.figure import Figure
 from polarity_bench.render.figures.figure_files import (
+    _SCALE,
+    _cropped,
+    _png,
     draw_charts,
     figure_files,
     figure_svg,
@@ -544,6 +547,14 @@ def test_the_same_board_gives_the_same_bytes_in_any_process() -> None:
         check=True,
     )
     assert done.stdout == drawn
+
+
+def test_a_png_shows_every_pixel_of_the_svg() -> None:
+    """Marks far outside of a panel are removed before a PNG is drawn."""
+    svg = figure_svg(some_board()).decode()
+    assert _cropped(svg).count("<path") < svg.count("<path")
+    drawn = vl_convert.svg_to_png(svg, scale=_SCALE)
+    assert _png(svg) == bytes(drawn)
 
 
 def test_two_planes_of_one_title_name_their_references() -> None:

@@ -193,9 +193,10 @@ def _cropped(svg: str) -> str:
         if (panel := panels.get(group.get("clip-path", ""))) is None:
             continue
         for mark in group.findall(f"{{{_SVG}}}path[@transform]"):
-            place = map(float, re.findall(r"-?[\d.]+", mark.get("transform", "")))
-            if not all(-_REACH < x < side + _REACH for x, side in zip(place, panel, strict=True)):
-                group.remove(mark)
+            if place := re.match(r"translate\(([^,]+),([^,)]+)\)", mark.get("transform", "")):
+                ends = zip(map(float, place.groups()), panel, strict=True)
+                if not all(-_REACH < x < side + _REACH for x, side in ends):
+                    group.remove(mark)
         if "mark-rect" in group.get("class", ""):  # the layer of a filter has the filter's size
             width, height = (str(side + 2 * _REACH) for side in panel)
             area = {"x": f"-{_REACH}", "y": f"-{_REACH}", "width": width, "height": height}

@@ -713,7 +713,7 @@ def no_other_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_other_tasks")
 @pytest.mark.filterwarnings("ignore::polarity_bench.errors.InputWarning")
-@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(mutated())
 def test_a_damaged_file_becomes_a_task_or_an_error(
     tmp_path: Path, bench: Bench, made: tuple[str, bytes]

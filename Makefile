@@ -38,7 +38,7 @@ install: $(VENV)/.dev ## Install the developers' packages in .venv
 test: lint types contracts unit ## Run all checks but the slow tests
 
 test-slow: $(VENV)/.dev ## Run the slow tests: Ray, torchrun, real encoders and data
-	$(PYTEST) -m slow $(ARGS)
+	$(PYTEST) -m slow $$(grep -rlw --include='test_*.py' 'mark\.slow' tests) $(ARGS)
 
 lint: $(VENV)/.dev ## Check style and formatting (ruff), and the workflows (zizmor, actionlint if installed)
 	$(BIN)/ruff check --quiet .

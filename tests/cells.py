@@ -22,9 +22,8 @@ from pathlib import Path
 from statistics import stdev
 
 from polarity_bench.boards.board import find_board, sections_of
-from polarity_bench.boards.board_folder import open_board
+from polarity_bench.boards.board_folder import OpenBoard, open_board
 from polarity_bench.boards.records import main_key
-from polarity_bench.boards.sweep_tables import read_sweep
 from polarity_bench.cross_validation.fold_results import read_experiments
 from polarity_bench.cross_validation.records import fold_records, published_folds
 from polarity_bench.metrics.register import titled_metrics
@@ -84,9 +83,9 @@ def numbers_of(score: Score) -> Numbers:
     return Numbers(score.mean, *score.ci95, score.std, n)
 
 
-def of_results(folder: Path) -> Iterator[tuple[Key, Numbers]]:
+def of_results(opened: OpenBoard) -> Iterator[tuple[Key, Numbers]]:
     """Yield the scores of a board of results: encoders, curves, bounds and published numbers."""
-    found, board = find_board(folder), folder.name
+    found, board = find_board(opened.folder), opened.folder.name
     config, weighting = found.config, found.config.weighting
     titled = {title: metric.name for title, metric in titled_metrics().items()}
     metrics = [titled[title] for title in config.columns] or list(titled.values())
@@ -135,9 +134,10 @@ def score_key(key: ScoreKey) -> tuple[str, str, str, str]:
     return key.metric, str(key.k or ""), key.weighting, key.part or ""
 
 
-def of_sweep(folder: Path) -> Iterator[tuple[Key, Numbers]]:
+def of_sweep(opened: OpenBoard) -> Iterator[tuple[Key, Numbers]]:
     """Yield the scores of each training run and base of a sweep, and the published numbers."""
-    records, board = read_sweep(folder).records, folder.name
+    assert opened.sweep
+    records, board = opened.sweep.records, opened.folder.name
     for row in (record for record in records if record["metric"] in TITLES):
         weighting, value, std = row["weighting"], row["value"], row["std"]
         if row["kind"] != "published":
@@ -165,9 +165,9 @@ def of_sweep(folder: Path) -> Iterator[tuple[Key, Numbers]]:
             )
 
 
-def of_folds(folder: Path) -> Iterator[tuple[Key, Numbers]]:
+def of_folds(opened: OpenBoard) -> Iterator[tuple[Key, Numbers]]:
     """Yield the scores of each method on a board of cross-validations, and published numbers."""
-    board = folder.name
+    folder, board = opened.folder, opened.folder.name
     published = published_folds(folder / "published.csv")
     records = fold_records(read_experiments(folder), published=published)
     for row in (record for record in records if record["role"] == "measured"):
@@ -186,9 +186,9 @@ def of_folds(folder: Path) -> Iterator[tuple[Key, Numbers]]:
         yield key, Numbers(row["value"], std=row["std"])
 
 
-def of_tables(folder: Path, known: Iterable[Numbers]) -> Iterator[tuple[Key, Numbers]]:
+def of_tables(opened: OpenBoard, known: Iterable[Numbers]) -> Iterator[tuple[Key, Numbers]]:
     """Yield the numbers of a board's tables that are not among the known ones, by position."""
-    board, values = open_board(folder).board, {each.value for each in known}
+    board, values = opened.board, {each.value for each in known}
     for name, table in board.named_tables:
         for row in range(table.n_rows):
             said = " | ".join(cells[row] for title, cells in table.heads if title != "rank")
@@ -201,7 +201,7 @@ def of_tables(folder: Path, known: Iterable[Numbers]) -> Iterator[tuple[Key, Num
                 ends = (column.intervals[row] if column.intervals else None) or (math.nan, math.nan)
                 std = column.spreads[row] if column.spreads else None
                 yield (
-                    Key(folder.name, "table", name, said, digest, metric=column.title),
+                    Key(opened.folder.name, "table", name, said, digest, metric=column.title),
                     Numbers(float(value), *ends, math.nan if std is None else std),
                 )
 
@@ -218,9 +218,9 @@ def export(root: Path = LEADERBOARDS) -> Cells:
     cells: Cells = {}
     for folder in sorted(file.parent for file in root.glob("*/board.toml")):
         own: Cells = {}
-        kind = open_board(folder).kind
-        add(own, OF_KIND[kind](folder))
-        add(own, of_tables(folder, [*own.values()]))
+        opened = open_board(folder)
+        add(own, OF_KIND[opened.kind](opened))
+        add(own, of_tables(opened, [*own.values()]))
         cells |= own
     return dict(sorted(cells.items()))
 

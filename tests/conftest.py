@@ -54,12 +54,28 @@ def _own_cache(_caches: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")  # restored if a command changes it
 
 
+@pytest.fixture
+def minilm_vectors(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Share stored vectors with the other tests that ask for this, in all processes of xdist."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    monkeypatch.setenv("POLARITY_BENCH_CACHE", str(shared / "minilm-vectors"))
+
+
 @pytest.fixture(autouse=True)
 def _own_mteb_tasks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Remove a test's own tasks from mteb's registry, since the next test may have others."""
+
+    def registered() -> Any:
+        module: Any = sys.modules.get("mteb.get_tasks")
+        return module and (module.TASK_LIST, len(module._TASKS_REGISTRY or ()))
+
+    before = registered()
     yield
     module: Any = sys.modules.get("mteb.get_tasks")
-    if module is not None:
+    if module is not None and registered() != before:
         made = tmp_path_factory.getbasetemp()
         tasks = module._TASKS_REGISTRY or {}  # a test sets it to None
         own = {n: t for n, t in tasks.items() if hasattr(t, "spec") and made in t.spec.file.parents}

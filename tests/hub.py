@@ -14,7 +14,7 @@ import re
 import shlex
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -62,11 +62,15 @@ class Repo:
 
 @dataclass
 class Hub:
-    """What the stand-in serves, by ('datasets' or 'models', 'org/name'), and what it was asked."""
+    """What the stand-in serves, by ('datasets' or 'models', 'org/name'), and what it was asked.
+
+    After a request for /whole, no repository is cut any more.
+    """
 
     endpoint: str
     repos: dict[tuple[str, str], Repo] = field(default_factory=dict)
     requests: list[str] = field(default_factory=list)
+    has_cuts: bool = True
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -92,6 +96,7 @@ class _Handler(BaseHTTPRequestHandler):
         api, file = _API.fullmatch(unquote(url.path)), _FILE.fullmatch(unquote(url.path))
         match = api or file
         if match is None:
+            self.hub.has_cuts &= url.path != "/whole"
             return self._send(404, b'{"error": "no such route"}')
         repo = self.hub.repos.get((match["kind"] or "models", match["id"]))
         if repo is None:
@@ -135,7 +140,7 @@ class _Handler(BaseHTTPRequestHandler):
         headers = {"ETag": f'"{repo.oid(path)}"', "X-Repo-Commit": repo.commit}
         time.sleep(repo.delay)
         content = repo.content(path)
-        if repo.is_cut and path.endswith(".parquet"):
+        if repo.is_cut and self.hub.has_cuts and path.endswith(".parquet"):
             self.close_connection = True
             cut = len(content) // 2
             return self._send(200, content, "application/octet-stream", headers, cut)
@@ -204,26 +209,30 @@ class Done:
         return scores
 
 
-_ASK_NEXT = """
+_ASK = """
 import os, urllib.request
-with contextlib.suppress(OSError):
-    urllib.request.urlopen(os.environ["HF_ENDPOINT"] + "/next")
+def ask(path):
+    with contextlib.suppress(OSError):
+        urllib.request.urlopen(os.environ["HF_ENDPOINT"] + path)
 """
 
 
-RUN = ("run", "--json", "--overwrite", "--task-dir", "tasks")
+RUN = "run --json --overwrite --task-dir tasks"
 
 
 def bench(
     hub: Hub,
     home: Path,
     commands: Mapping[str, str],
-    run: Sequence[str] = RUN,
-    **variables: str,
+    before: Mapping[str, str] | None = None,
 ) -> dict[str, Done]:
-    """Run commands, one after the other in one process, by their names.
+    """Run command lines by their names, one after the other in one process.
 
-    The arguments of each command follow those in `run`; `variables` are for its environment.
+    Args:
+        hub: The hub that the process reads.
+        home: Folder of the process, and of its caches.
+        commands: Command lines by name.
+        before: Code to run before a command line, by its name; `ask(path)` sends a request.
     """
     hub.requests.clear()
     env = {name: v for name, v in os.environ.items() if not name.startswith("HF_")}
@@ -233,10 +242,10 @@ def bench(
         "HF_HUB_DISABLE_TELEMETRY": "1",
         "HF_HUB_DISABLE_XET": "1",
         "POLARITY_BENCH_CACHE": str(home / "cache"),
-        **variables,
     }
-    lines = [[*run, *shlex.split(command)] for command in commands.values()]
-    answers = call_several(lines, home, env, before=_ASK_NEXT)
+    codes = ['ask("/next")\n' + (before or {}).get(name, "") for name in commands]
+    lines = [shlex.split(command) for command in commands.values()]
+    answers = call_several(lines, home, env, begin=_ASK, before=codes)
     asked = [part.strip().splitlines() for part in "\n".join(hub.requests).split("GET /next")]
     return {
         name: Done(answer.code, answer.out, answer.err, requests)

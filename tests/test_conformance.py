@@ -83,6 +83,7 @@ def test_the_tasks_of_this_project_are_read_once(
         read.append(Path(path).name)
         return whole(path)
 
+    catalogue._shipped_tasks.cache_clear()
     monkeypatch.setattr(catalogue, "read_task", read_task)
     [*check_tasks([moods / "moods.toml", moods / "moods.toml"], DataAccess())]
     assert len(read) == len(set(read)) > 10

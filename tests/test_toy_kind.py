@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pytest
-from standins import QUERIES, SOURCES, csv_text, write_task
+from standins import QUERIES, SOURCES, call_several, csv_text, write_task
 
 from polarity_bench.encoders.load import load_encoder
 from polarity_bench.errors import InputError
@@ -32,12 +30,12 @@ ROWS = [
 ROWS += QUERIES
 
 
-Run = Callable[..., str]
+Run = Callable[..., list[str]]
 
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Run:
-    """Return a function that runs a command line beside an installed package with the kind."""
+    """Return a function that runs command lines beside an installed package with the kind."""
     info = tmp_path / "site" / "toys-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: toys\nVersion: 1.0\n")
@@ -48,12 +46,11 @@ def bench(tmp_path: Path) -> Run:
         os.environ.get("PYTHONPATH", ""),
     ]
 
-    def bench(*arguments: str | Path, code: int = 0) -> str:
+    def bench(*lines: Sequence[str | Path], codes: Sequence[int] | None = None) -> list[str]:
         env = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
-        words = [sys.executable, "-m", "polarity_bench", *map(str, arguments)]
-        done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
-        assert done.returncode == code, done.stderr
-        return done.stdout + done.stderr * bool(code)
+        done = call_several(lines, Path.cwd(), env)
+        assert [each.code for each in done] == list(codes or [0] * len(lines)), done
+        return [each.out + each.err * bool(each.code) for each in done]
 
     return bench
 
@@ -89,15 +86,27 @@ def test_a_toy_kind_runs_from_the_command_line_to_a_board(
     wanted = put_right("random")
     assert 0 < wanted < 1
     out = tmp_path / "results"
-    for model in ("random", "constant"):
-        run = ("run", "--model", model, "--task-dir", tasks, "--output", out, "--workers", "1")
-        table = bench(*run, "--tasks", "toy,mini", "--k", "4")
-        assert "put right" in table
-        if model == "random":
-            assert f"{100 * wanted:.1f}" in table
-            shown = json.loads(bench(*run, "--tasks", "toy", "--json"))
-            assert shown["results"][0]["scores"]["put_right"] == pytest.approx(wanted)
-            assert shown["results"][0]["reused"]
+    place = ("--task-dir", tasks, "--output", out, "--workers", "1")
+    random, constant = (("run", "--model", model, *place) for model in ("random", "constant"))
+    both = ("--tasks", "toy,mini", "--k", "4")
+    compare = ("compare", "constant", "random", "--task", "toy", "--results", out, "--json")
+    table, shown, other, board, compared, explained, tested, tested_package, listed = bench(
+        (*random, *both),
+        (*random, "--tasks", "toy", "--json"),
+        (*constant, *both),
+        ("leaderboard", out),
+        (*compare, "--task-dir", tasks),
+        ("explain-score", "put right"),
+        ("test", tasks / "toy.toml"),
+        ("test", "toys"),
+        ("tasks", "--task-dir", tasks),
+    )
+    assert "put right" in table
+    assert "put right" in other
+    assert f"{100 * wanted:.1f}" in table
+    (again,) = json.loads(shown)["results"]
+    assert again["scores"]["put_right"] == pytest.approx(wanted)
+    assert again["reused"]
     stored = [result for result in read_results(out) if result.kind == "toy"]
     (result,) = (result for result in stored if result.key.encoder.name == "random")
     assert result.main_score == ScoreKey("put_right")
@@ -105,23 +114,21 @@ def test_a_toy_kind_runs_from_the_command_line_to_a_board(
     assert result.result_name == "Toy"
     assert result.key.protocol["name"] == "nearest-mean"
 
-    lines = [line for line in bench("leaderboard", out).splitlines() if line[:1] == "|"]
+    lines = [line for line in board.splitlines() if line[:1] == "|"]
     head, _, *rows = ([cell.strip(" *") for cell in line.strip("|").split("|")] for line in lines)
-    place = head.index("Toys (share put right, nearest-mean, 1 task)")
-    values = {row[head.index("encoder")]: row[place] for row in rows if row[place] != "-"}
+    column = head.index("Toys (share put right, nearest-mean, 1 task)")
+    values = {row[head.index("encoder")]: row[column] for row in rows if row[column] != "-"}
     assert values == {"random": f"{100 * wanted:.2f}", "constant": "50.00"}
 
-    compare = ("compare", "constant", "random", "--task", "toy", "--results", out, "--json")
-    compared = json.loads(bench(*compare, "--task-dir", tasks))
-    assert compared["measure"] == "put_right"
-    assert compared["difference"] == pytest.approx(wanted - 0.5)
-    assert compared["method"].startswith("permutation")
-    assert "share of texts put into their class" in bench("explain-score", "put right")
+    said = json.loads(compared)
+    assert said["measure"] == "put_right"
+    assert said["difference"] == pytest.approx(wanted - 0.5)
+    assert said["method"].startswith("permutation")
+    assert "share of texts put into their class" in explained
 
-    assert "| toy " in bench("test", tasks / "toy.toml")
-    assert "put_right | passed" in " ".join(bench("test", "toys").split())
-    listed = bench("tasks", "--task-dir", tasks).splitlines()
-    assert any("toy" in line and "Bricks" in line for line in listed)
+    assert "| toy " in tested
+    assert "put_right | passed" in " ".join(tested_package.split())
+    assert any("toy" in line and "Bricks" in line for line in listed.splitlines())
 
 
 class Broken(NamedTuple):
@@ -154,11 +161,12 @@ def test_faults_of_a_task_type_are_named(
     text = module.read_text(encoding="utf-8")
     assert text.count(broken.text) == 1
     (tmp_path / "site" / "toy_kind.py").write_text(text.replace(broken.text, broken.instead))
-    done = bench("test", tasks / "toy.toml", code=1)
-    assert broken.problem in " ".join(done.replace("\\", "").split())
+    lines: list[tuple[str | Path, ...]] = [("test", tasks / "toy.toml")]
     if broken is NO_COUNTS:
-        words = ("run", "-m", "random", "--task-dir", tasks, "--tasks", "toy")
-        assert broken.problem in bench(*words, code=2)
+        lines.append(("run", "-m", "random", "--task-dir", tasks, "--tasks", "toy"))
+    tested, *ran = bench(*lines, codes=[1, 2][: len(lines)])
+    assert broken.problem in " ".join(tested.replace("\\", "").split())
+    assert all(broken.problem in each for each in ran)
 
 
 def test_an_unregistered_kind_is_refused_with_the_known_ones(tasks: Path) -> None:

@@ -232,6 +232,7 @@ def test_at_strength_0_the_page_of_the_documentation_has_the_scores_of_the_board
 
 @pytest.mark.real
 @pytest.mark.slow
+@pytest.mark.usefixtures("minilm_vectors")
 def test_the_page_and_the_table_of_opposites_are_of_an_axis_that_is_trained_again(
     bench: Bench,
 ) -> None:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -257,12 +258,17 @@ def environment(device: str | None = None) -> dict[str, str]:
         facts["command"] = command
     if commit := _commit():
         facts["commit"] = commit
+    return facts | _versions() | ({"device": device} if device else {})
+
+
+@cache
+def _versions() -> dict[str, str]:
+    """Return the versions of the packages that compute scores, of those that are installed."""
+    versions = {}
     for package in _PACKAGES:
-        try:
-            facts[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return facts | ({"device": device} if device else {})
+        with suppress(PackageNotFoundError):
+            versions[package] = version(package)
+    return versions
 
 
 def command_line() -> str:

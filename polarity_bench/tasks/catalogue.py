@@ -8,9 +8,11 @@ folder is a task. The package is never imported.
 from __future__ import annotations
 
 import difflib
+import sys
 import warnings
-from collections.abc import Mapping, Sequence
-from importlib.metadata import entry_points
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -104,14 +106,33 @@ def load_tasks(task_dir: str | Path | None = None) -> dict[str, TaskSpec]:
 
 def _installed() -> tuple[dict[str, TaskSpec], list[str]]:
     """Return the tasks of this project and of other packages, and a remark per skipped package."""
-    tasks, left_out = _add_tasks({}, sorted(shipped_folder().glob("*/*.toml"))), []
-    for entry_point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda e: e.name):
+    files = sorted(shipped_folder().glob("*/*.toml"))
+    tasks, left_out = dict(_shipped_tasks(_dated(files))), []
+    for entry_point in _entry_points(_dated(map(Path, sys.path))):
         try:
             tasks = _add_tasks(tasks, _files_of_module(entry_point.value))
         except Exception as error:  # noqa: BLE001  A broken package must not stop the command.
             package = entry_point.dist.name if entry_point.dist else entry_point.value
             left_out.append(f"the tasks of the package {package!r} are skipped: {error}")
     return tasks, left_out
+
+
+def _dated(paths: Iterable[Path]) -> tuple[tuple[Path, int], ...]:
+    """Return the paths that exist, with the times of their last changes."""
+    return tuple((path, path.stat().st_mtime_ns) for path in paths if path.exists())
+
+
+# Most of the time of a short command goes into reading these, and a command reads them repeatedly.
+@lru_cache(maxsize=2)
+def _shipped_tasks(files: Sequence[tuple[Path, int]]) -> Mapping[str, TaskSpec]:
+    """Return the tasks in files of this project, which are read again if a file changes."""
+    return _add_tasks({}, [file for file, _ in files])
+
+
+@lru_cache(maxsize=2)
+def _entry_points(_: Sequence[tuple[Path, int]]) -> Sequence[EntryPoint]:
+    """Return the entry points of task packages, listed again if a folder on the path changes."""
+    return sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda each: each.name)
 
 
 def task_files(plugin: str) -> list[Path]:

@@ -45,6 +45,8 @@ def join(device: str | None) -> None:
     import torch
     from accelerate import PartialState  # type: ignore[import-untyped]
 
+    if torch.distributed.is_initialized():  # by an earlier training in this process
+        return
     on_cpu = device == "cpu" or not torch.cuda.is_available()
     PartialState(cpu=on_cpu, timeout=timedelta(days=1))  # scoring in the first may take long
     # If the process group is still open at exit, its threads can abort the interpreter.

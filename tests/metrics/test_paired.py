@@ -154,7 +154,7 @@ def test_the_interval_of_a_paired_difference_is_scipys() -> None:
 
 
 def test_equal_encoders_correlate_differently_in_5_percent_of_trials() -> None:
-    draw, n_trials, n, found = np.random.default_rng(0), 2000, 150, 0
+    draw, n_trials, n, found = np.random.default_rng(0), 1000, 150, 0
     weights = np.concatenate([drawn for _, drawn in draws(n, 499)])
     for _ in range(n_trials):
         gold = draw.normal(size=n)
@@ -165,7 +165,7 @@ def test_equal_encoders_correlate_differently_in_5_percent_of_trials() -> None:
 
 
 def test_equal_encoders_are_told_apart_by_joint_in_5_percent_of_trials() -> None:
-    draw, n_trials, n, found = np.random.default_rng(1), 4000, 200, 0
+    draw, n_trials, n, found = np.random.default_rng(1), 2000, 200, 0
     weights = np.concatenate([drawn for _, drawn in draws(n, 999)]) / n
     for _ in range(n_trials):
         ease, near = draw.beta(4, 2, size=n), draw.normal(0.45, 0.1, size=n)

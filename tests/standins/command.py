@@ -7,9 +7,12 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer.main
 
 
 @dataclass(frozen=True)
@@ -25,12 +28,22 @@ Bench = Callable[..., Done]
 """Function that runs a command line with the given arguments."""
 
 
+_BUILD = typer.main.get_command
+
+
+@cache
+def _built(app: Any) -> Any:
+    """Build the parser of all commands once, which takes as long as a short command."""
+    return _BUILD(app)
+
+
 def call(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str | Path
 ) -> Done:
     """Run a command line in this process."""
     from polarity_bench.cli import app
 
+    monkeypatch.setattr("typer.main.get_command", _built)
     monkeypatch.setattr(sys, "argv", ["polarity-bench", *map(str, arguments)])
     code: object = 0
     try:
@@ -49,8 +62,8 @@ begin, before, lines = json.loads(sys.argv[1])
 exec(begin)
 from polarity_bench.cli.app import main
 
-for words in lines:
-    exec(before)
+for step, words in zip(before, lines):
+    exec(step)
     sys.argv = ["polarity-bench", *words]
     out, err, code = io.StringIO(), io.StringIO(), 0
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -68,7 +81,7 @@ def call_several(
     env: Mapping[str, str] | None = None,
     *,
     begin: str = "",
-    before: str = "",
+    before: Sequence[str] = (),
 ) -> list[Done]:
     """Run command lines, one after the other in one new process, which imports once for all.
 
@@ -77,9 +90,10 @@ def call_several(
         cwd: Folder of the process.
         env: Environment of the process; by default, that of this process.
         begin: Code to run before the package is imported.
-        before: Code to run before each command line.
+        before: Code to run before each command line, if any.
     """
-    given = json.dumps([begin, before, [list(map(str, words)) for words in lines]])
+    steps = before or [""] * len(lines)
+    given = json.dumps([begin, steps, [list(map(str, words)) for words in lines]])
     done = subprocess.run(
         [sys.executable, "-c", _SEVERAL, given],
         cwd=cwd,

@@ -69,7 +69,9 @@ def run_item(item: Any, setup: Setup, after: None) -> None:
 
 
 def drive(engine: str, output: Path, victim: str) -> None:
-    setup = Setup(output, EncoderOptions(offline=True))
+    setup = Setup(
+        output, EncoderOptions(device="cpu", offline=True)
+    )  # drivers need not import torch
     if engine == "local":
         local.run_local(fake_items(victim), setup, workers=1)
     else:

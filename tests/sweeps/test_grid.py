@@ -260,11 +260,11 @@ def test_a_grid_of_nothing_is_refused(tmp_path: Path, text: str) -> None:
         read(tmp_path, text)
 
 
-def test_ten_thousand_trainings_expand(tmp_path: Path) -> None:
+def test_thousands_of_trainings_expand(tmp_path: Path) -> None:
     text = (
-        f'[[train]]\ntask = "contrast"\nseed = {list(range(100))}\nepochs = {list(range(1, 101))}\n'
+        f'[[train]]\ntask = "contrast"\nseed = {list(range(50))}\nepochs = {list(range(1, 41))}\n'
     )
-    assert len(read(tmp_path, text).trainings) == 10_000
+    assert len(read(tmp_path, text).trainings) == 2_000
 
 
 SHIPPED_COUNTS = {

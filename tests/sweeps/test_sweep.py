@@ -10,10 +10,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -89,27 +88,30 @@ def _in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "run_local", run_here)
 
 
+@dataclass
+class Whole:
+    """What an undisturbed sweep makes, and its folder."""
+
+    folder: Path
+    made: dict[str, Any] = field(default_factory=dict)
+
+    def __call__(self, grid: Path, task_dir: Path) -> dict[str, Any]:
+        """Return the weights and scores; the sweep is made once, for all equal grids."""
+        if not self.made:
+            self.made.update(made_here(grid, self.folder, task_dir))
+        return self.made
+
+
 @pytest.fixture(scope="module")
-def whole(
-    tmp_path_factory: pytest.TempPathFactory, tiny_model: Path
-) -> Callable[[Path, Path], dict[str, Any]]:
-    """What an undisturbed sweep makes, of a grid; made once."""
-    folder = tmp_path_factory.mktemp("whole")
-    found: dict[str, Any] = {}
-
-    def make(grid: Path, task_dir: Path) -> dict[str, Any]:
-        if not found:
-            found.update(made_here(grid, folder, task_dir))
-        return found
-
-    return make
+def whole(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Whole:
+    return Whole(tmp_path_factory.mktemp("whole"))
 
 
 def test_a_sweep_is_made_and_then_there_is_nothing_to_do(
     bench: Bench,
     grid: Path,
     task_dir: Path,
-    whole: Callable[..., dict[str, Any]],
+    whole: Whole,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     dry = bench("sweep", grid, "--dry-run")
@@ -117,7 +119,7 @@ def test_a_sweep_is_made_and_then_there_is_nothing_to_do(
     assert "mini: 32 texts, 24 training rows" in dry.out
     assert "estimated from a short test of each base" in dry.out
     assert not Path("sweeps").exists()
-    done = bench("sweep", grid, "--workers", "2")
+    done = bench("sweep", grid, "--workers", "1")
     assert done.code == 0, done.err
     assert made(Path("sweeps/small")) == whole(grid, task_dir)
     assert "next: polarity-bench leaderboard" in done.err
@@ -135,12 +137,13 @@ def test_what_was_trained_elsewhere_is_done_where_all_its_results_are(
     bench: Bench,
     grid: Path,
     task_dir: Path,
-    whole: Callable[..., dict[str, Any]],
+    whole: Whole,
     tmp_path: Path,
 ) -> None:
     """As a board's, which has no encoders, no state and no arrays."""
-    assert bench("sweep", grid, "-o", "there", "--workers", "2").code == 0
-    shutil.copytree("there/results", "here/results", ignore=shutil.ignore_patterns("*.safetensors"))
+    whole(grid, task_dir)
+    without = shutil.ignore_patterns("*.safetensors")
+    shutil.copytree(whole.folder / "results", "here/results", ignore=without)
     gone, changed, failed, kept = sorted(Path("here/results").glob("*-seed*"))
     shutil.rmtree(gone)
     (said_of,) = changed.rglob("*.provenance.json")
@@ -188,7 +191,7 @@ def test_what_was_trained_elsewhere_is_done_where_all_its_results_are(
     dry = bench("sweep", grid, *there, "--dry-run")
     assert dry.out.startswith("Small: 5 in all, 3 left\n"), dry.err
     assert "1 of the remaining items have results that do not count, for other data" in dry.err
-    done = bench("sweep", grid, *there, "--workers", "2")
+    done = bench("sweep", grid, *there, "--workers", "1")
     assert done.code == 0, done.err
     assert "2 items are not run, because all their results already exist" in done.err
     assert "5 in all" in done.out
@@ -201,6 +204,7 @@ def test_what_was_trained_elsewhere_is_done_where_all_its_results_are(
     assert " in 1 process, " in dry.out
 
 
+@pytest.mark.usefixtures("_in_this_process")
 def test_one_that_fails_is_recorded_and_stops_nobody(
     bench: Bench,
     grid: Path,
@@ -218,7 +222,6 @@ def test_one_that_fails_is_recorded_and_stops_nobody(
     assert status["counts"] == {"done": 2, "running": 0, "left": 0, "failed": 1}
     (failed,) = status["failed"]
     assert "begun by" in Path(failed["log"]).read_text()
-    monkeypatch.setattr(local, "run_local", run_here)
     bench("sweep", grid, "-o", "out", "--workers", "1")
     assert max(begun(Path("out")).values()) == 1, "what failed is not tried again unless asked for"
     bench("sweep", grid, "-o", "out", "--workers", "1", "--retry-failed")
@@ -230,27 +233,11 @@ def sweep_command(grid: Path, folder: Path, task_dir: Path) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_driver_that_is_killed_leaves_what_the_next_goes_on_with(
-    grid: Path, tmp_path: Path, task_dir: Path, whole: Callable[..., dict[str, Any]]
-) -> None:
-    folder, n_ended = tmp_path / "out", 2
-    killed = subprocess.Popen(sweep_command(grid, folder, task_dir))
-    state = SweepState(folder)
-    while len(state.ended()) < n_ended or not list(folder.glob("state/*.begun")):
-        time.sleep(0.02)
-        assert killed.poll() is None
-    killed.send_signal(signal.SIGKILL)
-    killed.wait()
-    subprocess.run(sweep_command(grid, folder, task_dir), check=True)
-    assert made(folder) == whole(grid, task_dir)
-    assert sum(begun(folder).values()) <= 6, "at most the one that was killed was begun twice"
-
-
-@pytest.mark.slow
-def test_an_interrupted_sweep_offers_the_same_command_until_nothing_is_left(
+def test_a_driver_that_is_interrupted_and_one_that_is_killed_leave_what_the_next_goes_on_with(
     grid: Path,
     tmp_path: Path,
     task_dir: Path,
+    whole: Whole,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -281,8 +268,18 @@ def test_an_interrupted_sweep_offers_the_same_command_until_nothing_is_left(
         assert (done.code, done.err.endswith(f"next: {command}")) == (0, True), done.err
     other = status("other.toml", "-o", folder)
     assert (other.code, "contains a sweep of" in other.err) == (2, True), other.err
+    state = SweepState(folder)
+    n_ended = len(state.ended())
+    killed = subprocess.Popen(words)
+    while len(state.ended()) <= n_ended or not list(folder.glob("state/*.begun")):
+        time.sleep(0.02)
+        assert killed.poll() is None
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
     subprocess.run(words, check=True)
     assert "next: polarity-bench leaderboard" in status("-o", folder).err
+    assert made(folder) == whole(grid, task_dir)
+    assert sum(begun(folder).values()) <= 7, "at most the two that were ended were begun twice"
 
 
 def test_an_item_that_takes_its_process_with_it_fails_in_the_end(

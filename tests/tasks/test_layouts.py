@@ -307,7 +307,7 @@ def test_a_data_set_on_the_hub_becomes_a_task_with_the_same_rows(tmp_path: Path)
     }
     with serve() as hub:
         hub.repos["datasets", "owner/name"] = Repo("d" * 40, files)
-        done, refused, missing = call_hub(hub, tmp_path, commands, ()).values()
+        done, refused, missing = call_hub(hub, tmp_path, commands).values()
     assert done.code == 0, done.err
     assert not [each for each in (done, refused, missing) if "Traceback" in each.err]
     (file,) = tmp_path.glob("*.toml")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +14,7 @@ from standins import write_task
 
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.errors import InputError, InputWarning, nearest
+from polarity_bench.tasks import catalogue
 from polarity_bench.tasks.catalogue import (
     KINDS,
     choose_tasks,
@@ -369,6 +372,20 @@ def test_an_unknown_suite_is_answered_with_near_ones() -> None:
 
 
 Install = Callable[[str], None]
+
+
+def test_a_shipped_file_that_changes_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shipped = Path(shutil.copytree(shipped_folder(), tmp_path / "shipped"))
+    monkeypatch.setattr(catalogue, "shipped_folder", lambda: shipped)
+    first = load_tasks()
+    del first["contrast"]  # changes only what the caller got
+    file = load_tasks()["contrast"].file
+    text = file.read_text(encoding="utf-8")
+    file.write_text(re.sub(r"^title = .*$", 'title = "Other"', text, flags=re.M), encoding="utf-8")
+    os.utime(file, (1, 1))
+    assert load_tasks()["contrast"].title == "Other"
 
 
 @pytest.fixture

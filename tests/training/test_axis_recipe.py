@@ -66,11 +66,9 @@ def blobs(n: int = 300, d: int = 5, n_classes: int = 3) -> tuple[np.ndarray, np.
 
 
 def log_loss(weight: np.ndarray, bias: np.ndarray, x: np.ndarray, y: np.ndarray) -> float:
-    total: float = 0.0
-    for vector, label in zip(x.astype(np.float64), y, strict=True):
-        logits = [float(w @ vector + b) for w, b in zip(weight, bias, strict=True)]
-        total += float(np.log(sum(np.exp(each) for each in logits))) - logits[label]
-    return total / len(y)
+    logits = x.astype(np.float64) @ weight.T + bias
+    of_label = logits[np.arange(len(y)), y]
+    return float(np.mean(np.log(np.exp(logits).sum(axis=1)) - of_label))
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from standins import Bench, Done, call, call_several
+from standins import Bench, Done, call, call_several, write_task
 from standins.board import read_board
 from standins.training import equal, job_of, run, weights
 
@@ -302,25 +300,6 @@ def test_the_first_argument_names_the_recipe(bench: Bench) -> None:
     assert "--recipe: unknown recipe 'setfits'; did you mean 'setfit'?" in unknown.err
 
 
-MAIN = "from polarity_bench.cli.app import main; main()"
-
-
-def test_a_job_is_run_from_its_file_in_a_fresh_process_to_the_same_bytes(
-    tiny_model: Path, task_dir: Path, tmp_path: Path
-) -> None:
-    run(tiny_model, task_dir, tmp_path / "here")
-    job = job_of(tiny_model, task_dir, tmp_path / "there")
-    (tmp_path / "job.toml").write_text(job.to_toml(), encoding="utf-8")
-    line = [sys.executable, "-c", MAIN, "train", "--job", str(tmp_path / "job.toml")]
-    done = subprocess.run(line, capture_output=True, text=True, check=False, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("| epoch")
-    for name in ("model.safetensors", "history.csv", "config.json", "tokenizer.json"):
-        here, there = (tmp_path / place / name for place in ("here", "there"))
-        assert here.read_bytes() == there.read_bytes(), name
-    assert equal(weights(tmp_path / "here"), weights(tmp_path / "there"))
-
-
 TOY = """
 from dataclasses import dataclass
 from typing import ClassVar
@@ -350,27 +329,60 @@ RECIPES["nudge"] = Nudge
 """
 
 
-def test_a_recipe_of_ones_own_is_a_module_and_a_line(
-    tiny_model: Path, task_dir: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "nudge.py").write_text(TOY)
-    mini = ["--task-dir", str(task_dir)]
+@pytest.fixture(scope="module")
+def elsewhere(
+    tmp_path_factory: pytest.TempPathFactory, tiny_model: Path
+) -> tuple[Path, dict[str, Done]]:
+    """A folder, and what commands say there in one fresh process: a job from its file comes first.
+
+    The process imports once for the job and for a recipe of one's own.
+    """
+    folder = tmp_path_factory.mktemp("elsewhere")
+    tasks = folder / "tasks"
+    tasks.mkdir()
+    write_task(tasks)
+    job = job_of(tiny_model, tasks, folder / "there")
+    (folder / "job.toml").write_text(job.to_toml(), encoding="utf-8")
+    (folder / "nudge.py").write_text(TOY)
+    mini = ["--task-dir", str(tasks)]
     words = f"train --recipe nudge --step 0.25 -t mini -o x -m {tiny_model}".split() + mini
-    lines = [
-        [*words, "--no-store", "--json"],
-        [*words, "--no-store", "--json"],
-        ["train", "--recipe", "nudge", "--epochs", "3", "-o", "y"],
-        ["run", "--model", "x", "--tasks", "mini", "--no-store", "--json", *mini],
-        ["leaderboard", "results"],
-    ]
-    done, again, refused, ran, board = call_several(lines, tmp_path, begin=BEGIN)
+    lines = {
+        "job": ["train", "--job", "job.toml"],
+        "done": [*words, "--no-store", "--json"],
+        "again": [*words, "--no-store", "--json"],
+        "refused": ["train", "--recipe", "nudge", "--epochs", "3", "-o", "y"],
+        "ran": ["run", "--model", "x", "--tasks", "mini", "--no-store", "--json", *mini],
+        "board": ["leaderboard", "results"],
+    }
+    answers = call_several([*lines.values()], folder, begin=BEGIN)
+    return folder, dict(zip(lines, answers, strict=True))
+
+
+def test_a_job_is_run_from_its_file_in_a_fresh_process_to_the_same_bytes(
+    tiny_model: Path, task_dir: Path, tmp_path: Path, elsewhere: tuple[Path, dict[str, Done]]
+) -> None:
+    folder, said = elsewhere
+    run(tiny_model, task_dir, tmp_path / "here")
+    assert said["job"].code == 0, said["job"].err
+    assert said["job"].out.startswith("| epoch")
+    for name in ("model.safetensors", "history.csv", "config.json", "tokenizer.json"):
+        here, there = tmp_path / "here" / name, folder / "there" / name
+        assert here.read_bytes() == there.read_bytes(), name
+    assert equal(weights(tmp_path / "here"), weights(folder / "there"))
+
+
+def test_a_recipe_of_ones_own_is_a_module_and_a_line(
+    tiny_model: Path, elsewhere: tuple[Path, dict[str, Done]]
+) -> None:
+    folder, answers = elsewhere
+    done, again, refused, ran, board = list(answers.values())[1:]
     assert done.code == 0, done.err
     said = json.loads(done.out)
     assert (said["recipe"], said["kept"], said["reused"]) == ("nudge", 1, False)
-    before, after = weights(tiny_model), weights(tmp_path / "x")
+    before, after = weights(tiny_model), weights(folder / "x")
     name = "embeddings.word_embeddings.weight"
     assert (after[name] - before[name]).mean().item() == pytest.approx(0.25)
-    assert "**Pool**: 24 texts" in (tmp_path / "x" / "README.md").read_text()
+    assert "**Pool**: 24 texts" in (folder / "x" / "README.md").read_text()
     assert json.loads(again.out)["reused"]
     assert "--epochs 3: the recipe 'nudge' has no such parameter; use one of margins" in refused.err
     assert ran.code == 0, ran.err

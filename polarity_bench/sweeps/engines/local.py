@@ -86,9 +86,11 @@ def visible_gpus(device: str | None) -> list[str]:
 
     The list is empty if there is no GPU or if the user chose a device other than `cuda`.
     """
+    if device not in (None, "cuda"):
+        return []
     import torch
 
-    if device not in (None, "cuda") or not torch.cuda.is_available():
+    if not torch.cuda.is_available():
         return []
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     n_gpus = torch.cuda.device_count()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean
 
 from traced.formulas import bound
 from traced.raw import one, shortest
-from traced.results import Results
+from traced.results import Results, names_of
 
 _TABLE = re.compile(r'<table class="plain-table">(.*?)</table>', re.DOTALL)
 _CAPTION = re.compile(r"<caption[^>]*>(.*?)</caption>")
@@ -16,6 +17,7 @@ _CELL = re.compile(r"<t[hd][^>]*>(.*?)</t[hd]>", re.DOTALL)
 _PLANE = re.compile(r"P against S: (.+?), k = (\d+), (linear|uniform) weights(?:, S under (.+))?")
 _BARS = re.compile(r"(.+): P by part of the queries, k = (\d+), (linear|uniform) weights")
 _BY_K = re.compile(r"(.+), (linear|uniform) weights: ([PS])(?: under (.+))? by k(?:, .+)?")
+_BY_NUMBER = re.compile(r"(.+), k = (\d+), (linear|uniform) weights: ([PS]) by .+")
 _GAIN = re.compile(r"([PS]): gain over (.+), k = (\d+), (linear|uniform) weights")
 _BOUNDS = {"gold labels": "oracle", "random retrieval": "random"}
 Place = tuple[str, str, Sequence[float]]
@@ -53,6 +55,12 @@ def _places(
         metric = {"P": "polarity", "S": "similarity"}[said[3]]
         scores = {f"{metric}{_end(row[0], said[2])}": row for row in rows}
         yield from _of_grid(source, said[1], heads, scores)
+    elif said := _BY_NUMBER.fullmatch(caption):
+        score = {"P": "polarity", "S": "similarity"}[said[4]] + _end(said[2], said[3])
+        for at, of_method, *of_base in rows:
+            yield f"methods at {at}", of_method, [100 * _of_method(source, said[1], at, score)]
+            for name, text in zip(heads[2:], of_base, strict=True):
+                yield name, text, [100 * each for each in _scores(source, said[1], name, score)]
     elif said := _GAIN.fullmatch(caption):
         score = {"P": "polarity", "S": "similarity"}[said[1]] + _end(said[3], said[4])
         for task, *shown in rows:
@@ -83,6 +91,15 @@ def _scores(source: Results, task: str, name: str, score: str) -> list[float]:
     encoder = source.called(name)
     own = [e for e in source.ranked if (e.task, e.encoder) == (task, encoder)]
     return [each.score(score) for each in own if score in each.scores]
+
+
+def _of_method(source: Results, task: str, at: str, score: str) -> float:
+    """Return the mean score of the encoders of the method with a number."""
+    encoders = source.numbered[at]
+    own = [e for e in source.ranked if e.task == task and names_of(e) & {*encoders}]
+    if len(own) != len(encoders):
+        raise LookupError(f"{at} has {len(own)} results of {len(encoders)} encoders")
+    return fmean(each.score(score) for each in own)
 
 
 def _of_mark(

@@ -63,6 +63,8 @@ def unsorted(board: str, lines: Sequence[Line], source: Results) -> list[str]:
         shares: dict[str, list[tuple[bool, float]]] = {}
         for line in own.values():
             of = line.heads.get(source.group_by, "") if source.group_by else ""
+            # A base belongs to the group of the encoders that refer to it.
+            of = line.heads["encoder"] if of == "itself" else of
             shares.setdefault(of, []).append(_mean_of(line, source))
         wrong += [
             f"{board}: {table}: rows are sorted {scores}"

@@ -17,7 +17,7 @@ from standins import QUERIES, SOURCES, Bench, Rows, write_task
 
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.errors import InputError, InputWarning, MissingDataError
-from polarity_bench.tasks.catalogue import choose_task, choose_tasks, read_task
+from polarity_bench.tasks.catalogue import choose_task, choose_tasks, load_tasks, read_task
 from polarity_bench.tasks.labelled import LabelledTexts
 from polarity_bench.tasks.mteb_names import find_sets
 from polarity_bench.tasks.types.base import Settings
@@ -480,8 +480,23 @@ def test_a_name_is_written_as_a_task_file(bench: Bench, tmp_path: Path) -> None:
         file.write_text(done.out)
         spec, own = choose_task({}, name), read_task(file)
         assert isinstance(own, PolaritySpec)
-        assert (own.digest, own.result_name) == (spec.digest, spec.result_name)
-        assert own.described().languages == spec.languages
+        assert own.digest == spec.digest
+        assert own.described().languages == own.languages == spec.languages
+        assert own.licence == spec.licence
+        assert own.result_name != spec.result_name
+        assert own.result_name not in {each.result_name for each in load_tasks().values()}
+        assert "# [labels] can rename or join the labels of the data, by" in done.out
+        assert "[protocol]\nk = 16\n" in done.out
+
+
+def test_a_copy_with_the_name_of_the_original_in_mteb_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(
+        'name = "mine"\nkind = "polarity"\ntitle = "Mine"\nmteb = "Ddisco"\n'
+        'mteb_name = "Ddisco-PolarityRetrieval"\n'
+    )
+    message = r"mteb:Ddisco: the task 'mine' .* already has the mteb_name 'Ddisco-PolarityRetr"
+    with pytest.raises(InputError, match=message):
+        choose_tasks(load_tasks(tmp_path), names=["mteb:Ddisco"])
 
 
 @pytest.mark.parametrize(

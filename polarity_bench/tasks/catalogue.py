@@ -190,7 +190,9 @@ def choose_tasks(
     by_result_name = {spec.result_name: spec for spec in known.values()}
     for name in names:
         if name.startswith(MTEB_PREFIXES):
-            chosen.update((spec.name, spec) for spec in named_tasks(name))
+            for spec in named_tasks(name):
+                check_names(spec, known)
+                chosen[spec.name] = spec
             continue
         spec = known.get(name) or by_result_name.get(name)
         if spec is None:

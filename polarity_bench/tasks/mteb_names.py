@@ -11,6 +11,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from polarity_bench.errors import listed
 from polarity_bench.tasks.types.polarity.mteb_sets import (
     MtebSet,
     classification_sets,
@@ -96,11 +97,18 @@ def _codes(found: MtebSet) -> set[str]:
 
 
 def task_file(spec: PolaritySpec) -> str:
-    """Return the text of a task file with the content of a task that a name defines."""
+    """Return the text of a task file with the content of a task that a name defines.
+
+    The file has no `mteb_name`, so results of a changed copy have file names of their own.
+    """
     import tomlkit
 
     plain = re.sub(r"[^a-z0-9]+", "-", spec.name.lower()).strip("-")[:64].rstrip("-")
-    facts = spec.model_dump(mode="json", include={"kind", "title", "mteb", "mteb_name"})
-    own = {"protocol": spec.protocol.model_dump(exclude_unset=True)}
-    values = {"name": plain} | facts | own
-    return tomlkit.dumps(values)
+    shown = {"kind", "title", "mteb", "languages", "licence"}
+    facts = spec.model_dump(mode="json", include=shown, exclude_none=True)
+    own = {"protocol": {"k": spec.protocol.k} | spec.protocol.model_dump(exclude_unset=True)}
+    found = spec.mteb_set
+    counts = [each["label_statistics"]["labels"] for each in found.statistics(found.query_split)]
+    labels = listed(sorted({label for of_subset in counts for label in of_subset}))
+    about = f"# [labels] can rename or join the labels of the data, by mteb's statistics: {labels}\n"
+    return (about if labels else "") + tomlkit.dumps({"name": plain} | facts | own)

@@ -74,20 +74,36 @@ def find_sets(words: str) -> list[dict[str, Any]]:
         text = " ".join([*said, *(metadata.task_subtypes or ())]).casefold()
         asked = words.casefold().split()
         if all(w in codes[name] if w in every else w in text for w in asked):
-            newer = metadata.superseded_by
-            rows.append(
-                {
-                    "name": f"mteb:{name}",
-                    "languages": list(found.languages),
-                    "subsets": list(found.subsets) if metadata.is_multilingual else [],
-                    "sources": found.n_texts(found.task.train_split),
-                    "queries": found.n_texts(found.query_split),
-                    "licence": metadata.license or "not specified",
-                    "restriction": restriction(metadata.license),
-                    "superseded_by": f"mteb:{newer}" if newer else None,
-                }
-            )
+            rows.append(_described(f"mteb:{name}", found))
     return rows
+
+
+def describe_set(spec: PolaritySpec) -> dict[str, Any]:
+    """Describe the data set of a task that a name defines, as `find_sets` does.
+
+    The numbers of sources and queries are those that the task draws.
+    """
+    described, protocol = _described(spec.name, spec.mteb_set), spec.protocol
+    if protocol.n_queries is not None:
+        draw = {"queries": protocol.n_queries, "sources": protocol.n_queries}
+        draw["sources"] *= protocol.sources_per_query
+        described |= {part: min(n, described[part] or n) for part, n in draw.items()}
+    return described
+
+
+def _described(name: str, found: MtebSet) -> dict[str, Any]:
+    metadata = found.task.metadata
+    newer = metadata.superseded_by
+    return {
+        "name": name,
+        "languages": list(found.languages),
+        "subsets": list(found.subsets) if metadata.is_multilingual else [],
+        "sources": found.n_texts(found.task.train_split),
+        "queries": found.n_texts(found.query_split),
+        "licence": metadata.license or "not specified",
+        "restriction": restriction(metadata.license),
+        "superseded_by": f"mteb:{newer}" if newer else None,
+    }
 
 
 def _codes(found: MtebSet) -> set[str]:
@@ -110,5 +126,5 @@ def task_file(spec: PolaritySpec) -> str:
     found = spec.mteb_set
     counts = [each["label_statistics"]["labels"] for each in found.statistics(found.query_split)]
     labels = listed(sorted({label for of_subset in counts for label in of_subset}))
-    about = f"# [labels] can rename or join the labels of the data, by mteb's statistics: {labels}\n"
-    return (about if labels else "") + tomlkit.dumps({"name": plain} | facts | own)
+    about = f"# [labels] can rename or join the labels of mteb's data: {labels}\n" if labels else ""
+    return about + tomlkit.dumps({"name": plain} | facts | own)

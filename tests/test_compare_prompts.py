@@ -29,8 +29,8 @@ def test_both_are_measured_and_paired(bench: Bench, tasks: Path, sentence_bert: 
     assert "\ntiny, reference: random" in done.out
     *_, after = done.out.partition("## tiny, with and without the prompt 'query: '")
     assert [line.split()[1:4:2] for line in after.splitlines() if line.startswith("| ")][1:] == [
-        ["mini", "joint_at_4"],
-        ["other", "joint_at_8"],
+        ["mini", "joint, k = 4"],
+        ["other", "joint, k = 8"],
     ]
     assert "corrected for 2 tasks by Holm's method" in after
     board = re.sub(" +", " ", bench("leaderboard", "results").out)
@@ -58,7 +58,7 @@ def test_p_is_compared_if_each_is_its_own_reference(
 ) -> None:
     done = bench(*RUN, "-m", tiny_model, "--prompt", "good ")
     assert done.code == 0, done.err
-    assert "| polarity_at_4 |" in done.out
+    assert "| P, k = 4 |" in done.out
     assert done.err.count("to compare the main score, name a --reference") == 1
 
 

@@ -181,7 +181,7 @@ def test_the_same_encoder_passes(bench: Bench, task_dir: Path, task: Task) -> No
     assert "gate: random is the baseline itself\n" in done.err
     assert "\n**gate: no significant decrease from baseline**\n" in done.out
     assert "The baseline is in baseline/random/" in done.out
-    assert re.search(r"\| mini +\| joint_at_4 .*\| 0\.00 .*\| 1\.0000 .*\| holds +\|", done.out)
+    assert re.search(r"\| mini +\| joint, k = 4 .*\| 0\.00 .*\| 1\.0000 .*\| holds +\|", done.out)
 
 
 def test_a_fall_ends_with_1_after_all_is_stored_and_said(
@@ -202,7 +202,7 @@ def test_a_fall_ends_with_1_after_all_is_stored_and_said(
     (row,) = re.findall(r"^\| mini.*", text, flags=re.M)
     cells = [cell.strip() for cell in row.split("|")[1:-1]]
     difference = f"{100 * (new - 1):+.2f}"
-    assert cells[:5] == ["mini", "polarity_at_4", "100.00", f"{100 * new:.2f}", difference]
+    assert cells[:5] == ["mini", "P, k = 4", "100.00", f"{100 * new:.2f}", difference]
     assert cells[-1] == "falls"
     assert "gate: the baseline has no results of these tasks: other\n" in done.err
     assert "\n**gate: fell below baseline: mini; S not compared: mini**\n" in done.out

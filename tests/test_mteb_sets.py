@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -16,7 +17,7 @@ from standins import QUERIES, SOURCES, Bench, Rows, write_task
 
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.errors import InputError, InputWarning, MissingDataError
-from polarity_bench.tasks.catalogue import choose_task, choose_tasks, read_task
+from polarity_bench.tasks.catalogue import choose_task, choose_tasks, load_tasks, read_task
 from polarity_bench.tasks.labelled import LabelledTexts
 from polarity_bench.tasks.mteb_names import find_sets
 from polarity_bench.tasks.types.base import Settings
@@ -134,6 +135,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "pooled": 'mteb = "AmazonCounterfactualClassification"\n'
         'languages = ["deu-Latn", "jpn-Jpan"]\n[labels]\n0 = "bad"\n1 = "good"',
         "nobody": 'mteb = "AmazonCounterfactualClassification"',
+        "two": 'mteb = "HebrewSentimentAnalysis.v3"\n[labels]\n0 = "bad"\n2 = "good"',
         "unknown": 'mteb = "Ddisko"',
     }
     for name, text in texts.items():
@@ -174,6 +176,8 @@ def online(hub: Hub, home: Path, tiny_model: Path) -> dict[str, Done]:
             "language": f"{RANDOM} {TASKS[AMAZON]}[deu]",
             "merged": f"{RANDOM} {TASKS[MERGED]}[german],{TASKS[MERGED]}[eng]",
             "many": f"{RANDOM} mini,mteb:NusaX-senti[ace],mteb:NusaX-senti[ban] --skip-missing",
+            "draw": f"{RANDOM} mini,nano:NusaX-senti[ace] --skip-missing",
+            "two classes": f"{RANDOM} two",
             "nano": f"{RANDOM} nano:HebrewSentimentAnalysis.v3",
             "german": f"{RANDOM} german",
             "pooled": f"{RANDOM} pooled",
@@ -328,6 +332,21 @@ def test_a_renamed_or_removed_data_set_is_named(
 ) -> None:
     assert "doesn't exist on the Hub or cannot be accessed" in online["missing"].error
     assert "the network is forbidden" in offline["missing"].error
+    assert "DatasetNotFoundError" not in online["missing"].error
+
+
+def test_a_gated_data_set_says_how_to_read_it(online: dict[str, Done]) -> None:
+    assert (
+        "; ask for access on the page of the data set, then run `hf auth login` or set HF_TOKEN"
+    ) in online["gated"].err
+
+
+def test_a_label_that_the_task_file_lacks_is_named_with_what_to_do(online: dict[str, Done]) -> None:
+    assert online["two classes"].error == (
+        "error: tasks/two.toml: [labels] lacks '1' of mteb:HebrewSentimentAnalysis.v3, split "
+        "'train'; name every label of the data. To leave labels out, write a task file with "
+        f"`polarity-bench tasks new hf:{HEBREW} --labels NAME=LABEL ...`"
+    )
 
 
 def test_another_revision_in_the_cache_is_not_used(offline: dict[str, Done]) -> None:
@@ -347,6 +366,9 @@ def test_other_tasks_go_on_without_a_data_set(online: dict[str, Done]) -> None:
     assert [*scores(online["many"])] == ["mini"]
     (skipped,) = (line for line in online["many"].err.splitlines() if line.startswith("skipped: "))
     assert skipped.endswith("(mteb:NusaX-senti[ace], mteb:NusaX-senti[ban])")
+    assert [*scores(online["draw"])] == ["mini"]
+    (skipped,) = (line for line in online["draw"].err.splitlines() if line.startswith("skipped: "))
+    assert skipped.endswith(" (nano:NusaX-senti[ace])")
 
 
 def test_a_task_file_with_a_wrong_name_or_no_language(online: dict[str, Done]) -> None:
@@ -414,6 +436,15 @@ def test_an_encoder_is_trained_on_a_data_set_of_mteb(home: Path, trained: dict[s
         ),
         ("mteb:SynPerChatbotConvSAClassification", "expected texts with one label each"),
         (
+            "mteb:RuToxicOKMLCUPMultilabelClassification",
+            r"got the type Classification \(text, AbsTaskMultilabelClassification\)",
+        ),
+        ("Ddisco", r"unknown task 'Ddisco'; did you mean 'mteb:Ddisco'\?; `task_dir` adds"),
+        (
+            "TweetSentimentClassification[german]",
+            r"did you mean 'mteb:TweetSentimentClassification\[german\]'\?",
+        ),
+        (
             "mteb:FinancialPhrasebankClassification",
             "evaluates this data set on its training split 'train'",
         ),
@@ -460,6 +491,9 @@ def test_the_list_is_searched_by_words_and_languages(bench: Bench) -> None:
     done = bench("tasks", "--from-mteb", "reviews sentiment ces")
     assert "| mteb:CSFDCZMovieReviewSentimentClassification.v2 " in done.out
     assert "superseded" not in done.out
+    assert "mteb:RuToxicOKMLCUPMultilabelClassification" not in {
+        each["name"] for each in find_sets("toxic")
+    }
     done = bench("tasks", "--from-mteb", "qwerty")
     assert (done.code, done.err) == (
         2,
@@ -470,6 +504,15 @@ def test_the_list_is_searched_by_words_and_languages(bench: Bench) -> None:
     )
 
 
+def test_a_suite_of_data_sets_is_listed_with_languages_licences_and_sizes(bench: Bench) -> None:
+    rows = json.loads(bench("tasks", "--suite", "nano", "--json").out)
+    assert all((each["queries"], each["sources"]) == (200, 1000) for each in rows)
+    assert all(each["languages"] and each["licence"] and each["digest"] for each in rows)
+    done = bench("tasks", "--suite", "nano", "--filter", "hate")
+    assert re.search(r"\| nano:MultiHateClassification\S+ +\| cmn-Hans +\| 200 ", done.out)
+    assert " licence " in done.out
+
+
 def test_a_name_is_written_as_a_task_file(bench: Bench, tmp_path: Path) -> None:
     for name in (f"{TASKS[AMAZON]}[de]", "nano:Ddisco"):
         done = bench("tasks", "show", name)
@@ -477,8 +520,23 @@ def test_a_name_is_written_as_a_task_file(bench: Bench, tmp_path: Path) -> None:
         file.write_text(done.out)
         spec, own = choose_task({}, name), read_task(file)
         assert isinstance(own, PolaritySpec)
-        assert (own.digest, own.result_name) == (spec.digest, spec.result_name)
-        assert own.described().languages == spec.languages
+        assert own.digest == spec.digest
+        assert own.described().languages == own.languages == spec.languages
+        assert own.licence == spec.licence
+        assert own.result_name != spec.result_name
+        assert own.result_name not in {each.result_name for each in load_tasks().values()}
+        assert "# [labels] can rename or join the labels of mteb's data: " in done.out
+        assert "[protocol]\nk = 16\n" in done.out
+
+
+def test_a_copy_with_the_name_of_the_original_in_mteb_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(
+        'name = "mine"\nkind = "polarity"\ntitle = "Mine"\nmteb = "Ddisco"\n'
+        'mteb_name = "Ddisco-PolarityRetrieval"\n'
+    )
+    message = r"mteb:Ddisco: the task 'mine' .* already has the mteb_name 'Ddisco-PolarityRetr"
+    with pytest.raises(InputError, match=message):
+        choose_tasks(load_tasks(tmp_path), names=["mteb:Ddisco"])
 
 
 @pytest.mark.parametrize(

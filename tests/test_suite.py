@@ -110,6 +110,28 @@ def test_every_kind_runs_together(workshop: Workshop, tmp_path: Path) -> None:
 # Stored and reused
 
 
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("protocol", ["", "n_queries = 4"])
+def test_the_result_of_another_task_is_never_replaced(
+    workshop: Workshop, tmp_path: Path, protocol: str, overwrite: bool
+) -> None:
+    """Two task files with one `mteb_name` share the file name of their results."""
+    workshop.tasks.mkdir(parents=True)
+    workshop.data.mkdir(parents=True, exist_ok=True)
+    named = 'mteb_name = "SharedPolarityRetrieval"'
+    first = read_task(write_task(workshop.tasks, head=named))
+    copy = read_task(write_task(workshop.tasks, "copy", head=named, protocol=protocol))
+    stored = whole(run(workshop, [first], tmp_path / "out"))
+    before = without_times(tmp_path / "out")
+    report = run(workshop, [copy], tmp_path / "out", overwrite=overwrite)
+    assert report.exit_code == 2
+    assert report.failures["copy"] == (
+        f"{copy.file}: {stored.results[0].path} has the result of the task 'mini'; set another "
+        "`mteb_name` in the task file, or choose another `output`"
+    )
+    assert without_times(tmp_path / "out") == before
+
+
 def test_results_come_back_from_disk_and_are_reused(workshop: Workshop, tmp_path: Path) -> None:
     specs = [
         workshop.labelled_lines(),

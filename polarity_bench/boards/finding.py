@@ -21,7 +21,8 @@ from polarity_bench.values import count, shortest
 def finding(sections: Sections) -> str:
     """Describe the best row of the first table, the runner-up and the base, with their scores.
 
-    If ranks are known, a second sentence describes the paired tests.
+    As in ranks, a row that is its own reference does not compete by a score that depends on the
+    reference. If ranks are known, a second sentence describes the paired tests.
 
     Returns:
         The text in markdown; '' if fewer than two comparable rows have a score.
@@ -35,29 +36,37 @@ def finding(sections: Sections) -> str:
         if not row["opposes"]
         if (score := sections.mean(row, averaged, by)) and math.isfinite(score["value"])
     ]
-    # A Counter keeps insertion order, so the group of the best row comes first.
-    groups = Counter(row["group"] for row in scored)
-    group = next((group for group, n_rows in groups.items() if n_rows > 1), None)
+    groups, is_referring = Counter(row["group"] for row in scored), metric_of(by).needs_reference
+    ranked = [row for row in scored if row["reference"] or not is_referring]
+    group = next((row["group"] for row in ranked if groups[row["group"]] > 1), None)
     if group is None:
         return ""
     references, ks = (set(shared) for shared in zip(*groups, strict=True))
-    scored = [row for row in scored if row["group"] == group]
-    first, second, *_ = scored
-    base = next((row for row in scored if row["encoder"] == first["reference"]), None)
+    first, second, *_ = [*(row for row in ranked if row["group"] == group), None]
+    same_group = (row for row in scored if row["group"] == group)
+    base = next((row for row in same_group if row["encoder"] == first["reference"]), None)
+    is_highest = is_referring and base and base["score"]["value"] >= first["score"]["value"]
     measure = sections.title_of(by, alone)
     of = f"mean {measure} over {count(len(averaged), 'task')}"
     if len(averaged) == 1:
         of = f"{measure} on {escape(sections.first_of(alone, averaged[0]).task)}"
-    if group[0] and len(references) > 1:
+    if is_highest:
+        of += f" among the encoders with the reference {escape(names[group[0]])}"
+    elif group[0] and len(references) > 1:
         of += f" with the reference {escape(names[group[0]])}"
     of += f" at k = {first['k']}" if len(ks) > 1 else ""
     if keep is not None:
         of += f" among the rows that keep {percent(keep, 0)} % of the base's S beyond chance"
     how = partial(_how, sections, averaged)
-    others = f"{escape(second['name'])}{how(second)} follows with {_number(second)}"
-    if base and base is not second:
-        others += f", and the base, {escape(base['name'])}{how(base)}, has {_number(base)}"
-    text = best_sentence(first["name"], of, [_number(first), others], how(first))
+    clauses = []
+    if second:
+        clauses.append(f"{escape(second['name'])}{how(second)} follows with {_number(second)}")
+    if base and is_highest:
+        clauses.append(f"the reference itself{how(base)} has {_number(base)} and does not compete")
+    elif base and base is not second:
+        clauses.append(f"the base, {escape(base['name'])}{how(base)}, has {_number(base)}")
+    numbers = [_number(first), ", and ".join(clauses)]
+    text = best_sentence(first["name"], of, numbers, how(first))
     return f"{text} {_certainty(first, sections.first_rankings)}".strip()
 
 

@@ -56,9 +56,12 @@ def mteb_board(scores: DataFrame, title: str = "", *, is_selected: bool = False)
     complete, incomplete = ranked.dropna(), ranked[ranked.isna().any(axis=1)]
     if len(complete) < 2 or ranked.shape[1] < _LEAST_TASKS:
         rarest = ", ".join(ranked.notna().sum().sort_values(kind="stable").index[:3])
+        known = scores.notna().to_numpy(int)
+        most = int(np.triu(known @ known.T, 1).max(initial=0))
         raise InputError(
             "ranks need two encoders with scores on the same three tasks or more, got "
-            f"{count(len(complete), 'encoder')} with all {count(ranked.shape[1], 'task')}; the "
+            f"{count(len(complete), 'encoder')} with all {count(ranked.shape[1], 'task')}; of "
+            f"{count(len(scores), 'encoder')}, no two share more than {count(most, 'task')}; the "
             f"tasks with the fewest encoders are {rarest}; select others with `tasks`"
         )
     values = complete.to_numpy()
@@ -82,13 +85,15 @@ def mteb_board(scores: DataFrame, title: str = "", *, is_selected: bool = False)
 def _shared_tasks(scores: DataFrame) -> list[str]:
     """Return the tasks to rank by: those with the most cells in a table without gaps.
 
-    Tasks are added in the order of their number of encoders. Of the resulting sets, the one with
-    the largest product of tasks and complete encoders is chosen.
+    Tasks are added in the order of their number of encoders. Of the resulting sets with two
+    complete encoders or more, the one with the largest product of tasks and complete encoders is
+    chosen.
     """
     known = scores.notna()
     tasks = known.sum().sort_values(ascending=False, kind="stable").index
     n_complete = known[tasks].to_numpy().cumprod(axis=1).sum(axis=0)
-    n_tasks = 1 + int(np.argmax(n_complete * np.arange(1, len(tasks) + 1)))
+    n_cells = n_complete * np.arange(1, len(tasks) + 1) * (n_complete > 1)
+    n_tasks = 1 + int(np.argmax(n_cells)) if n_cells.any() else len(tasks)
     chosen = {*tasks[:n_tasks]}
     return [str(task) for task in scores if task in chosen]
 

@@ -17,6 +17,7 @@ from polarity_bench.errors import InputError, MissingDataError, check_at_least
 if TYPE_CHECKING:
     from polarity_bench.compare.paired_comparison import ChangedQuery, Comparison
     from polarity_bench.results.result_files import Result
+    from polarity_bench.scores import ScoreKey
 
 Items = Sequence[Mapping[str, str]]
 
@@ -175,7 +176,7 @@ def comparison_columns(
     scores = [metric_of(e.aligned.key.metric).shown_values(e.aligned.scores) for e in compared]
     return [
         ("task", [each.task for each in compared]),
-        ("measure", [str(each.aligned.key) for each in compared]),
+        ("measure", [_measure(each.aligned.key) for each in compared]),
         *((name, [percent(pair[i]) for pair in scores]) for i, name in enumerate(names)),
         ("difference", [percent(each.test.difference, sign="+") for each in compared]),
         (
@@ -185,6 +186,15 @@ def comparison_columns(
         ("p", [probability(each.test.p) for each in compared]),
         ("detectable", [percent(each.detectable, 1) for each in compared]),
     ]
+
+
+def _measure(key: ScoreKey) -> str:
+    """Return the title of a score as in other tables, with its k and other settings."""
+    from polarity_bench.metrics.register import metric_of
+
+    settings = ["" if key.k is None else f"k = {key.k}", key.part or ""]
+    settings += ["" if key.weighting == "linear" else key.weighting]
+    return ", ".join(filter(None, [metric_of(key.metric).title or key.metric, *settings]))
 
 
 def interval_text(ends: tuple[float, float], sign: Literal["", "+"] = "") -> str:

@@ -160,7 +160,10 @@ def load_data(
         except MissingDataError as error:
             missing[spec.name] = fields_to_flags(str(error))
             named.setdefault(missing[spec.name], []).append(spec.name)
-    reasons = [f"{why} ({', '.join(of)})" if len(of) > 1 else why for why, of in named.items()]
+    reasons = [
+        why if all(name in why for name in of) else f"{why} ({', '.join(of)})"
+        for why, of in named.items()
+    ]
     if missing and not (skip_missing and loaded):
         message = "\nerror: ".join(reasons)
         if skip_missing:

@@ -43,6 +43,7 @@ def list_tasks(
 ) -> None:
     """List the tasks: name, kind, labels, name in mteb and title.
 
+    A suite of mteb's data sets is listed by languages, numbers of queries and sources, and licence.
     With `--from-mteb`, list classification tasks of mteb by name, languages, numbers of sources
     and queries, and licence. Each can be given to `--tasks`.
     """
@@ -52,10 +53,16 @@ def list_tasks(
     from polarity_bench.render.markdown import table
 
     if from_mteb is not None:
-        _list_mteb_sets(from_mteb, out)
+        _show_mteb_sets(_found_sets(from_mteb), out, from_mteb)
         return
     chosen = tasks_of(None, suite, task_dir)
-    chosen = [spec for spec in chosen if match is None or match.lower() in spec.name]
+    chosen = [spec for spec in chosen if match is None or match.lower() in spec.name.lower()]
+    if chosen and all(spec.file.name == spec.name for spec in chosen):  # There are no files.
+        from polarity_bench.tasks.mteb_names import describe_set
+
+        sets = [_describe(spec) | describe_set(cast("PolaritySpec", spec)) for spec in chosen]
+        _show_mteb_sets(sets, out)
+        return
     heads: list[tuple[str, list[str]]] = [
         ("task", [spec.name for spec in chosen]),
         ("kind", [spec.kind for spec in chosen]),
@@ -66,8 +73,7 @@ def list_tasks(
     out.show(lambda: [_describe(spec) for spec in chosen], lambda: table(heads, width=out.width))
 
 
-def _list_mteb_sets(words: str, out: OutputFlags) -> None:
-    from polarity_bench.render.markdown import table
+def _found_sets(words: str) -> list[dict[str, Any]]:
     from polarity_bench.tasks.mteb_names import find_sets
 
     rows = find_sets(words)
@@ -76,6 +82,12 @@ def _list_mteb_sets(words: str, out: OutputFlags) -> None:
             f"`from_mteb`: mteb has no classification task with {words!r}; try fewer words, or the "
             "code of a language, such as deu"
         )
+    return rows
+
+
+def _show_mteb_sets(rows: list[dict[str, Any]], out: OutputFlags, words: str = "") -> None:
+    from polarity_bench.render.markdown import table
+
     heads: list[tuple[str, list[str]]] = [
         ("task", [each["name"] for each in rows]),
         ("languages", [_some_of(each["languages"], words) for each in rows]),

@@ -347,5 +347,10 @@ def _remedy(spec: Owner) -> str:
 
 
 def shorten(error: BaseException) -> str:
-    """Return the message of an error, shortened to 240 characters."""
-    return textwrap.shorten(str(error), 240, placeholder="…")
+    """Return the message of an error, shortened to 240 characters, and how to read gated data."""
+    hint = (
+        "; ask for access on the page of the data set, then run `hf auth login` or set HF_TOKEN"
+        if "is a gated dataset" in str(error)
+        else ""
+    )
+    return textwrap.shorten(str(error), 240, placeholder="…") + hint

@@ -142,8 +142,8 @@ def run_suite(
     pending = []
     for task in tasks:
         try:
-            stored = None if overwrite else _stored(task, plan, output)
-        except InputError as error:  # The encoder differs from the one that was scored.
+            stored = _stored(task, plan, output, overwrite)
+        except InputError as error:  # The stored result is of another encoder or task.
             report.failures[task.spec.name] = str(error)
             continue
         if stored is None:
@@ -158,8 +158,12 @@ def run_suite(
     return report
 
 
-def _stored(task: Task, plan: EvaluationPlan, output: Path) -> Result | None:
-    """Return the stored result of this evaluation, or None if it is not current."""
+def _stored(task: Task, plan: EvaluationPlan, output: Path, overwrite: bool) -> Result | None:
+    """Return the stored result of this evaluation, or None if it is to be computed.
+
+    Raises:
+        InputError: If the file has the result of another task or encoder, which would be lost.
+    """
     encoder, reference = plan.encoder.id, plan.reference_for(task)
     reference_id = reference.id if reference else None
     key = result_key(task, encoder, reference_id)
@@ -169,6 +173,13 @@ def _stored(task: Task, plan: EvaluationPlan, output: Path) -> Result | None:
     except InputError:
         return None  # The file is incomplete or from another version, so replace it.
     if result is None:
+        return None
+    if result.task != task.spec.name:
+        raise InputError(
+            f"{task.spec.file}: {path} has the result of the task {result.task!r}; set another "
+            "`mteb_name` in the task file, or choose another `output`"
+        )
+    if overwrite:
         return None
     stored, versions = result.environment, versions_of_scores() if task.spec.has_k else {}
     is_current = result.key.digest == key.digest and task.has_all(result.scores)

@@ -23,6 +23,7 @@ from polarity_bench.registers import Register, entry_points_of
 from polarity_bench.tasks.mteb_names import MTEB_PREFIXES, named_tasks
 from polarity_bench.tasks.types.base import Settings, Task, TaskSpec
 from polarity_bench.tasks.types.opposite import OppositeSpec
+from polarity_bench.tasks.types.polarity.mteb_sets import classification_sets
 from polarity_bench.tasks.types.polarity.task import PolaritySpec
 from polarity_bench.tasks.types.probing import ProbingSpec
 from polarity_bench.tasks.types.relatedness import RelatednessSpec
@@ -211,18 +212,28 @@ def choose_tasks(
     by_result_name = {spec.result_name: spec for spec in known.values()}
     for name in names:
         if name.startswith(MTEB_PREFIXES):
-            chosen.update((spec.name, spec) for spec in named_tasks(name))
+            for named in named_tasks(name):
+                check_names(named, known)
+                chosen[named.name] = named
             continue
         spec = known.get(name) or by_result_name.get(name)
         if spec is None:
             similar = difflib.get_close_matches(name, by_result_name, n=1)
-            near = nearest(name, [*known, *similar])
+            near = _mteb_name(name) or nearest(name, [*known, *similar])
             _, left_out = _installed()  # The unknown task may belong to a skipped package.
             if left_out:
                 near = f"; {'; '.join(left_out)}; otherwise: {near.removeprefix('; ')}"
             raise InputError(f"unknown task {name!r}{near}; `task_dir` adds your own task files")
         chosen[spec.name] = spec
     return list(chosen.values())
+
+
+def _mteb_name(name: str) -> str:
+    """Return a suggestion if an unknown name is that of a task of mteb; '' otherwise."""
+    if name == name.lower():  # Names in mteb have capitals, and to import mteb takes seconds.
+        return ""
+    is_known = name.partition("[")[0] in classification_sets()
+    return f"; did you mean 'mteb:{name}'?" if is_known else ""
 
 
 def choose_task(known: Mapping[str, TaskSpec], name: str) -> TaskSpec:

@@ -11,6 +11,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from polarity_bench.errors import listed
 from polarity_bench.tasks.types.polarity.mteb_sets import (
     MtebSet,
     classification_sets,
@@ -73,20 +74,36 @@ def find_sets(words: str) -> list[dict[str, Any]]:
         text = " ".join([*said, *(metadata.task_subtypes or ())]).casefold()
         asked = words.casefold().split()
         if all(w in codes[name] if w in every else w in text for w in asked):
-            newer = metadata.superseded_by
-            rows.append(
-                {
-                    "name": f"mteb:{name}",
-                    "languages": list(found.languages),
-                    "subsets": list(found.subsets) if metadata.is_multilingual else [],
-                    "sources": found.n_texts(found.task.train_split),
-                    "queries": found.n_texts(found.query_split),
-                    "licence": metadata.license or "not specified",
-                    "restriction": restriction(metadata.license),
-                    "superseded_by": f"mteb:{newer}" if newer else None,
-                }
-            )
+            rows.append(_described(f"mteb:{name}", found))
     return rows
+
+
+def describe_set(spec: PolaritySpec) -> dict[str, Any]:
+    """Describe the data set of a task that a name defines, as `find_sets` does.
+
+    The numbers of sources and queries are those that the task draws.
+    """
+    described, protocol = _described(spec.name, spec.mteb_set), spec.protocol
+    if protocol.n_queries is not None:
+        draw = {"queries": protocol.n_queries, "sources": protocol.n_queries}
+        draw["sources"] *= protocol.sources_per_query
+        described |= {part: min(n, described[part] or n) for part, n in draw.items()}
+    return described
+
+
+def _described(name: str, found: MtebSet) -> dict[str, Any]:
+    metadata = found.task.metadata
+    newer = metadata.superseded_by
+    return {
+        "name": name,
+        "languages": list(found.languages),
+        "subsets": list(found.subsets) if metadata.is_multilingual else [],
+        "sources": found.n_texts(found.task.train_split),
+        "queries": found.n_texts(found.query_split),
+        "licence": metadata.license or "not specified",
+        "restriction": restriction(metadata.license),
+        "superseded_by": f"mteb:{newer}" if newer else None,
+    }
 
 
 def _codes(found: MtebSet) -> set[str]:
@@ -96,11 +113,18 @@ def _codes(found: MtebSet) -> set[str]:
 
 
 def task_file(spec: PolaritySpec) -> str:
-    """Return the text of a task file with the content of a task that a name defines."""
+    """Return the text of a task file with the content of a task that a name defines.
+
+    The file has no `mteb_name`, so results of a changed copy have file names of their own.
+    """
     import tomlkit
 
     plain = re.sub(r"[^a-z0-9]+", "-", spec.name.lower()).strip("-")[:64].rstrip("-")
-    facts = spec.model_dump(mode="json", include={"kind", "title", "mteb", "mteb_name"})
-    own = {"protocol": spec.protocol.model_dump(exclude_unset=True)}
-    values = {"name": plain} | facts | own
-    return tomlkit.dumps(values)
+    shown = {"kind", "title", "mteb", "languages", "licence"}
+    facts = spec.model_dump(mode="json", include=shown, exclude_none=True)
+    own = {"protocol": {"k": spec.protocol.k} | spec.protocol.model_dump(exclude_unset=True)}
+    found = spec.mteb_set
+    counts = [each["label_statistics"]["labels"] for each in found.statistics(found.query_split)]
+    labels = listed(sorted({label for of_subset in counts for label in of_subset}))
+    about = f"# [labels] can rename or join the labels of mteb's data: {labels}\n" if labels else ""
+    return about + tomlkit.dumps({"name": plain} | facts | own)

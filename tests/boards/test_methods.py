@@ -122,8 +122,8 @@ def test_no_interval_of_one_seed_stands_for_several() -> None:
 
 
 @pytest.mark.parametrize("group_by", ["", "reference"])
-def test_the_finding_names_the_best_row_of_all_groups(group_by: str) -> None:
-    """A base stays with the encoders that refer to it."""
+def test_the_finding_names_the_best_row_that_competes(group_by: str) -> None:
+    """A base has no rank under itself, and stays with the encoders that refer to it."""
     second = EncoderId("a second base", "s")
     results = in_places(
         [
@@ -137,9 +137,32 @@ def test_the_finding_names_the_best_row_of_all_groups(group_by: str) -> None:
     seconds = ["another", "a second base"]
     grouped = [*seconds, "base", "other"] if group_by else ["base", "other", *seconds]
     assert list(dict(made_of.tables[0].heads)["encoder"])[:4] == grouped
-    best = "**base** has the highest joint on sst2 with the reference base: "
+    best = "**other** has the highest joint on sst2 among the encoders with the reference base: "
     assert made_of.finding.startswith(best)
-    assert "; other follows with " in made_of.finding
+    joint = row_of(made_of.tables[0], "base")["joint"] or 0.0
+    end = f"; the reference itself has {100 * joint:.2f} and does not compete."
+    assert made_of.finding.endswith(end)
+
+
+def test_the_finding_rank_and_bold_agree_on_a_base_above_all_others() -> None:
+    results = in_places(
+        [
+            placed(OTHER, "sst2", 0.7, 0.4, reference=BASE),
+            placed(EncoderId("third", "t"), "sst2", 0.65, 0.4, reference=BASE),
+            placed(BASE, "sst2", 0.9, 0.6),
+        ]
+    )
+    made_of = board(BoardParts(results, BoardFile()))
+    table = made_of.tables[0]
+    (joint,) = (column for column in table.columns if column.title == "joint")
+    names = list(dict(table.heads)["encoder"])
+    assert joint.rivals[names.index("base")] is None
+    assert made_of.finding.startswith("**other** has the highest joint on sst2 among ")
+    assert "; third follows with " in made_of.finding
+    assert ", and the reference itself has " in made_of.finding
+    # With P, which needs no reference, the base competes.
+    by_p = board(BoardParts(results, BoardFile(sort="P")))
+    assert by_p.finding.startswith("**base** has the highest P on sst2: ")
 
 
 def test_methods_with_a_number_are_curves_of_p_and_s_beside_a_flat_base() -> None:

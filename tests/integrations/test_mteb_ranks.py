@@ -228,6 +228,20 @@ def test_rare_tasks_are_left_out_unless_they_are_selected(tmp_path: Path) -> Non
         mteb_board(scores, is_selected=True)
 
 
+def test_few_shared_tasks_are_ranked_or_counted() -> None:
+    """The three tasks of two encoders are ranked, although a third encoder has nine tasks."""
+    scores = table(3, 9)
+    scores.iloc[1:, 3:] = np.nan
+    scores.iloc[2, 1:] = np.nan
+    assert mteb_board(scores).finding.startswith("2 encoders, 3 tasks.")
+    scores.iloc[1, 2] = np.nan
+    message = "got 1 encoder with all 9 tasks; of 3 encoders, no two share more than 2 tasks; the"
+    with pytest.raises(InputError, match=message):
+        mteb_board(scores, is_selected=True)
+    with pytest.raises(InputError, match="of 3 encoders, no two share more than 2 tasks"):
+        mteb_board(scores)
+
+
 # The command
 
 

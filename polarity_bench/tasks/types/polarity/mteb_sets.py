@@ -126,7 +126,11 @@ def classification_sets() -> dict[str, MtebSet]:
 
 def _has_single_labels(task: Any) -> bool:
     """Return whether a task class of mteb has texts with one label each, and not only parts."""
+    from mteb.abstasks.multilabel_classification import AbsTaskMultilabelClassification
+
     metadata = task.metadata
+    if issubclass(task, AbsTaskMultilabelClassification):  # One has the type Classification.
+        return False
     of_texts = metadata.type == "Classification" and list(metadata.modalities) == ["text"]
     return of_texts and hasattr(task, "label_column_name")
 
@@ -149,9 +153,10 @@ def find_set(reference: str, languages: Sequence[str] = ()) -> MtebSet:
         raise InputError(f"mteb has no task {name!r}{nearest(name, classification_sets())}")
     metadata = task.metadata
     if not _has_single_labels(task):
+        about = ", ".join([*metadata.modalities, task.__base__.__name__])
         raise InputError(
             f"mteb:{name}: expected texts with one label each, got the type {metadata.type} "
-            f"({', '.join(metadata.modalities)}); choose another task of mteb"
+            f"({about}); choose another task of mteb"
         )
     codes: Mapping[str, Sequence[str]] = metadata.hf_subsets_to_langscripts
     subsets = [*codes]
@@ -273,9 +278,9 @@ def _load(name: str, subsets: tuple[str, ...], offline: bool) -> tuple[Any, list
         merged = datasets.load_dataset(**dataset).values() if task.fast_loading else ()
     except Exception as error:  # A task class of mteb may raise any error.
         hint = "; the network is forbidden (`offline` or HF_HUB_OFFLINE)" if offline else ""
-        raise MissingDataError(
-            f"{where}: cannot be read: {type(error).__name__}: {shorten(error)}{hint}"
-        ) from error
+        is_named = isinstance(error, datasets.exceptions.DatasetsError)
+        kind = "" if is_named else f"{type(error).__name__}: "
+        raise MissingDataError(f"{where}: cannot be read: {kind}{shorten(error)}{hint}") from error
     finally:
         datasets.config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE = before
         datasets.enable_progress_bars()

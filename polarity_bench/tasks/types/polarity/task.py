@@ -163,7 +163,15 @@ class PolaritySpec(TaskSpec):
     def load_split(self, name: Literal["source", "query"], access: DataAccess) -> Split:
         """Read all rows of a split, see `data.split.load_split`."""
         if self.mteb is not None:
-            rows, where = load_rows(self.mteb_set, name, access.offline)
+            found = self.mteb_set
+            rows, where = load_rows(found, name, access.offline)
+            unknown = sorted({row.values[1] for row in rows} - {*self.labels})
+            if self.labels and unknown:
+                raise InputError(
+                    f"{self.file}: [labels] lacks {listed(map(repr, unknown))} of {where}; name "
+                    "every label of the data. To leave labels out, write a task file with "
+                    f"`polarity-bench tasks new hf:{found.facts['id']} --labels NAME=LABEL ...`"
+                )
             return split_of(name, rows, where, self.labels)
         split = self.splits[name]
         return load_split(name, split, self.form(split), self.labels, self, access)

@@ -36,6 +36,8 @@ SHORT = {"kill": 2, "fail": 1, "fill": 0, "flip": 1}
 """The form in CI: no attack depends on time, on load, or on the right to mount a disk."""
 _SLOW = {"sweep": 2}
 """Commands with every second trial only, because their processes import everything again."""
+_LONG = {"sweep", "train margins"}
+"""Commands that the short form leaves out."""
 _SECONDS, _FILES = 6.0, 20
 """Limits of a reader: time, and in the short form the number of files."""
 
@@ -78,7 +80,7 @@ def attack(seed: int, trials: dict[str, int], args: Any) -> Iterator[Figures]:
         root = Path(place)
         template = make_template(root / "template")
         for subject in SUBJECTS:
-            is_left_out = args.short and subject.name in _SLOW
+            is_left_out = args.short and subject.name in _LONG
             if is_left_out or (args.only and subject.name not in args.only):
                 continue
             bench = Bench.of(root, subject, seed, is_short=args.short)

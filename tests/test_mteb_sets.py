@@ -345,7 +345,7 @@ def test_a_label_that_the_task_file_lacks_is_named_with_what_to_do(online: dict[
     assert online["two classes"].error == (
         "error: tasks/two.toml: [labels] lacks '1' of mteb:HebrewSentimentAnalysis.v3, split "
         "'train'; name every label of the data. To leave labels out, write a task file with "
-        f"`polarity-bench tasks new hf:{HEBREW} --labels NAME=LABEL ...`"
+        f"`polarity-bench tasks new hf:{HEBREW}` and choose its labels"
     )
 
 

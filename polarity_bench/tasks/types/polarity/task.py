@@ -170,7 +170,7 @@ class PolaritySpec(TaskSpec):
                 raise InputError(
                     f"{self.file}: [labels] lacks {listed(map(repr, unknown))} of {where}; name "
                     "every label of the data. To leave labels out, write a task file with "
-                    f"`polarity-bench tasks new hf:{found.facts['id']} --labels NAME=LABEL ...`"
+                    f"`polarity-bench tasks new hf:{found.facts['id']}` and choose its labels"
                 )
             return split_of(name, rows, where, self.labels)
         split = self.splits[name]

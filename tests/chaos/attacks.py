@@ -126,7 +126,7 @@ def fail(bench: Bench, n: int) -> Figures:
         error, (name, number) = ERRORS[i % len(ERRORS)], bench.draw.choice(bench.places)
         trace = bench.root / "trace.txt"
         ended = bench.run(inject=f"{name}:error={error}:when={number}", trace=trace)
-        call = failed_call(trace)
+        call = failed_call(trace).replace(f"{bench.root / 'work'}/", "")
         if not call or is_outside(call):  # another thread was first, or it wrote to the terminal
             figures.count("no file was hit", 0)
             continue

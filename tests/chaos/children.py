@@ -56,10 +56,16 @@ class Ended:
 
 
 def can_trace() -> bool:
-    """Return whether strace is installed and may attach to a child."""
+    """Return whether strace is installed and may attach to another process."""
     if shutil.which("strace") is None:
         return False
-    return subprocess.run(["strace", "-o", os.devnull, "true"], capture_output=True).returncode == 0
+    with subprocess.Popen(["sleep", "60"]) as sleeper:
+        words = ["strace", "-p", str(sleeper.pid), "-o", os.devnull]
+        with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as tracer:
+            assert tracer.stderr is not None
+            said = tracer.stderr.readline()
+            sleeper.kill()
+    return "attached" in said
 
 
 def warm_up() -> None:

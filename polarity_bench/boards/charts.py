@@ -70,10 +70,16 @@ def method_curves(sections: Sections) -> Iterator[LineChart]:
     rows = sections.first_rows
     methods = [row for row in rows if row["role"] == "method" and row["name"] in at]
     for (reference, k), share in grouped(methods, lambda row: (row["reference"], row["k"])).items():
-        by_x = {at[row["name"]]: row for row in share}
+        by_x = dict[float, Record]()
+        for row in share:
+            if (other := by_x.setdefault(at[row["name"]], row)) is not row:
+                raise InputError(
+                    f"the methods {other['name']!r} and {row['name']!r} have the same `at` in "
+                    "`board.toml`, but a chart has one point for each; change or remove one of them"
+                )
         base = [row for row in rows if (row["encoder"], row["k"]) == (reference, k)][:1]
         lines = {"mean over seeds": by_x, **{row["name"]: dict.fromkeys(by_x, row) for row in base}}
-        places = sorted(by_x)
+        xs = sorted(by_x)
         for task, (title, metric) in product(sections.ranked, GAINED.items()):
             scores = {
                 name: {
@@ -84,8 +90,8 @@ def method_curves(sections: Sections) -> Iterator[LineChart]:
                 for name, line in lines.items()
             }
             heading = f"{task}, k = {k}, {weighting} weights: {title} by {x_title}"
-            series = series_of(scores.items(), places)
-            yield LineChart(heading, x_title, title, places, series, is_log=True)
+            series = series_of(scores.items(), xs)
+            yield LineChart(heading, x_title, title, xs, series, is_log=True)
 
 
 def parts_of_p(sections: Sections) -> Iterator[BarChart]:

@@ -57,9 +57,9 @@ def list_tasks(
         return
     chosen = tasks_of(None, suite, task_dir)
     chosen = [spec for spec in chosen if match is None or match.lower() in spec.name.lower()]
-    if chosen and all(spec.file.name == spec.name for spec in chosen):  # There are no files.
-        from polarity_bench.tasks.mteb_names import describe_set
+    from polarity_bench.tasks.mteb_names import describe_set, has_file
 
+    if chosen and not any(map(has_file, chosen)):
         sets = [_describe(spec) | describe_set(cast("PolaritySpec", spec)) for spec in chosen]
         _show_mteb_sets(sets, out)
         return
@@ -200,12 +200,13 @@ def show_schema(as_json: AsJson = True) -> None:  # noqa: ARG001  the output is 
 def _print_task(spec: TaskSpec, about: str, as_json: bool) -> None:
     if as_json:
         print_json(_describe(spec) | {"spec": spec.model_dump(mode="json")})
-    elif spec.file.name == spec.name:  # There is no file.
-        from polarity_bench.tasks.mteb_names import task_file
+        return
+    from polarity_bench.tasks.mteb_names import has_file, task_file
 
-        print(about + task_file(cast("PolaritySpec", spec)), end="")
-    else:
+    if has_file(spec):
         print(about + spec.file.read_text(encoding="utf-8"), end="")
+    else:
+        print(about + task_file(cast("PolaritySpec", spec)), end="")
 
 
 def _describe(spec: TaskSpec) -> dict[str, Any]:

@@ -184,6 +184,14 @@ def test_methods_with_a_number_are_curves_of_p_and_s_beside_a_flat_base() -> Non
     assert not any(isinstance(chart, LineChart) for chart in made(method=(OURS,)).charts)
 
 
+def test_two_methods_with_one_number_are_named_and_not_lost() -> None:
+    """Before, a chart showed one of them."""
+    few = Method(name="few", encoders=("other",), at=20)
+    again = Method(name="again", encoders=("ours-0", "ours-1", "ours-2"), at=20)
+    with pytest.raises(InputError, match=r"'few' and 'again' have the same `at` in `board\.toml`"):
+        made(method=(few, again), numbers="labels")
+
+
 def test_a_name_has_the_usual_sides_only_beside_the_same_encoder_without_them() -> None:
     sided = replace(OTHER, sides="query-document")
     results = [placed(sided, "sst2", 0.7, 0.4), placed(BASE, "sst2", 0.6, 0.6)]

@@ -25,7 +25,7 @@ def _local(address: str | None, workers: int | None, device: str | None) -> RunI
     return partial(run_local, workers=workers or default_workers(device))
 
 
-def _ray(address: str | None, workers: int | None, device: str | None) -> RunItems:  # noqa: ARG001
+def _ray(address: str | None, workers: int | None, device: str | None) -> RunItems:  # noqa: ARG001  as `_local`
     check_installed("the engine 'ray'", "ray", extra="ray")
     if workers is not None:
         raise InputError(

@@ -2,12 +2,14 @@
 
     python docs/make_pages.py
 
-`commands.md`, `task-list.md` and `recipes.md` are generated whole. In `tasks.md` the tables are,
-and `task.schema.json` is the schema of task files. A test checks that all of them are current.
+`commands.md`, `task-list.md`, `recipes.md` and `modules.md` are generated whole. In `tasks.md`
+the tables are, and `task.schema.json` is the schema of task files. A test checks that all of them
+are current.
 """
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -236,6 +238,29 @@ def _default(value: Any) -> str:
     return "" if value is None else f"`{value:g}`" if isinstance(value, float) else f"`{value}`"
 
 
+def module_page() -> str:
+    """Return the page with the first sentence of each module's docstring, by package."""
+    package = HERE.parent / "polarity_bench"
+    text = (
+        "What each module contains, by its docstring. [Architecture](architecture.md) explains "
+        "how they work together."
+    )
+    lines = [f"# Modules\n\n{NOTE}\n\n{text}\n"]
+    folders = [package, *sorted(path for path in package.rglob("*") if path.is_dir())]
+    for folder in folders:
+        rows = []
+        for file in sorted(folder.glob("*.py")):
+            text = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+            if file.name == "__init__.py":
+                head = plain(text.partition("\n\n")[0])
+            elif text:
+                rows.append([f"`{file.stem}`", plain(text.partition("\n\n")[0])])
+        if rows:
+            name = folder.relative_to(package.parent).as_posix()
+            lines.append(f"## `{name}`\n\n{head}\n\n{markdown_table(['module', 'contains'], rows)}")
+    return "\n".join(lines)
+
+
 def summary(of: Any) -> str:
     """Return the first paragraph of a docstring on one line."""
     return plain((of.__doc__ or "").partition("\n\n")[0])
@@ -262,6 +287,7 @@ def pages() -> dict[str, str]:
         "commands.md": command_page(),
         "task-list.md": task_list(),
         "recipes.md": recipe_page(),
+        "modules.md": module_page(),
     }
 
 

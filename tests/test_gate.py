@@ -18,11 +18,12 @@ from test_pages import ROOT, parse
 
 from polarity_bench.compare import gate, gate_baseline
 from polarity_bench.compare.alignment import Alignment, align
-from polarity_bench.compare.paired_comparison import N_SAMPLES, Comparison, compare
+from polarity_bench.compare.paired_comparison import Comparison, compare
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders.base import ABSENT, AbsentEncoder, Encoder
 from polarity_bench.evaluation.one_task import evaluate
 from polarity_bench.metrics.significance import detectable_difference, sign_flip_p
+from polarity_bench.metrics.statistics import N_PAIRED_SAMPLES
 from polarity_bench.results.result_files import Result, read_result, read_results, write_result
 from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.tasks.catalogue import load_suites, read_task
@@ -101,10 +102,10 @@ def test_joint_falls_where_few_samples_do_not(task: Task, tmp_path: Path) -> Non
     two = put(task, BagEncoder("maple"), tmp_path, reference=BagEncoder("base"))
     for pair in (align([one, two], JOINT), align([two, one], JOINT)):
         found = fall_of(pair)
-        first, second = pair.resampled(N_SAMPLES)
+        first, second = pair.resampled(N_PAIRED_SAMPLES)
         n_not = sum(b >= a for a, b in zip(first.tolist(), second.tolist(), strict=True))
         assert found.method.startswith("bootstrap")
-        assert found.test.p == (n_not + 1) / (N_SAMPLES + 1)
+        assert found.test.p == (n_not + 1) / (N_PAIRED_SAMPLES + 1)
         assert found.test.interval == pytest.approx(tuple(np.percentile(second - first, [5, 95])))
 
 

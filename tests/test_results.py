@@ -26,8 +26,9 @@ import polarity_bench
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError
-from polarity_bench.evaluation import one_task
-from polarity_bench.evaluation.one_task import command_line, evaluate
+from polarity_bench.evaluation import environment
+from polarity_bench.evaluation.environment import command_line
+from polarity_bench.evaluation.one_task import evaluate
 from polarity_bench.files import check_writable, folder_name, json_bytes, write_atomically
 from polarity_bench.results import result_files
 from polarity_bench.results.packed_results import stored_bytes
@@ -135,8 +136,8 @@ def test_asking_for_the_commit_leaves_the_index_alone(
         who = ["-c", "user.name=a", "-c", "user.email=a@b"]
         subprocess.run(["git", "-C", str(tmp_path), *who, *words], check=True, capture_output=True)
 
-    monkeypatch.setattr(one_task, "__file__", str(tmp_path / "package" / "evaluation" / "x.py"))
-    ask = one_task._commit.__wrapped__
+    monkeypatch.setattr(environment, "__file__", str(tmp_path / "package" / "evaluation" / "x.py"))
+    ask = environment._commit.__wrapped__
     assert ask() is None
     git("init")
     assert ask() is None

@@ -16,7 +16,7 @@ from polarity_bench.boards.rank_notes import rank_text, standing_note
 from polarity_bench.compare.encoder_ranks import standing_of
 from polarity_bench.errors import InputError
 from polarity_bench.metrics.pairwise import LEVEL, pairwise_t
-from polarity_bench.metrics.statistics import SEED
+from polarity_bench.metrics.statistics import N_PAIRED_SAMPLES, SEED
 from polarity_bench.render.format import percent
 from polarity_bench.render.markdown import escape
 from polarity_bench.render.table import Board, Column, Table
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 _LEAST_TASKS = 3
-_N_SAMPLES = 10_000
 _NOTE = (
     "The mean is taken over the tasks, with its 95 % interval over tasks (Student's t). Ranks are "
     "ranges: encoders are compared by paired t-tests over the tasks, corrected by Holm's method "
@@ -130,7 +129,7 @@ def _finding(complete: DataFrame) -> str:
     n_tied = n_encoders - 1 - int(apart[0].sum())
     return (
         f"{count(n_encoders, 'encoder')}, {count(n_tasks, 'task')}. A paired bootstrap over the "
-        f"tasks ({_N_SAMPLES:,} samples, 5 %, not corrected for the number of pairs) cannot "
+        f"tasks ({N_PAIRED_SAMPLES:,} samples, 5 %, not corrected for the number of pairs) cannot "
         f"separate {n_encoders - 1 - n_adjacent} of {n_encoders - 1} pairs of neighbours in the "
         f"ranking. It separates {n_apart:,} of {n_pairs:,} pairs "
         f"({percent(n_apart / n_pairs, 1)} %), and {count(n_tied, 'encoder')} cannot be separated "
@@ -146,7 +145,7 @@ def _separated(values: FloatArray) -> BoolArray:
     """
     n_tasks = values.shape[1]
     generator = np.random.default_rng(SEED)
-    weights = generator.multinomial(n_tasks, np.full(n_tasks, 1 / n_tasks), _N_SAMPLES) / n_tasks
-    samples = values @ weights.T
+    counts = generator.multinomial(n_tasks, np.full(n_tasks, 1 / n_tasks), N_PAIRED_SAMPLES)
+    samples = values @ (counts / n_tasks).T
     is_above = np.array([(own > samples).mean(axis=1) for own in samples]) >= 1 - LEVEL / 2
     return np.asarray(is_above | is_above.T)

@@ -29,13 +29,10 @@ from polarity_bench.metrics.significance import (
     sign_flip_p,
     unit_sums,
 )
-from polarity_bench.metrics.statistics import SEED, Bootstrap, interval
+from polarity_bench.metrics.statistics import N_PAIRED_SAMPLES, SEED, Bootstrap, interval
 from polarity_bench.results.packed_results import PROVENANCE, is_stored
 from polarity_bench.results.result_files import Result, names_of, read_result, read_results
 from polarity_bench.scores import ScoreKey
-
-N_SAMPLES = 10_000
-"""Number of bootstrap samples for one difference. The smallest possible p is 2 / 10,001."""
 
 Pair = tuple[Result, Result]
 
@@ -129,7 +126,8 @@ def compare(
     if aligned.is_mean:
         differences = aligned.contributions()
         units = aligned.units
-        drawn = Bootstrap({"": differences}, N_SAMPLES, seed, aligned.resampling).resampled[""]
+        bootstrap = Bootstrap({"": differences}, N_PAIRED_SAMPLES, seed, aligned.resampling)
+        drawn = bootstrap.resampled[""]
         p = sign_flip_p(differences, units, seed=seed, alternative=alternative)
         test = PairedTest(difference, interval(drawn, n, interval_level(alternative)), p)
         defined = ~np.isnan(differences)
@@ -139,9 +137,9 @@ def compare(
         method = f"permutation, {flips}"
         pairs = pairwise_means([aligned.moments]) if n else None
     else:
-        resampled = aligned.resampled(N_SAMPLES, seed)
+        resampled = aligned.resampled(N_PAIRED_SAMPLES, seed)
         test = bootstrap_test(difference, resampled[1] - resampled[0], n, alternative)
-        method = f"bootstrap, {N_SAMPLES:,} samples"
+        method = f"bootstrap, {N_PAIRED_SAMPLES:,} samples"
         n_known = np.count_nonzero(~np.isnan(resampled).any(axis=0))
         pairs = pairwise_resampled(aligned.scores, resampled) if n_known > 1 else None
     alpha = (LEVEL if alternative == "two-sided" else 2 * LEVEL) / n_tests

@@ -47,7 +47,7 @@ from polarity_bench.cross_validation.protocol import Part, Protocol
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.encoders.load import EncoderOptions
 from polarity_bench.errors import InputError, reworded
-from polarity_bench.evaluation.one_task import environment
+from polarity_bench.evaluation.environment import environment
 from polarity_bench.files import check_writable, folder_name
 from polarity_bench.progress import Bar, no_bar
 from polarity_bench.results.packed_results import PROVENANCE, is_stored

@@ -1,4 +1,4 @@
-"""Digests of models.
+"""Digests of models, which are part of the identity of an encoder.
 
 A digest covers everything that affects the model's vectors, but not the model's name or location.
 """

@@ -1,4 +1,4 @@
-"""Evaluation of one encoder on many tasks.
+"""Evaluation of one encoder on many tasks: stored results are reused, failures do not end it.
 
 The output folder is checked before any text is encoded. A stored result is reused if it has the
 same task, data, encoder, reference encoder and protocol, if it has the scores of all installed

@@ -1,20 +1,10 @@
-"""Evaluation of one encoder on one task."""
+"""Evaluation of one encoder on one task, and what its result records."""
 
 from __future__ import annotations
 
-import os
-import platform
-import re
-import shlex
-import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
@@ -30,6 +20,7 @@ from polarity_bench.encoders.reference_encoder import default_reference, distinc
 from polarity_bench.encoders.saved_vectors import check_saved
 from polarity_bench.encoders.train_file import TrainFile, training_of
 from polarity_bench.errors import InputError
+from polarity_bench.evaluation.environment import environment
 from polarity_bench.files import folder_name
 from polarity_bench.metrics.register import versions_of_scores
 from polarity_bench.progress import Progress
@@ -44,8 +35,6 @@ AnyEncoder: TypeAlias = (
     "str | Path | Encoder | SentenceTransformer | Callable[[list[str]], ArrayLike]"
 )
 """Types of encoders that `evaluate` accepts."""
-
-_PACKAGES = ("polarity-bench", "mteb", "sentence-transformers", "transformers", "torch", "numpy")
 
 
 def evaluate(
@@ -251,35 +240,6 @@ def experiment_name(task: Task, reference: EncoderId | None) -> str:
     return "__".join(parts)
 
 
-def environment(device: str | None = None) -> dict[str, str]:
-    """Return the command, platform, package versions, device and commit for the provenance."""
-    facts = {"python": platform.python_version(), "platform": platform.platform()}
-    if command := command_line():
-        facts["command"] = command
-    if commit := _commit():
-        facts["commit"] = commit
-    return facts | _versions() | ({"device": device} if device else {})
-
-
-@cache
-def _versions() -> dict[str, str]:
-    """Return the versions of the packages that compute scores, of those that are installed."""
-    versions = {}
-    for package in _PACKAGES:
-        with suppress(PackageNotFoundError):
-            versions[package] = version(package)
-    return versions
-
-
-def command_line() -> str:
-    """Return the command line of this process, or '' in an interactive session."""
-    if not sys.argv[0]:
-        return ""
-    program = Path(sys.argv[0])
-    is_ours = (program.parent.name, program.name) == ("polarity_bench", "__main__.py")
-    return shlex.join(["polarity-bench" if is_ours else program.name, *sys.argv[1:]])
-
-
 def training_facts(encoder: Encoder) -> tuple[str, dict[str, Any] | None]:
     """Return the command that trained an encoder, and its recipe, seed, base, task and teachers.
 
@@ -311,26 +271,3 @@ def _learnt_from(file: TrainFile) -> dict[str, Any]:
     unlabelled = file.content.get("figures", {}).get("unlabelled_digest")
     texts = {} if unlabelled is None else {"unlabelled": unlabelled}
     return {"task": spec["task"]} | ({"encoders": others} if others else {}) | texts
-
-
-@cache
-def _commit() -> str | None:
-    """Return the git commit of this package, with `-dirty` after changes; None without git."""
-    root = Path(__file__).parents[2]
-    git = shutil.which("git")
-    if git is None or not (root / ".git").exists():
-        return None
-    # `describe --dirty` would lock the index, and leave the lock behind if it is killed.
-    words = [git, "--no-optional-locks", "status", "--porcelain=v2", "--branch"]
-    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    told = subprocess.run(  # noqa: S603
-        [*words, "--untracked-files=no"],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=False,
-        env=env,
-    ).stdout
-    commit = re.search(r"^# branch\.oid ([0-9a-f]{12})", told, re.MULTILINE)
-    is_dirty = any(not line.startswith("#") for line in told.splitlines())
-    return f"{commit[1]}{'-dirty' * is_dirty}" if commit else None

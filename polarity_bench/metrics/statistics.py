@@ -21,6 +21,9 @@ from polarity_bench.scores import Score
 from polarity_bench.values import BoolArray, FloatArray, IntArray
 
 N_SAMPLES = 1000
+"""Number of bootstrap samples for an interval."""
+N_PAIRED_SAMPLES = 10_000
+"""Number of bootstrap samples for one difference. The smallest possible p is 2 / 10,001."""
 SEED = 20_250_101
 LEAST_DRAWN = 6
 """Minimum number of values for an interval; with fewer values, the interval is nan.

@@ -1,4 +1,4 @@
-"""Result files: the scores of one encoder on one task as JSON, and further files.
+"""Result files: the scores of one encoder on one task as JSON of mteb, and further files.
 
 The path of the JSON file is `ENCODER/DIGEST/TASK.json`, as in mteb, and its content is a valid
 `TaskResult` of mteb. DIGEST is the digest of the encoder, so two encoders with the same name have

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError
-from polarity_bench.evaluation.one_task import command_line
+from polarity_bench.evaluation.environment import command_line
 from polarity_bench.files import folder_name
 from polarity_bench.progress import no_bar
 from polarity_bench.results.packed_results import paths_by_encoder

@@ -1,4 +1,4 @@
-"""State of a sweep on disk: which items are done, have failed or are running.
+"""State of a sweep on disk: items that are done, have failed or are running, and their locks.
 
 ```
 SWEEP/sweep.json           the plan, with all items

@@ -29,7 +29,7 @@ from polarity_bench.evaluation.contamination import (
     known_to,
     texts_before,
 )
-from polarity_bench.evaluation.one_task import environment
+from polarity_bench.evaluation.environment import environment
 from polarity_bench.progress import Bar, no_bar
 from polarity_bench.tasks.catalogue import choose_task, load_tasks
 from polarity_bench.training.data import load_training_data

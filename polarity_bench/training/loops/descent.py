@@ -1,4 +1,4 @@
-"""Gradient descent with AdamW, which can resume from a checkpoint.
+"""Gradient descent with AdamW: the learning rate of each step, and checkpoints to resume from.
 
 Before each step, torch's generator is seeded with the run's seed and the number of the step. A step
 therefore depends only on the weights, the optimizer's moments and the number of the step, which a

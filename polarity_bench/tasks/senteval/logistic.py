@@ -7,7 +7,8 @@ depend on the data and on C alone, neither on the algorithm nor on tiny changes 
 
 The training sets of the folds of a task share most samples. One product with the features serves
 all folds, and one Cholesky factor of the mean Hessian preconditions all of them. Newton's method
-with conjugate gradients then needs few products.
+with conjugate gradients then needs few products. Gradients, which decide where the optimum is, are
+computed in float64. The Hessian decides only how fast it is reached, so float32 is enough for it.
 
 Shapes: n samples, d features including the constant 1, f fits, c logits.
 
@@ -44,6 +45,7 @@ _PRODUCTS_PER_FACTOR = 8  # A new factor of the Hessian costs about as much.
 # Features up to which the Hessian is factored. For more or sparse features, its diagonal is used.
 _MAX_FACTORED = 5_000
 _ROUNDING = 1e-12  # relative rounding error of a sum of losses
+_ROUGH = 0.1  # greatest error of the Hessian in float32; the penalty's curvature is 1
 _NEAR = 1e-4
 _SHORTEST = 2.0**-10
 """Share of a Newton step that shows, nearer than `_NEAR`, that only rounding errors are left.
@@ -71,6 +73,8 @@ class LogisticFits:
             trains: Positions of the training samples of each fit.
         """
         self._features = _with_ones(features)
+        self._squared = float((self._features**2).sum())
+        self._hessian_features = self._features
         self._truth = np.eye(n_classes)[labels][:, None, 1 if n_classes == 2 else 0 :]
         self._chosen = np.zeros((len(labels), len(trains), 1))
         for fit, train in enumerate(trains):
@@ -79,6 +83,7 @@ class LogisticFits:
         self._penalty = np.ones((d, 1, 1))
         self._penalty[-1] = 0.0
         self.weights: Weights = np.zeros((d, len(trains), c))
+        self._change = self.weights  # from the solution before the last one to the last one
 
     def solve(self, inverse_regularizations: Sequence[float]) -> Weights:
         """Move the weights from the last solution to the optimum.
@@ -94,6 +99,11 @@ class LogisticFits:
         """
         # The weight of each sample's log loss: C if the fit is trained on the sample, else 0.
         shares = np.asarray(inverse_regularizations, dtype=np.float64)[:, None] * self._chosen
+        self._round_features(shares.max())
+        is_first = not self.weights.any()
+        last = self.weights
+        # C grows evenly in a grid, so the next change resembles the last one.
+        self.weights = last + self._change
         logits = self._logits(self.weights)
         losses = self._losses(logits, self.weights, shares)
         factors: list[FloatArray] = []
@@ -108,6 +118,7 @@ class LogisticFits:
             distances = np.sqrt(_inner(gradient, _divide(gradient, factors)))
             active = ~(is_exact | (distances <= _TOLERANCE))  # also true for NaN
             if not active.any():
+                self._change = np.zeros_like(last) if is_first else self.weights - last
                 return self.weights
             enough = 0.1 * _TOLERANCE / np.maximum(distances, _TOLERANCE)
             precisions = np.clip(distances, enough, 0.1)
@@ -131,15 +142,21 @@ class LogisticFits:
                 factors = []
         raise FloatingPointError(f"no optimum after {_MAX_STEPS} steps of Newton's method")
 
+    def _round_features(self, greatest_share: float) -> None:
+        """Round the features of the Hessian to float32, unless its error would be too large."""
+        error = np.finfo(np.float32).eps * greatest_share / 4 * self._squared
+        if error > _ROUGH:
+            self._hessian_features = self._features
+        elif self._hessian_features is self._features:
+            self._hessian_features = self._features.astype(np.float32)
+
     def _logits(self, weights: Weights) -> FloatArray:
         """Multiply the features by the weights: (n, f, c)."""
-        product = self._features @ weights.reshape(len(weights), -1)
-        return np.asarray(product).reshape(-1, *weights.shape[1:])
+        return _product(self._features, weights)
 
     def _multiply_transposed(self, values: FloatArray) -> Weights:
         """Multiply the transposed features by values of shape (n, f, c)."""
-        product = self._features.T @ values.reshape(len(values), -1)
-        return np.asarray(product).reshape(-1, *values.shape[1:])
+        return _product(self._features.T, values)
 
     def _losses(self, logits: FloatArray, weights: Weights, shares: FloatArray) -> FloatArray:
         """Return the objective of each fit, (f,)."""
@@ -154,22 +171,23 @@ class LogisticFits:
     def _times_hessian(
         self, probabilities: FloatArray, shares: FloatArray, direction: Weights
     ) -> Weights:
-        changes = probabilities * self._logits(direction)
+        changes = probabilities * _product(self._hessian_features, direction)
         of_others = changes if changes.shape[2] == 1 else changes.sum(2, keepdims=True)
         changes -= probabilities * of_others
         changes *= shares
-        return self._multiply_transposed(changes) + self._penalty * direction
+        return _product(self._hessian_features.T, changes) + self._penalty * direction
 
     def _factor(self, curvature: FloatArray) -> FloatArray:
         """Return the Cholesky factor of one logit's Hessian, (d, d), or its diagonal, (d,)."""
         penalty = self._penalty[:, 0, 0]
         if len(penalty) > _MAX_FACTORED or sparse.issparse(self._features):
             return np.asarray((self._features**2).T @ curvature + penalty)
-        scaled = self._features * np.sqrt(curvature)[:, None]
+        features = self._hessian_features
+        scaled = features * np.sqrt(curvature).astype(features.dtype)[:, None]
         hessian = scaled.T @ scaled
         hessian[np.diag_indices_from(hessian)] += penalty
         factor, _ = cho_factor(hessian, lower=True, overwrite_a=True, check_finite=False)
-        return np.asarray(factor)
+        return np.asarray(factor, dtype=np.float64)  # for right sides in float64
 
 
 def predict_classes(weights: FloatArray, features: FloatArray) -> IntArray:
@@ -182,6 +200,13 @@ def predict_classes(weights: FloatArray, features: FloatArray) -> IntArray:
 def _with_ones(features: Any) -> Any:
     columns: list[Any] = [features.astype(np.float64), np.ones((features.shape[0], 1))]
     return sparse.hstack(columns, "csr") if sparse.issparse(features) else np.hstack(columns)
+
+
+def _product(features: Any, values: FloatArray) -> Weights:
+    """Multiply in the precision of the features: (m, n) by (n, f, c)."""
+    flat = values.reshape(len(values), -1).astype(features.dtype, copy=False)
+    product: Weights = np.asarray(features @ flat, dtype=np.float64)
+    return product.reshape(-1, *values.shape[1:])
 
 
 def _probabilities(logits: FloatArray) -> FloatArray:

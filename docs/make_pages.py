@@ -252,7 +252,7 @@ def module_page() -> str:
         for file in sorted(folder.glob("*.py")):
             text = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
             if file.name == "__init__.py":
-                head = plain(text.partition("\n\n")[0])
+                head = text
             elif text:
                 rows.append([f"`{file.stem}`", plain(text.partition("\n\n")[0])])
         if rows:

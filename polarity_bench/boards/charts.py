@@ -66,28 +66,36 @@ def k_curves(sections: Sections) -> Iterator[LineChart]:
 def method_curves(sections: Sections) -> Iterator[LineChart]:
     """Yield charts of P and S by the number `at` of methods, with their base as a flat line."""
     x_title, weighting = sections.config.numbers, sections.config.weighting
-    at = {method.name: method.at for method in sections.config.method if method.at is not None}
+    methods = sections.config.method
+    placed = {each.name: (each.line, each.at) for each in methods if each.at is not None}
+    if placed and not x_title:
+        raise InputError(
+            "methods have a number `at` in `board.toml`, but `numbers` is empty; give it the title "
+            "of these numbers, such as `labels`"
+        )
     rows = sections.first_rows
-    methods = [row for row in rows if row["role"] == "method" and row["name"] in at]
-    for (reference, k), share in grouped(methods, lambda row: (row["reference"], row["k"])).items():
-        by_x = dict[float, Record]()
+    shown = [row for row in rows if row["role"] == "method" and row["name"] in placed]
+    for (reference, k), share in grouped(shown, lambda row: (row["reference"], row["k"])).items():
+        lines = dict[str, dict[float, Record]]()
         for row in share:
-            if (other := by_x.setdefault(at[row["name"]], row)) is not row:
+            line, at = placed[row["name"]]
+            if (other := lines.setdefault(line, {}).setdefault(at, row)) is not row:
                 raise InputError(
                     f"the methods {other['name']!r} and {row['name']!r} have the same `at` in "
-                    "`board.toml`, but a chart has one point for each; change or remove one of them"
+                    "`board.toml`, but a line has one point for each; change one of them, or give "
+                    "them different names of a `line`"
                 )
+        xs = sorted({at for by_x in lines.values() for at in by_x})
         base = [row for row in rows if (row["encoder"], row["k"]) == (reference, k)][:1]
-        lines = {"mean over seeds": by_x, **{row["name"]: dict.fromkeys(by_x, row) for row in base}}
-        xs = sorted(by_x)
+        lines |= {row["name"]: dict.fromkeys(xs, row) for row in base}
         for task, (title, metric) in product(sections.ranked, GAINED.items()):
             scores = {
                 name: {
                     x: score_of(mean)
-                    for x, row in line.items()
+                    for x, row in by_x.items()
                     if (mean := sections.mean(row, [task], metric))
                 }
-                for name, line in lines.items()
+                for name, by_x in lines.items()
             }
             heading = f"{task}, k = {k}, {weighting} weights: {title} by {x_title}"
             series = series_of(scores.items(), xs)

@@ -134,6 +134,8 @@ class Method(Strict):
     """Names of the encoders, one for each seed."""
     at: float | None = None
     """Position of the method on the axis of charts that `numbers` names."""
+    line: Text = "mean over seeds"
+    """Name of the line that connects this method to others with the same name."""
 
 
 class BoardFile(Heading):

@@ -1,4 +1,4 @@
-"""Comparison of two encoders on one task, by a paired test over the queries."""
+"""Comparison of two encoders on one task: the choice of the paired test, and its outcome."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dial page: an HTML page in one file on which readers turn the strength of an encoder's axis.
+"""Dial page: an HTML page in one file with a slider for the strength of an encoder's axis.
 
 The page holds the sources that `polarity-bench run` retrieves for each query at each strength, and
 their cosine with the query under the reference encoder. It ranks nothing: its script computes only

@@ -1,4 +1,4 @@
-"""Paired comparison of two methods on the same folds or queries: tests, intervals and power.
+"""Formulas of paired tests over the same folds or queries, with their intervals and power.
 
 Over folds, the test is Student's t, as in the few-shot papers. It assumes independent folds. The
 folds of a data set are not independent, because their training rows overlap. The p-values are

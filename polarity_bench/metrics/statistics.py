@@ -1,4 +1,4 @@
-"""Scores from values per query: means, standard deviations and seeded bootstrap intervals.
+"""Scores from values per query: means, deviations, seeded bootstrap samples and intervals.
 
 Undefined values are nan. They are left out of the mean, and their number is reported. With too few
 values, the mean is defined but the interval is nan.

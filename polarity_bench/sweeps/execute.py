@@ -1,4 +1,4 @@
-"""Execution of one item of a sweep, and the checks before the first item."""
+"""Execution of one item of a sweep, if no other process has its lock, and the checks before."""
 
 from __future__ import annotations
 

@@ -192,6 +192,21 @@ def test_two_methods_with_one_number_are_named_and_not_lost() -> None:
         made(method=(few, again), numbers="labels")
 
 
+def test_methods_with_names_of_lines_are_several_curves() -> None:
+    few = Method(name="few", encoders=("other",), at=20, line="SetFit")
+    dial = Method(name="dial", encoders=("ours-0", "ours-1", "ours-2"), at=20, line="dial")
+    p, _ = made(method=(few, dial), numbers="labels").charts
+    assert isinstance(p, LineChart)
+    found = {line.name: line.values for line in p.series}
+    assert found == {"SetFit": [0.72], "dial": [pytest.approx(fmean(P))], "base": [0.6]}
+
+
+def test_numbers_without_a_title_are_refused() -> None:
+    few = Method(name="few", encoders=("other",), at=20)
+    with pytest.raises(InputError, match=r"`numbers` is empty; give it the title"):
+        made(method=(few,))
+
+
 def test_a_name_has_the_usual_sides_only_beside_the_same_encoder_without_them() -> None:
     sided = replace(OTHER, sides="query-document")
     results = [placed(sided, "sst2", 0.7, 0.4), placed(BASE, "sst2", 0.6, 0.6)]

@@ -1,4 +1,4 @@
-"""Retrieval of right answers, such as the opposite of a sentence.
+"""Retrieval of right answers, such as the opposite of a sentence, and paired accuracy.
 
 Each query has one right answer among the sources, or a few. Encoders are scored as in retrieval:
 recall@1, MRR@10 and nDCG@10. If the queries come in pairs, `paired_accuracy` is the share of

@@ -30,12 +30,12 @@ from chaos.subjects import SUBJECTS, make_template
 REPOSITORY = Path(__file__).parents[2]
 PAGE = REPOSITORY / "docs" / "reliability.md"
 RECORD = PAGE.with_suffix(".json")
-TRIALS = {"kill": 36, "fail": 10, "fill": 4, "flip": 12}
-"""Attacks on each command: 198 trials with kills in all, of which every third has two."""
+TRIALS = {"kill": 40, "fail": 10, "fill": 4, "flip": 12}
+"""Attacks on each command: 210 trials with kills in all, of which every third has two."""
 SHORT = {"kill": 2, "fail": 1, "fill": 0, "flip": 1}
 """The form in CI: no attack depends on time, on load, or on the right to mount a disk."""
-_SLOW = {"sweep": 2}
-"""Commands with every second trial only, because their processes import everything again."""
+_SLOW = {"sweep": 4}
+"""Commands with every fourth trial only, because their processes import everything again."""
 _LONG = {"sweep", "train margins"}
 """Commands that the short form leaves out."""
 _SECONDS, _FILES = 6.0, 20

@@ -77,6 +77,31 @@ def test_contrast_on_the_page_of_p_and_s_is_that_of_the_board() -> None:
                 assert text == percent(raw, "contrast", [OF_CONTRAST[name]], score), (name, title)
 
 
+def test_two_dials_on_the_page_of_the_dial_are_those_of_the_measurement() -> None:
+    """docs/cross-talk.json is the output of benchmarks/cross_talk.py."""
+    rows = json.loads((ROOT / "docs" / "cross-talk.json").read_text(encoding="utf-8"))
+    grid = table_of(DIAL, "polarity", "sarcasm")
+    assert len(grid.rows) == 9
+    shown = {
+        (title.partition(", ")[2], float(row[0]), float(row[1]), title[0]): text
+        for row in grid.rows
+        for title, text in zip(grid.titles[2:], row[2:], strict=True)
+    }
+    measured = {
+        (row["task"], *row["strengths"], name): f"{100 * row[name]:.2f}"
+        for row in rows
+        for name in ("P", "S")
+    }
+    assert shown == measured
+    name = "P gained by dial 2"
+    of_sarcasm = [r[name] for r in rows if r["task"] == "sst2" and name in r and r["strengths"][0]]
+    assert all(low < 0 < high for _, low, high in of_sarcasm)
+    name = "P gained by dial 1"
+    of_polarity = [r[name] for r in rows if r["task"] != "sst2" and name in r]
+    assert all(high < 0 for _, _, high in of_polarity)
+    assert (len(of_sarcasm), len(of_polarity)) == (4, 6)
+
+
 def test_the_papers_tasks_on_the_page_of_p_and_s_are_those_of_the_board_and_of_the_paper() -> None:
     raw = raw_of("polarity")
     expected = (ROOT / "polarity_bench/expected/margins-table-1.toml").read_text(encoding="utf-8")

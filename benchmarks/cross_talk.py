@@ -18,12 +18,13 @@ from typing import Any
 
 import numpy as np
 
+from polarity_bench.embedding.arrays import Embeddings
 from polarity_bench.embedding.embedder import EmbeddedTexts, Embedder
 from polarity_bench.embedding.store import EmbeddingStore
 from polarity_bench.encoders.load import load_encoder
 from polarity_bench.encoders.steered import at_strength
 from polarity_bench.metrics.statistics import N_PAIRED_SAMPLES, SEED, Bootstrap, interval
-from polarity_bench.retrieval import Embeddings, top_k
+from polarity_bench.retrieval import top_k
 from polarity_bench.scores import ScoreKey
 from polarity_bench.tasks.catalogue import load_task
 from polarity_bench.tasks.types.polarity.scoring import TaskRetrieval, rank, values_per_query

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import altair as alt
+import numpy as np
 
 from polarity_bench.render.chart import Mark, MarkRole, Plane
 from polarity_bench.render.figures.figure import (
@@ -239,10 +240,9 @@ def _labels(plane: Plane, box: Box) -> tuple[Rows, list[str]]:
         return (100 * mark.s - left) * wide, (100 * mark.p - low) * high
 
     points = [at(mark) for mark in plane.marks]
-    room = TakenSpace((2, 2, _LARGE.width - 2, _LARGE.height - 2), points)
-    for mark, point in zip(plane.marks, points, strict=True):
-        side = 11.0 if mark.role == "base" else 8.0  # width and height of the marker
-        room.taken.append(box_at(point, (side, side)))
+    room = TakenSpace((2, 2, _LARGE.width - 2, _LARGE.height - 2), np.array(points))
+    sides = (11.0 if mark.role == "base" else 8.0 for mark in plane.marks)  # of the markers
+    room.take([box_at(point, (side, side)) for point, side in zip(points, sides, strict=True)])
     curves = grouped((m for m in plane.marks if m.role == "curve"), lambda mark: mark.name)
     for curve in curves.values():
         room.keep_free([at(mark) for mark in curve])

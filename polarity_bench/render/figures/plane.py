@@ -90,8 +90,9 @@ def plane_figure(plane: Plane, looks: Looks, *, several: bool = False) -> Figure
     """
     reference = f"S under {plain(plane.reference)}"
     title = f"P against S: {plain(plane.title)}" + (f", {reference}" if several else "")
-    more = len(plane.marks) - _MAX_CELLS
-    listed = plane.marks[:_MAX_CELLS]
+    more, ahead = len(plane.marks) - _MAX_CELLS, {id(mark) for mark in plane.front}
+    marks = sorted(plane.marks, key=lambda mark: id(mark) not in ahead) if more > 0 else plane.marks
+    listed = marks[:_MAX_CELLS]
     numbers = [*map(_in_words, listed), *([f"and {more} more"] if more > 0 else [])]
     chart, lacking = _chart(plane, looks)
     return Figure(
@@ -116,7 +117,9 @@ def _notes(plane: Plane, lacking: Sequence[str]) -> list[str]:
         if _training_lines(plane)
         else "",
         f"Not labelled: {', '.join(lacking[:_MAX_LACKING])}{more}." if lacking else "",
-        f"The table below has {_MAX_CELLS} of {n_marks}." if n_marks > _MAX_CELLS else "",
+        f"The table below has {_MAX_CELLS} of {n_marks}, the front first."
+        if n_marks > _MAX_CELLS
+        else "",
     ]
 
 

@@ -142,7 +142,7 @@ def _distances(box: Box, points: FloatArray) -> FloatArray:
     """Return the distance of each point from a box, (n,); 0 inside the box."""
     low, high = np.reshape(box, (2, 2))
     outside = np.maximum(np.maximum(low - points, points - high), 0.0)
-    return np.hypot(*outside.T)
+    return np.asarray(np.hypot(*outside.T))
 
 
 def box_at(middle: Pair, size: Pair = (3.0, 3.0)) -> Box:

@@ -690,9 +690,12 @@ def test_examples_are_counted_for_some_pools_only(
     counted = []
     monkeypatch.setattr(remaining_items, "_POOLS", 1)
     count = remaining_items._neighbours
-    monkeypatch.setattr(
-        remaining_items, "_neighbours", lambda *args: counted.append(args) or count(*args)
-    )
+
+    def counting(*args: Any) -> Any:
+        counted.append(args)
+        return count(*args)
+
+    monkeypatch.setattr(remaining_items, "_neighbours", counting)
     done = bench("sweep", grid, "-o", "out", "--dry-run")
     assert (done.code, len(counted)) == (0, 1), done.err
 

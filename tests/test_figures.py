@@ -444,7 +444,7 @@ def test_bars_of_many_are_points_and_some_are_left_out_with_a_word() -> None:
 
 
 def test_of_many_groups_of_bars_the_lowest_are_shown() -> None:
-    """Before, the figure of a task of 1,000 parts was 25,000 pixels high."""
+    """Before, the figure of a task of 1,000 parts was more than 25,000 pixels high."""
     values = [math.nan, *(0.9 - i / 1000 for i in range(199))]
     of = [Series("a", values, [(0.1, 0.9)] * 200), Series("b", [0.5] * 200)]
     figure = figure_of(BarChart("t", "P", [f"part {i}" for i in range(200)], of))

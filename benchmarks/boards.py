@@ -118,11 +118,11 @@ def encoders(n: int, *, own: bool) -> list[Someone]:
     ]
 
 
-def write_board(folder: Path, n: int, *, own: bool) -> None:
-    """Write a board of made-up results."""
+def write_board(folder: Path, n: int, *, own: bool, kinds: Mapping[str, str]) -> None:
+    """Write a board of made-up results on some of the tasks, whose kinds are given."""
     folder.mkdir(parents=True)
     everyone = encoders(n, own=own)
-    for place, (task, kind) in enumerate(task_kinds().items()):
+    for place, (task, kind) in enumerate(kinds.items()):
         make = _MADE_BY[kind](task, np.random.default_rng([place, 7]))
         for someone in everyone:
             scores, arrays, counts = make(someone)
@@ -433,7 +433,7 @@ def main() -> None:
         folder = asked.folder or Path(temporary) / "board"
         if not folder.exists():
             setattr(os, "fsync", lambda _: None)  # noqa: B010 - they need not outlive a power cut
-            write_board(folder, asked.encoders, own=asked.own)
+            write_board(folder, asked.encoders, own=asked.own, kinds=task_kinds())
         only = asked.tasks.split(",") if asked.tasks else list(task_kinds())
         said = "\n".join(['title = "Many encoders"', f"tasks = {json.dumps(only)}", ""])
         (folder / FILE).write_text(said)

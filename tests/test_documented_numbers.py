@@ -6,8 +6,10 @@ import json
 import re
 import tomllib
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import pytest
 from standins.programs import load_program
@@ -18,7 +20,7 @@ from polarity_bench.cross_validation.protocol import PROTOCOLS, Protocol
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.results.result_files import read_results
 from polarity_bench.tasks.labelled import LabelledTexts
-from polarity_bench.values import normalised
+from polarity_bench.values import normalised, shortest
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -431,3 +433,41 @@ def test_a_board_whose_folds_share_no_text_says_so(data_dir: Path, board: str) -
     else:
         assert none == {"cr", "mr", "subj", "mrpc"}
         assert "none on CR, MR, SUBJ and MRPC" in text_of(board)
+
+
+def check_the_load(text: str, program: Any) -> None:
+    """The tables of large inputs, and the points of their figure, are those of their record."""
+    found = json.loads((ROOT / "docs" / "load.json").read_text(encoding="utf-8"))
+    assert found.keys() == program.SECTIONS.keys()
+    for section, measured in found.items():
+        shown = text.partition(f"<!-- {section} -->\n")[2].partition(f"<!-- /{section} -->")[0]
+        table = program.table_of(measured["rows"])
+        assert shown.strip() == f"{measured['machine']}.\n\n{table}", section
+    rows = found["sources"]["rows"]
+    assert [row["sources"] for row in rows[::2]] == [*program.SOURCES]
+    encoded, stored = (row["CPU, s"] for row in rows[-2:])
+    said = (
+        f"Two million sources need {rows[-2]['memory, GiB']:.1f} GiB and {encoded:.0f} CPU seconds"
+    )
+    assert f"{said}, or {stored:.0f} CPU seconds with stored vectors." in text
+    assert f"{program.SOURCES[-1] * 256 * 4 / 2**30:.1f} GiB are\nvectors" in text
+
+
+def test_the_tables_of_large_inputs_are_those_of_their_record(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    program = import_module("load")
+    text = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    check_the_load(text, program)
+    with pytest.raises(AssertionError, match="sources"):
+        check_the_load(text.replace("| 2,000,000 |", "| 2,000,001 |"), program)
+
+
+def test_the_figure_of_large_inputs_shows_their_record() -> None:
+    found = json.loads((ROOT / "docs" / "load.json").read_text(encoding="utf-8"))
+    svg = (ROOT / "docs" / "figures" / "load.svg").read_text(encoding="utf-8")
+    for row in found["sources"]["rows"]:
+        for title, value in (("CPU seconds", row["CPU, s"]), ("memory (GiB)", row["memory, GiB"])):
+            point = f"{title}: {shortest(value)}; vectors: {row['vectors']}"
+            assert re.search(rf'aria-label="sources: \d+[^"]*{re.escape(point)}"', svg), point

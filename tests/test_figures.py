@@ -40,7 +40,7 @@ from polarity_bench.render.figures.figure_files import (
     figures_of,
     stems,
 )
-from polarity_bench.render.figures.labels import SIZE, spread_out
+from polarity_bench.render.figures.labels import SIZE, TakenSpace, box_at, spread_out
 from polarity_bench.render.figures.themes import DARK, LIGHT, Theme, plain, width_of
 from polarity_bench.render.html.templates import ASSETS
 from polarity_bench.render.table import Board
@@ -241,6 +241,40 @@ def test_labels_cover_no_label_and_no_point_and_stay_inside() -> None:
             assert not (box[0] < x < box[2] and box[1] < y < box[3])
 
 
+def test_a_label_is_placed_as_by_a_look_at_every_box_and_point() -> None:
+    rng = np.random.default_rng(5)
+    points = rng.uniform(0, 300, (60, 2))
+    room = TakenSpace((0, 0, 300, 300), points)
+    room.take([box_at((x, y), (8.0, 8.0)) for x, y in points])
+    for i, (x, y) in enumerate(points.tolist()):
+        before = room.taken.tolist()
+        placed = room.place(f"name {i}", (x, y), far=i % 2 == 0, is_soft=False)
+        boxes = room.taken.tolist()[len(before) :]
+        assert placed == bool(boxes)
+        for left, low, right, high in boxes:
+            assert not any(
+                left < b[2] and b[0] < right and low < b[3] and b[1] < high for b in before
+            )
+        if placed and not room.placed[-1].is_far:
+            left, low, right, high = boxes[0]
+            away = [
+                math.hypot(max(left - a, a - right, 0), max(low - b, b - high, 0))
+                for a, b in points.tolist()
+            ]
+            assert sorted(away)[1] > away[i] + 1.5
+    assert 10 < len(room.placed) < 60
+
+
+def test_of_many_points_the_table_has_the_front_first() -> None:
+    """Before, it had the first hundred by name, and the front among them by chance."""
+    crowd = [Mark(f"encoder {i}", "encoder", 0.5 + i / 1e4, 0.3) for i in range(150)]
+    last = [Mark("best p", "encoder", 0.9, 0.2), Mark("best s", "encoder", 0.55, 0.6)]
+    figure = figure_of(replace(PLANE, marks=[*crowd, *last]))
+    assert [row[0] for row in figure.cells[:3]] == ["best p", "best s", "encoder 0"]
+    assert len(figure.cells) == 100
+    assert figure.note.endswith("The table below has 100 of 152, the front first.")
+
+
 def test_points_without_room_for_a_name_are_listed() -> None:
     crowd = [Mark(f"very much alike {i}", "encoder", 0.7, 0.4 + i / 1e5) for i in range(20)]
     figure = figure_of(replace(PLANE, marks=[*MARKS, *crowd]))
@@ -407,6 +441,18 @@ def test_bars_of_many_are_points_and_some_are_left_out_with_a_word() -> None:
     assert len({*zip(colours, shapes, strict=True)}) == 24, (
         "before, the ninth looked like the first"
     )
+
+
+def test_of_many_groups_of_bars_the_lowest_are_shown() -> None:
+    """Before, the figure of a task of 1,000 parts was more than 25,000 pixels high."""
+    values = [math.nan, *(0.9 - i / 1000 for i in range(199))]
+    of = [Series("a", values, [(0.1, 0.9)] * 200), Series("b", [0.5] * 200)]
+    figure = figure_of(BarChart("t", "P", [f"part {i}" for i in range(200)], of))
+    layer, rows = layers(figure)["bars"]
+    shown = layer["encoding"]["y"]["sort"]
+    assert shown == [f"part {i}" for i in range(199, 149, -1)]
+    assert len(rows) == 100
+    assert figure.note.endswith("Of 200 groups, the 50 where a is lowest are shown.")
 
 
 # Text from outside, colours

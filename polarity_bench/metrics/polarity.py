@@ -16,6 +16,9 @@ from polarity_bench.errors import InputError
 from polarity_bench.scores import WEIGHTINGS
 from polarity_bench.values import BoolArray, FloatArray, IntArray
 
+_VOTED_AT_ONCE = 1024
+"""Number of queries whose votes are counted at once, each for every label."""
+
 
 def rank_weights(k: int, weighting: str) -> FloatArray:
     """Return the weights of the ranks 1 to k, which sum to 1.
@@ -111,8 +114,17 @@ def neighbour_vote(query_labels: IntArray, found_labels: IntArray, weighting: st
         >>> neighbour_vote(np.array([1, 0]), np.array([[1, 0], [1, 1]]), "uniform")
         array([1., 0.])
     """
-    n_queries, k = found_labels.shape
     n_labels = int(max(query_labels.max(), found_labels.max())) + 1
+    right = np.zeros(len(query_labels))
+    for start in range(0, len(right), _VOTED_AT_ONCE):
+        block = slice(start, start + _VOTED_AT_ONCE)
+        right[block] = _winners(found_labels[block], n_labels, weighting) == query_labels[block]
+    return right
+
+
+def _winners(found_labels: IntArray, n_labels: int, weighting: str) -> IntArray:
+    """Return the label with the greatest vote of each query, (q,)."""
+    n_queries, k = found_labels.shape
     rows = np.arange(n_queries)
     votes = np.zeros((n_queries, n_labels))
     first_rank = np.full((n_queries, n_labels), k)
@@ -121,5 +133,4 @@ def neighbour_vote(query_labels: IntArray, found_labels: IntArray, weighting: st
         votes[rows, labels] += weight
         first_rank[rows, labels] = np.minimum(first_rank[rows, labels], rank)
     leading = votes >= votes.max(axis=1, keepdims=True) - 1e-9
-    winner = np.where(leading, first_rank, k).argmin(axis=1)
-    return np.asarray((winner == query_labels).astype(np.float64))
+    return np.asarray(np.where(leading, first_rank, k).argmin(axis=1))

@@ -22,6 +22,7 @@ from polarity_bench.sweeps.items import Item, Setup, Training
 from polarity_bench.sweeps.plan import FILE, SweepPlan, merge_plans, plan_of, read_plan, write_plan
 from polarity_bench.sweeps.state_files import ItemOutcome, SweepState
 from polarity_bench.tasks.senteval.classifiers import single_threaded
+from polarity_bench.training.examples import EXAMPLE_KINDS, ExampleKind
 from polarity_bench.training.examples.draw import check_count, count_candidates
 from polarity_bench.training.examples.neighbour_cache import pool_neighbours
 from polarity_bench.training.examples.neighbours import Neighbours
@@ -35,6 +36,11 @@ _COUNTED = 5_000
 """Maximum number of training rows for which examples are counted in advance.
 
 On a CPU, counting the examples of a pool of this size takes seconds.
+"""
+_POOLS = 32
+"""Maximum number of pools for which examples are counted in advance.
+
+Runs that hold out rows have another pool for each seed, whose number of examples hardly differs.
 """
 
 
@@ -158,14 +164,14 @@ def _check_examples(sweep: Sweep) -> None:
     """Check that the neighbours allow the number of examples that each training run needs.
 
     To count the examples, the pool is embedded once for each base. The embeddings are cached for
-    the training runs. Large pools are not checked here because embedding them takes too long; their
-    training runs make the same check.
+    the training runs. Large pools, and those after the first `_POOLS`, are not checked here because
+    embedding them takes too long; their training runs make the same check.
 
     Raises:
         InputError: If a training run needs too many examples; the message names the line of the
             grid.
     """
-    neighbours: dict[str, Neighbours] = {}
+    candidates: dict[str, dict[ExampleKind, int]] = {}
     with single_threaded(), warnings.catch_warnings(action="ignore", category=ParameterWarning):
         for item in sweep.left:
             if not isinstance(item, Training) or sweep.sizes.rows[item.job.task] > _COUNTED:
@@ -176,10 +182,13 @@ def _check_examples(sweep: Sweep) -> None:
             with sweep.grid.locators[item.job.digest]():
                 mining = [recipe.mining, recipe.neighbours, recipe.threshold]
                 pool = [item.after, item.job.task, recipe.hold_out, recipe.example_encoder]
-                if (key := repr([pool, mining])) not in neighbours:
-                    neighbours[key] = _neighbours(item.job, recipe)
+                if (key := repr([pool, mining])) not in candidates:
+                    if len(candidates) == _POOLS:
+                        continue
+                    found = _neighbours(item.job, recipe)
+                    candidates[key] = {k: count_candidates(found, k) for k in EXAMPLE_KINDS}
                 kind = recipe.loss.examples
-                check_count(recipe.examples, count_candidates(neighbours[key], kind), kind)
+                check_count(recipe.examples, candidates[key][kind], kind)
 
 
 def _neighbours(job: Job, recipe: Margins) -> Neighbours:

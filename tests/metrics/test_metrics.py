@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis.extra import numpy as npst
 from scipy import stats
 from sklearn.neighbors import KNeighborsClassifier
 
+from polarity_bench.metrics import polarity as polarity_metrics
 from polarity_bench.metrics.polarity import (
     chance_polarity,
     neighbour_vote,
@@ -170,6 +172,20 @@ def test_vote_is_the_slow_vote(weighting: str, labels: IntArray) -> None:
     query, found = labels[:, 0], labels[:, 1:]
     expected = [slow_vote(q, row, weighting) for q, row in zip(query, found.tolist(), strict=True)]
     assert neighbour_vote(query, found, weighting).tolist() == expected
+
+
+def test_votes_of_many_queries_are_counted_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each query has a vote for every label: 1,000 labels took 25 kB for each query at once."""
+    rows = np.random.default_rng(2).integers(0, 4, (7, 6))
+    whole = neighbour_vote(rows[:, 0], rows[:, 1:], "linear")
+    monkeypatch.setattr(polarity_metrics, "_VOTED_AT_ONCE", 3)
+    assert neighbour_vote(rows[:, 0], rows[:, 1:], "linear").tolist() == whole.tolist()
+    found = np.tile(np.arange(16), (6_000, 1))
+    tracemalloc.start()
+    neighbour_vote(np.full(6_000, 999), found, "linear")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 40e6, "before, 150 MB"
 
 
 def test_vote_agrees_with_scikit_learn() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,8 +25,9 @@ from polarity_bench.retrieval import Retrieval, top_k
 from polarity_bench.scores import WEIGHTINGS, ScoreKey
 from polarity_bench.tasks.catalogue import load_task, read_task
 from polarity_bench.tasks.types.base import Settings
-from polarity_bench.tasks.types.polarity import scoring
+from polarity_bench.tasks.types.polarity import oracle, scoring
 from polarity_bench.tasks.types.polarity.oracle import nearest_of_own_label
+from polarity_bench.tasks.types.polarity.splits import numbers
 from polarity_bench.tasks.types.polarity.task import PolarityTask
 from polarity_bench.values import IntArray
 
@@ -92,6 +95,38 @@ def test_a_label_of_few_sources_is_filled_with_the_nearest_of_others() -> None:
     found = ranked(query, source, labels, 4, [[], [0], [3]])
     assert found.index.tolist() == [[1, 3, 0, 2], [2, 4, 1, 3], [0, 1, 2, 4]]
     assert found.similarity[0] == pytest.approx(np.cos(np.radians([20, 40, 10, 30])), abs=1e-7)
+
+
+def test_labels_of_few_sources_rank_all_sources_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not once for each label, which made a task of 1,000 labels take minutes."""
+    n_labels, k = 40, 3
+    ranked_at_once = []
+
+    def counted(query: Embeddings, source: Embeddings, *args: Any, **options: Any) -> Retrieval:
+        ranked_at_once.append(len(source))
+        return top_k(query, source, *args, **options)
+
+    monkeypatch.setattr(oracle, "top_k", counted)
+    rng = np.random.default_rng(0)
+    query, source = (embeddings(rng.normal(size=(n, 4))) for n in (n_labels, 2 * n_labels))
+    labels = np.arange(n_labels), np.arange(2 * n_labels) % n_labels
+    found = ranked(query, source, labels, k)
+    assert sorted(ranked_at_once) == [2] * n_labels + [2 * n_labels]
+    assert found.index.tolist() == slow_oracle(query, source, labels, k, [[]] * n_labels)
+
+
+@given(st.lists(st.text(max_size=3), min_size=1))
+def test_values_are_numbered_in_their_order(values: list[str]) -> None:
+    distinct = sorted(set(values))
+    assert numbers(values).tolist() == [distinct.index(value) for value in values]
+
+
+def test_a_long_value_makes_the_others_no_larger() -> None:
+    tracemalloc.start()
+    numbers(["short"] * 1_000 + ["long" * 5_000])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1e6, "before, 80 MB, as much for each value as for the longest"
 
 
 # In results

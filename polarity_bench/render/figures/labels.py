@@ -8,7 +8,7 @@ pixels. Labels that do not fit are left out; tooltips and the description contai
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -16,6 +16,7 @@ import numpy as np
 from scipy.optimize import isotonic_regression
 
 from polarity_bench.render.figures.themes import width_of
+from polarity_bench.values import FloatArray
 
 Pair = tuple[float, float]
 Box = tuple[float, float, float, float]
@@ -55,20 +56,24 @@ class TakenSpace:
 
     Attributes:
         frame: Region that labels must not leave.
-        points: All points; a label must be nearer to its own point than to any other point.
-        taken: Occupied boxes.
+        points: All points, (n, 2); a label must be nearer to its own point than to any other point.
+        taken: Occupied boxes, (n, 4).
         placed: Labels placed so far.
     """
 
     frame: Box
-    points: Sequence[Pair]
-    taken: list[Box] = field(default_factory=list)
+    points: FloatArray
+    taken: FloatArray = field(default_factory=lambda: np.empty((0, 4)))
     placed: list[Label] = field(default_factory=list)
+
+    def take(self, boxes: Sequence[Box]) -> None:
+        """Reserve the space of boxes."""
+        self.taken = np.concatenate([self.taken, np.reshape(boxes, (-1, 4))])
 
     def keep_free(self, line: Sequence[Pair]) -> None:
         """Reserve the space along a line, so that no label covers the line."""
         for start, end in pairwise(line):
-            self.taken += _line_boxes(start, end)
+            self.take(_line_boxes(start, end))
 
     def place(self, text: str, point: Pair, *, far: bool, is_soft: bool) -> bool:
         """Place a label near a point if there is room, and reserve its space.
@@ -85,17 +90,17 @@ class TakenSpace:
         if any(p.text == text and math.dist(p.point, point) < _RINGS[0] for p in self.placed):
             return True
         size = width_of(text, SIZE), _HIGH
-        others = [p for p in self.points if math.dist(p, point) > 1]
+        others = self.points[np.hypot(*(self.points - point).T) > 1]
         for ring, near in enumerate(_RINGS if far else _RINGS[:1]):
             for middle, side in _about(point, size, near):
                 box = box_at(middle, size)
                 anchor = middle[0] + side * size[0] / 2, middle[1]
                 line = _line_boxes(point, anchor, _RINGS[0]) if ring else []
-                if not (ring or _is_nearest(box, point, others)):
-                    continue
-                if self._is_free(box) and all(map(self._is_free, line)):
+                if all(map(self._is_free, [box, *line])) and (
+                    ring or _is_nearest(box, point, others)
+                ):
                     self.placed.append(Label(text, point, anchor, side, ring > 0, is_soft))
-                    self.taken += [box, *line]
+                    self.take([box, *line])
                     return True
         return False
 
@@ -103,10 +108,9 @@ class TakenSpace:
         left, low, right, high = self.frame
         if box[0] < left or box[1] < low or box[2] > right or box[3] > high:
             return False
-        return not any(
-            box[0] < right and left < box[2] and box[1] < high and low < box[3]
-            for left, low, right, high in self.taken
-        )
+        left, low, right, high = self.taken.T
+        covers = (box[0] < right) & (left < box[2]) & (box[1] < high) & (low < box[3])
+        return not covers.any()
 
 
 def _about(point: Pair, size: Pair, near: float) -> list[tuple[Pair, int]]:
@@ -129,16 +133,16 @@ def _line_boxes(start: Pair, end: Pair, after: float = 0.0) -> list[Box]:
     ]
 
 
-def _is_nearest(box: Box, point: Pair, others: Iterable[Pair]) -> bool:
-    distance = _distance(box, point)
-    return all(_distance(box, other) > distance + 1.5 for other in others)
+def _is_nearest(box: Box, point: Pair, others: FloatArray) -> bool:
+    distances = _distances(box, np.concatenate([[point], others]))
+    return bool((distances[1:] > distances[0] + 1.5).all())
 
 
-def _distance(box: Box, point: Pair) -> float:
-    left, low, right, high = box
-    x = max(left - point[0], point[0] - right, 0.0)
-    y = max(low - point[1], point[1] - high, 0.0)
-    return math.hypot(x, y)
+def _distances(box: Box, points: FloatArray) -> FloatArray:
+    """Return the distance of each point from a box, (n,); 0 inside the box."""
+    low, high = np.reshape(box, (2, 2))
+    outside = np.maximum(np.maximum(low - points, points - high), 0.0)
+    return np.asarray(np.hypot(*outside.T))
 
 
 def box_at(middle: Pair, size: Pair = (3.0, 3.0)) -> Box:

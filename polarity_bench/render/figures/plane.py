@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import altair as alt
+import numpy as np
 
 from polarity_bench.render.chart import Mark, MarkRole, Plane
 from polarity_bench.render.figures.figure import (
@@ -89,8 +90,9 @@ def plane_figure(plane: Plane, looks: Looks, *, several: bool = False) -> Figure
     """
     reference = f"S under {plain(plane.reference)}"
     title = f"P against S: {plain(plane.title)}" + (f", {reference}" if several else "")
-    more = len(plane.marks) - _MAX_CELLS
-    listed = plane.marks[:_MAX_CELLS]
+    more, ahead = len(plane.marks) - _MAX_CELLS, {id(mark) for mark in plane.front}
+    marks = sorted(plane.marks, key=lambda mark: id(mark) not in ahead) if more > 0 else plane.marks
+    listed = marks[:_MAX_CELLS]
     numbers = [*map(_in_words, listed), *([f"and {more} more"] if more > 0 else [])]
     chart, lacking = _chart(plane, looks)
     return Figure(
@@ -115,7 +117,9 @@ def _notes(plane: Plane, lacking: Sequence[str]) -> list[str]:
         if _training_lines(plane)
         else "",
         f"Not labelled: {', '.join(lacking[:_MAX_LACKING])}{more}." if lacking else "",
-        f"The table below has {_MAX_CELLS} of {n_marks}." if n_marks > _MAX_CELLS else "",
+        f"The table below has {_MAX_CELLS} of {n_marks}, the front first."
+        if n_marks > _MAX_CELLS
+        else "",
     ]
 
 
@@ -239,10 +243,9 @@ def _labels(plane: Plane, box: Box) -> tuple[Rows, list[str]]:
         return (100 * mark.s - left) * wide, (100 * mark.p - low) * high
 
     points = [at(mark) for mark in plane.marks]
-    room = TakenSpace((2, 2, _LARGE.width - 2, _LARGE.height - 2), points)
-    for mark, point in zip(plane.marks, points, strict=True):
-        side = 11.0 if mark.role == "base" else 8.0  # width and height of the marker
-        room.taken.append(box_at(point, (side, side)))
+    room = TakenSpace((2, 2, _LARGE.width - 2, _LARGE.height - 2), np.array(points))
+    sides = (11.0 if mark.role == "base" else 8.0 for mark in plane.marks)  # of the markers
+    room.take([box_at(point, (side, side)) for point, side in zip(points, sides, strict=True)])
     curves = grouped((m for m in plane.marks if m.role == "curve"), lambda mark: mark.name)
     for curve in curves.values():
         room.keep_free([at(mark) for mark in curve])

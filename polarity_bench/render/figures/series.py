@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -30,6 +31,7 @@ _BAR, _POINT = 11, 6  # height per bar and per point, in pixels
 _MAX_TICKS = 12  # up to this number of x positions, each has a tick
 _MAX_NAMED = 24
 """Maximum number of lines with a name, and of series of bars. Series are sorted, best first."""
+_MAX_GROUPS = 50  # maximum number of groups of bars
 _TEXT = {"fontSize": SIZE, "color": "--ink", "limit": 260}
 _STYLES: Styles = {
     "bands": {"type": "area", "opacity": 0.15, "clip": True},
@@ -109,7 +111,11 @@ def _line_ends(values: Rows, names: Sequence[str], span: Sequence[float], height
 
 
 def bars_figure(bars: BarChart, looks: Looks) -> Figure:
-    """Lay out a bar chart; if there are more series than colours, points replace the bars."""
+    """Lay out a bar chart; if there are more series than colours, points replace the bars.
+
+    If there are more than `_MAX_GROUPS` groups, those where the first series is lowest are shown.
+    """
+    n_groups, bars = len(bars.groups), _lowest_groups(bars)
     more = len(bars.series) - _MAX_NAMED
     series = bars.series[:_MAX_NAMED]
     names, groups = [plain(each.name) for each in series], list(map(plain, bars.groups))
@@ -148,8 +154,27 @@ def bars_figure(bars: BarChart, looks: Looks) -> Figure:
             "The dashed line is chance." if chance else "",
             f"Thin lines are {_INTERVALS}" if intervals else "",
             f"{more} more are left out." if more > 0 else "",
+            f"Of {n_groups:,} groups, the {_MAX_GROUPS} where {names[0]} is lowest are shown."
+            if n_groups > len(groups)
+            else "",
         ],
     )
+
+
+def _lowest_groups(bars: BarChart) -> BarChart:
+    if len(bars.groups) <= _MAX_GROUPS or not bars.series:
+        return bars
+    first = bars.series[0].values
+    kept = sorted(range(len(first)), key=lambda i: (math.isnan(first[i]), first[i]))[:_MAX_GROUPS]
+    series = [
+        Series(
+            each.name,
+            [each.values[i] for i in kept],
+            [each.intervals[i] for i in kept] if each.intervals else (),
+        )
+        for each in bars.series
+    ]
+    return replace(bars, groups=[bars.groups[i] for i in kept], series=series)
 
 
 def _values(series: Sequence[Series], x: Sequence[Any], places: Sequence[str]) -> Rows:

@@ -12,7 +12,7 @@ import numpy as np
 
 from polarity_bench.embedding.arrays import ArrayStorage, Embeddings, gather
 from polarity_bench.retrieval import Retrieval, top_k
-from polarity_bench.values import BoolArray, FloatArray, IntArray
+from polarity_bench.values import FloatArray, IntArray
 
 
 def nearest_of_own_label(
@@ -45,23 +45,27 @@ def nearest_of_own_label(
     index = np.zeros((len(query), k), dtype=np.int64)
     similarity: FloatArray = np.zeros((len(query), k))
 
-    def retrieve(rows: IntArray, among: BoolArray, ranks: slice) -> None:
-        positions = np.flatnonzero(among)
-        not_allowed = [excluded[row] for row in rows.tolist()]
-        not_allowed = [np.searchsorted(positions, each[among[each]]) for each in not_allowed]
+    def retrieve(rows: IntArray, positions: IntArray, ranks: slice) -> None:
         queries, sources = _take(query, rows), _take(source, positions)
+        not_allowed = [barred[row] for row in rows.tolist()]
         nearest = top_k(queries, sources, ranks.stop - ranks.start, excluded=not_allowed)
         index[rows, ranks], similarity[rows, ranks] = positions[nearest.index], nearest.similarity
 
+    barred = list(excluded)
+    n_same = np.zeros(len(query), dtype=np.int64)
     for label in np.unique(query_labels):
-        rows, same = np.flatnonzero(query_labels == label), source_labels == label
-        n_excluded = np.array([np.count_nonzero(same[excluded[row]]) for row in rows.tolist()])
-        n_same = np.minimum(np.count_nonzero(same) - n_excluded, k)
-        for n in np.unique(n_same):  # `n` is k, unless a label has fewer than k sources.
+        rows, same = np.flatnonzero(query_labels == label), np.flatnonzero(source_labels == label)
+        for row in rows.tolist():
+            own = excluded[row][source_labels[excluded[row]] == label]
+            barred[row] = np.searchsorted(same, own)
+            n_same[row] = min(len(same) - len(own), k)
+        for n in np.unique(n_same[rows]):  # `n` is k, unless the label has fewer than k sources.
             if n > 0:
-                retrieve(rows[n_same == n], same, slice(0, n))
-            if n < k:
-                retrieve(rows[n_same == n], ~same, slice(n, k))
+                retrieve(rows[n_same[rows] == n], same, slice(0, n))
+        for row in rows[n_same[rows] < k].tolist():
+            barred[row] = np.union1d(excluded[row], same)
+    for n in np.unique(n_same[n_same < k]):  # All labels at once, because this ranks all sources.
+        retrieve(np.flatnonzero(n_same == n), np.arange(len(source)), slice(n, k))
     return Retrieval(index, similarity)
 
 

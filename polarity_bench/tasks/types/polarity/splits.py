@@ -110,4 +110,6 @@ class PolarityData:
 
 def numbers(values: Sequence[str]) -> IntArray:
     """Encode values as integers: the positions in the sorted list of distinct values."""
-    return np.unique(values, return_inverse=True)[1]
+    # An array of texts would need as much memory for each text as for the longest.
+    code_of = {value: code for code, value in enumerate(sorted(set(values)))}
+    return np.array([code_of[value] for value in values], dtype=np.int64)

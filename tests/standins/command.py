@@ -59,12 +59,14 @@ def call(
 
 
 _SEVERAL = """
-import contextlib, io, json, sys
+import contextlib, functools, io, json, sys
 
 begin, before, lines = json.loads(sys.argv[1])
 exec(begin)
+import typer.main
 from polarity_bench.cli.app import main
 
+typer.main.get_command = functools.cache(typer.main.get_command)
 for step, words in zip(before, lines):
     exec(step)
     sys.argv = ["polarity-bench", *words]

@@ -135,13 +135,13 @@ def fit_logistic(x: FloatArray, y: IntArray, _dev: object, c: float) -> Any:
 
 def fit_hidden(x: FloatArray, y: IntArray, dev: Any, weight_decay: float) -> Any:
     classifier = TorchClassifier(
-        n_hidden=3, optimizer="rmsprop", batch_size=8, tenacity=5, epoch_size=3, max_epochs=60
+        n_hidden=3, optimizer="rmsprop", batch_size=8, tenacity=5, epoch_size=3, max_epochs=30
     )
     (predict,) = classifier.fit((x, y), [weight_decay], n_classes=2, dev=dev)
     return predict
 
 
-HIDDEN = choose_preset(preset="papers", classifier="max_epoch=60,nhid=3,batch_size=8,optim=rmsprop")
+HIDDEN = choose_preset(preset="papers", classifier="max_epoch=30,nhid=3,batch_size=8,optim=rmsprop")
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ HIDDEN = choose_preset(preset="papers", classifier="max_epoch=60,nhid=3,batch_si
 def test_nested_folds_score_what_scikit_learns_folds_do_by_hand(
     workshop: Workshop, settings: Settings, grid: Sequence[float], fit: Callable[..., Any]
 ) -> None:
-    task: Any = workshop.load(workshop.labelled_lines(n=60), settings)
+    task: Any = workshop.load(workshop.labelled_lines(n=40), settings)
     rows = task.parts["all"]
     order = in_order(rows)
     accuracies, predicted = nested_by_hand(

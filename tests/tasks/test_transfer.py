@@ -183,7 +183,7 @@ def test_intervals_contain_their_mean(name: str, workshop: Workshop) -> None:
 def test_the_toolkits_classifier_is_named_with_its_parameters(workshop: Workshop) -> None:
     said = dict(workshop.load(workshop.labelled_lines(), Settings(of_types=(HIDDEN,))).protocol)
     assert (said["name"], said["kfold"], said["n_hidden"]) == ("senteval-torch", 3, 3)
-    assert (said["max_epochs"], said["batch_size"], said["lower_case"]) == (60, 8, True)
+    assert (said["max_epochs"], said["batch_size"], said["lower_case"]) == (30, 8, True)
 
 
 def test_presets_decide_the_case_and_what_stands_for_an_empty_line(workshop: Workshop) -> None:

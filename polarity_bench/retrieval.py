@@ -144,9 +144,20 @@ def mean_cosine(query: Embeddings, source: Embeddings) -> FloatArray:
     return _cosine(_units(query.vectors) @ (total / len(source)))
 
 
-def pair_similarity(first: Embeddings, second: Embeddings) -> FloatArray:
-    """Return the similarity of each row of `first` to the same row of `second`, (n,)."""
-    return similarity_at(first, second, np.arange(len(first))[:, None])[:, 0]
+def pair_similarity(
+    query: Embeddings, source: Embeddings, row: IntArray, column: IntArray
+) -> FloatArray:
+    """Return the similarity of pairs: the query at each row to the source at each column, (m,).
+
+    Each vector is scaled once, however many pairs it is in.
+    """
+    rows, row = np.unique(row, return_inverse=True)
+    columns, column = np.unique(column, return_inverse=True)
+    queries, sources = query.vectors[rows], source.vectors[columns]
+    longest = _longest(Embeddings(sources, source.similarity))
+    product = _pair_products(_units(queries), row, _units(sources, longest), column)
+    cosine = _cosine(product)
+    return cosine if longest is None else cosine * (_lengths(queries) * longest)[row]
 
 
 def _products_at(

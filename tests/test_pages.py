@@ -159,6 +159,7 @@ def test_the_front_is_the_figure_of_the_board() -> None:
     assert (DOCS / "figures" / "front.svg").read_bytes() == board.read_bytes()
 
 
+@pytest.mark.usefixtures("minilm_vectors")
 @pytest.mark.parametrize("code", python_blocks())
 def test_every_python_block_runs(
     code: str,

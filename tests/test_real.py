@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from polarity_bench.data.sources import DataAccess
+from polarity_bench.embedding.embedder import Embedder
+from polarity_bench.embedding.store import EmbeddingStore
 from polarity_bench.encoders.load import EncoderOptions, load_encoder
 from polarity_bench.evaluation.one_task import evaluate
 from polarity_bench.results.result_files import Result
@@ -14,14 +16,16 @@ from polarity_bench.tasks.catalogue import load_tasks
 from polarity_bench.tasks.types.base import Settings
 from polarity_bench.tasks.types.polarity.task import PolaritySpec
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.usefixtures("minilm_vectors")]
 
 
 def measure(task: str, data_dir: Path | None = None) -> Result:
     spec = load_tasks()[task]
     assert isinstance(spec, PolaritySpec)
     data = spec.load(DataAccess(data_dir, offline=True), Settings())
-    return evaluate(load_encoder("minilm", EncoderOptions(device="cpu")), data)
+    encoder = load_encoder("minilm", EncoderOptions(device="cpu"))
+    with EmbeddingStore() as store:
+        return evaluate(encoder, data, embedder=Embedder(store))
 
 
 CONTRAST = {

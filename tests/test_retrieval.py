@@ -161,6 +161,11 @@ def test_inner_products_hang_on_no_block(block: int, monkeypatch: pytest.MonkeyP
     assert np.array_equal(whole.index, cut.index)
     assert np.array_equal(whole.similarity, cut.similarity)
     at = similarity_at(embeddings(query, "dot"), embeddings(source, "dot"), whole.index)
+    row = np.repeat(np.arange(len(query)), whole.index.shape[1])
+    pairs = pair_similarity(
+        embeddings(query, "dot"), embeddings(source, "dot"), row, whole.index.ravel()
+    )
+    assert np.array_equal(pairs, at.ravel())
     assert np.array_equal(at, whole.similarity)
     cosines = cosine_at(embeddings(query, "dot"), embeddings(source, "dot"), whole.index)
     assert np.array_equal(cosines, cosine_at(embeddings(query), embeddings(source), whole.index))
@@ -302,8 +307,9 @@ def test_cosines_equal_those_of_the_ranking_to_the_last_bit(seed: int) -> None:
     query, source = embeddings(random(5, 12, seed)), embeddings(random(30, 12, seed + 1))
     found = top_k(query, source, 30)
     assert cosine_at(query, source, found.index).tobytes() == found.similarity.tobytes()
-    pairs = pair_similarity(query, embeddings(source.vectors[found.index[:, 0]]))
-    assert pairs.tobytes() == found.similarity[:, 0].tobytes()
+    row = np.repeat(np.arange(5), 30)
+    pairs = pair_similarity(query, source, row, found.index.ravel())
+    assert pairs.tobytes() == found.similarity.tobytes()
     assert np.allclose(mean_cosine(query, source), found.similarity.mean(axis=1), atol=1e-12)
 
 

@@ -15,8 +15,8 @@ import tarfile
 import textwrap
 import zipfile
 import zlib
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -173,18 +173,36 @@ def read_hub(
     """
     import datasets
 
-    datasets.disable_progress_bars()
     try:
-        rows = load(datasets.DownloadConfig(local_files_only=access.offline))
+        with hub_libraries(access.offline):
+            rows = load(datasets.DownloadConfig(local_files_only=access.offline))
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
         raise MissingDataError(f"{where}: cannot be read: {shorten(error)}{remedy}") from error
-    finally:
-        datasets.enable_progress_bars()
     if missing := [name for name in columns if name not in rows.column_names]:
         suggestion = nearest(missing[0], rows.column_names)
         raise InputError(f"{where}: no column {missing[0]!r}{suggestion}{hint}")
     by_column = [[as_text(value) for value in rows[name]] for name in columns]
     return list(zip(*by_column, strict=True))
+
+
+@contextmanager
+def hub_libraries(offline: bool) -> Iterator[None]:
+    """Let `datasets` and `huggingface_hub` show no progress bars, nor use the network if `offline`.
+
+    Both libraries read HF_HUB_OFFLINE when they are imported, which may be too early.
+    """
+    import datasets
+    from huggingface_hub import constants
+
+    before = datasets.config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE
+    datasets.disable_progress_bars()
+    try:
+        datasets.config.HF_HUB_OFFLINE = offline or before[0]
+        constants.HF_HUB_OFFLINE = offline or before[1]
+        yield
+    finally:
+        datasets.config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE = before
+        datasets.enable_progress_bars()
 
 
 def _load_at_commit(hub: HubRef, config: Any) -> Any:

@@ -28,6 +28,8 @@ _PAGE_BYTES = 16384
 _LOG_PAGES = 4000  # 64 MB
 # The number of rows per statement limits memory and respects SQLite's maximum number of parameters.
 CHUNK = 1000
+SYNCHRONOUS = "NORMAL"
+"""Without a sync after each commit, commits still survive `kill -9`."""
 FILE_NAME = re.compile(r"([0-9a-f]{16})\.sqlite")
 _SCHEMA = (
     """CREATE TABLE encoder (
@@ -55,8 +57,7 @@ def open_file(path: Path, wait_seconds: float) -> sqlite3.Connection:
     """Open a file with a limit on the time that statements wait for locks, in seconds."""
     connection = sqlite3.connect(path, timeout=wait_seconds, isolation_level=None)
     try:
-        # Without a sync after each commit, commits still survive `kill -9`.
-        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
         connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
     except BaseException:
         connection.close()

@@ -27,7 +27,7 @@ from polarity_bench.data.nli import load_nli
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.encoders.load import EncoderOptions, load_encoder
-from polarity_bench.sweeps.grid import SHIPPED, read_grid
+from polarity_bench.sweeps.grid import SHIPPED, Grid, read_grid
 from polarity_bench.sweeps.items import Setup
 from polarity_bench.tasks.catalogue import load_task, load_tasks
 from polarity_bench.tasks.labelled import LabelledTexts
@@ -62,7 +62,7 @@ RUN_MINILM = ["run", "-t", "contrast", "--model", "minilm", "--device", "cpu"]
 
 
 def digests(folder: Path) -> dict[str, Any]:
-    """Return the digests that need no data set.
+    """Return the digests that need no data set, but those of the grids that are shipped.
 
     Args:
         folder: An empty folder.
@@ -77,21 +77,20 @@ def digests(folder: Path) -> dict[str, Any]:
         n: RunIdentity(recipe, ENCODER, {}, "task", "inputs", "judged").digest
         for n, recipe in recipes.items()
     }
-    setup = Setup(folder / "out", EncoderOptions())
-    grids = {name: read_grid(file, setup).items for name, file in SHIPPED.items()}
     return {
         "tasks": {name: spec.digest for name, spec in load_tasks().items()},
         "encoders": {n: [each.digest, each.to_dict()["weights"]] for n, each in encoders.items()},
         "recipes": {name: recipe.to_dict() for name, recipe in recipes.items()},
         "jobs": {name: job.digest for name, job in jobs.items()},
         "runs": runs,
-        "grids": {
-            name: [len(items), digest_of([each.digest for each in items])]
-            for name, items in grids.items()
-        },
         "experiments": _experiments(),
         "job.toml": jobs["margins"].to_toml(),
     }
+
+
+def grid_digest(grid: Grid) -> list[int | str]:
+    """Return the number of items of a grid, and the digest of their digests."""
+    return [len(grid.items), digest_of([each.digest for each in grid.items])]
 
 
 def _experiments() -> dict[str, str]:
@@ -161,8 +160,10 @@ if __name__ == "__main__":
     before = json.loads(FILE.read_text(encoding="utf-8")) if FILE.is_file() else {}
     with tempfile.TemporaryDirectory() as made:
         place = Path(made).resolve()
+        setup = Setup(place / "out", EncoderOptions())
+        grids = {name: grid_digest(read_grid(file, setup)) for name, file in SHIPPED.items()}
         content = {
-            "digests": digests(place),
+            "digests": digests(place) | {"grids": grids},
             "commands": {name: printed(words, place) for name, words in COMMANDS.items()},
             "real": before.get("real"),
         }

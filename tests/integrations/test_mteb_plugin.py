@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
-import os
 import pickle
 import random
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
+from inspect import signature
 from pathlib import Path
 from typing import Any, get_args
 
@@ -401,43 +399,30 @@ def test_the_model_of_an_encoder_at_another_strength_has_this_strength(
     assert digest_of_model(encoder.model) != digest_of_model(model)
 
 
-TWO_MODELS = """
-import json, sys
-import mteb
-import polarity_bench
-
-polarity_bench.register("tasks")
-task = mteb.get_task("MiniPolarityRetrieval")
-found = {}
-for name in sys.argv[1:]:
-    model = polarity_bench.load_encoder(name).model
-    outcome = mteb.evaluate(model, task, show_progress_bar=False)
-    found[name] = outcome.task_results[0].scores["test"][0]
-print(json.dumps(found))
-"""
-
-
 def test_models_evaluated_with_the_default_cache_of_mteb_get_their_own_scores(
-    tmp_path: Path,
+    mteb: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They share the name of their folder, so that only the digest tells them apart."""
+    default = signature(mteb.evaluate).parameters["cache"].default
+    monkeypatch.setattr(default, "cache_path", tmp_path / "cache")
     (tmp_path / "tasks").mkdir()
-    task = write_task(tmp_path / "tasks")
-    names = []
+    file = write_task(tmp_path / "tasks")
+    polarity_bench.register(tmp_path / "tasks")
+    task = mteb.get_task("MiniPolarityRetrieval")
+    names, found = [], {}
     for layers in (1, 2):
         (tmp_path / str(layers)).mkdir()
         names.append(f"{layers}/mine")
         tiny_encoder(tmp_path / names[-1], n_layers=layers)
-    code = [sys.executable, "-W", "ignore", "-c", TWO_MODELS, *names]
-    env = os.environ | {"MTEB_CACHE": str(tmp_path / "cache")}
-    done = subprocess.run(code, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
+        encoder = load_encoder(str(tmp_path / names[-1]))
+        assert isinstance(encoder, SentenceTransformerEncoder)
+        outcome = mteb.evaluate(encoder.model, task, show_progress_bar=False)
+        found[names[-1]] = outcome.task_results[0].scores["test"][0]
     stored = {path.parent.parent.name for path in (tmp_path / "cache").rglob("Mini*.json")}
     assert stored == {"local__mine"}
     for name in names:
         encoder = load_encoder(str(tmp_path / name))
-        ours = evaluate(encoder, load_tasks(task)["mini"].load(DataAccess(), Settings())).flat
+        ours = evaluate(encoder, load_tasks(file)["mini"].load(DataAccess(), Settings())).flat
         assert (tmp_path / f"cache/results/local__mine/{encoder.id.digest}").is_dir()
         for score in ("polarity_at_4", "joint_at_4", "sgts"):
             assert found[name][score] == pytest.approx(ours[score], abs=1e-6), name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from standins.command import Bench, Done, call, call_several
+from standins.command import Bench, Done, call, call_several, exit_code_of_copy
 from standins.encoders import BagEncoder, HashEncoder, embeddings
 from standins.models import tiny_bert, tiny_encoder, word_tokenizer
 from standins.server import Server, serve_files
@@ -24,6 +24,7 @@ __all__ = [
     "call_several",
     "csv_text",
     "embeddings",
+    "exit_code_of_copy",
     "serve_files",
     "tiny_bert",
     "tiny_encoder",

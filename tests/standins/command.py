@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import traceback
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -56,12 +59,14 @@ def call(
 
 
 _SEVERAL = """
-import contextlib, io, json, sys
+import contextlib, functools, io, json, sys
 
 begin, before, lines = json.loads(sys.argv[1])
 exec(begin)
+import typer.main
 from polarity_bench.cli.app import main
 
+typer.main.get_command = functools.cache(typer.main.get_command)
 for step, words in zip(before, lines):
     exec(step)
     sys.argv = ["polarity-bench", *words]
@@ -105,3 +110,25 @@ def call_several(
     found = [Done(*json.loads(line)) for line in done.stdout.splitlines()]
     assert len(found) == len(lines)
     return found
+
+
+def exit_code_of_copy(run: Callable[[], object]) -> int:
+    """Run a function in a forked copy of this process, which need not import anything again.
+
+    Returns:
+        The exit code of the copy: 0 if the function returned, 1 if it raised an exception, and
+        minus the number of the signal that ended it.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12: there are threads
+        copy = os.fork()
+    if copy == 0:
+        code = 1
+        try:
+            run()
+            code = 0
+        finally:
+            if code:
+                traceback.print_exc()
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import runpy
 from functools import cache
 from pathlib import Path
 
@@ -278,6 +280,7 @@ SHIPPED_COUNTS = {
     "smoke": (2 * (3 * 2 + 2), 0),
 }
 """Trainings and cross-validations of each."""
+UNCHANGED = runpy.run_path(str(Path(__file__).parents[1] / "golden" / "make_unchanged.py"))
 
 
 @cache
@@ -299,6 +302,9 @@ def test_the_grids_that_are_shipped(name: str) -> None:
     whole = {f"{len(several):,}" for several in (grid.trainings, validations) if several}
     if name in ("scl", "triple-entropy", "fewshot"):
         assert set(said) == whole, "the count in its head"
+    expected = json.loads(UNCHANGED["FILE"].read_text(encoding="utf-8"))["digests"]["grids"]
+    assert UNCHANGED["grid_digest"](grid) == expected[name]
+    assert set(expected) == set(SHIPPED_COUNTS)
 
 
 def test_supervised_contrast_is_that_of_the_papers_tables() -> None:

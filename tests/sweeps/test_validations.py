@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from standins import Bench, Done, Workshop, call, write_task
+from standins import Bench, Done, Workshop, call, exit_code_of_copy, write_task
 from standins.sweeps import run_here
 
 from polarity_bench.cross_validation.fold_results import read_experiments
@@ -373,45 +372,26 @@ def test_the_score_of_all_rows_is_accuracy(setup: Setup, tiny_model: Path) -> No
     assert outcome.scores == {"little-mr": pytest.approx(accuracy)}
 
 
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from polarity_bench.cross_validation.methods import FineTuning
-from polarity_bench.encoders.load import EncoderOptions
-from polarity_bench.sweeps.execute import make
-from polarity_bench.sweeps.grid import read_grid
-from polarity_bench.sweeps.state_files import SweepState
-from polarity_bench.sweeps.items import Setup
-
-grid, output, data, tasks = map(Path, sys.argv[1:])
-setup = Setup(output, EncoderOptions(offline=True), data, tasks, store=False)
-predict, calls = FineTuning.predict, []
-
-def dying(self, fold):
-    calls.append(fold)
-    if len(calls) == 3:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return predict(self, fold)
-
-FineTuning.predict = dying
-state = SweepState(output)
-state.make_folders()
-make(read_grid(grid, setup).items[0], setup, state)
-"""
-
-
 def test_one_that_is_killed_goes_on_from_its_last_fold(
     grid: Path, setup: Setup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    places = [grid, setup.output, setup.data_dir, setup.task_dir]
-    killed = subprocess.run([sys.executable, "-c", KILLED, *map(str, places)], check=False)
-    assert killed.returncode == -signal.SIGKILL
     item, state = read_grid(grid, setup).items[0], SweepState(setup.output)
+    state.make_folders()
+    predict, calls = FineTuning.predict, []
+
+    def dying(self: FineTuning, fold: FoldContext) -> Predictions:
+        calls.append(fold)
+        if len(calls) == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return predict(self, fold)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FineTuning, "predict", dying)
+        assert exit_code_of_copy(lambda: making.make(item, setup, state)) == -signal.SIGKILL
+    assert calls == []
     assert state.outcome(item.digest) is None
     (scores,) = scored(setup.output / "fewshot").values()
     assert scores[ScoreKey("macro_f1")].n == 2
-    calls: list[FoldContext] = []
-    predict = FineTuning.predict
 
     def counted(self: FineTuning, fold: FoldContext) -> Predictions:
         calls.append(fold)

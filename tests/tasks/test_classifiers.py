@@ -212,10 +212,6 @@ def test_counts_of_words_are_fitted_as_dense_numbers_are() -> None:
     assert (packed(counts) == labels).mean() > 0.8
 
 
-def threads_of_torch() -> int:
-    return int(torch.get_num_threads())
-
-
 def test_single_threaded_holds_torch_to_one_thread_whatever_was_set() -> None:
     before = torch.get_num_threads()
     for wanted in (3, before):
@@ -226,5 +222,10 @@ def test_single_threaded_holds_torch_to_one_thread_whatever_was_set() -> None:
 
 
 def test_single_threaded_processes_have_one_thread_before_they_are_told() -> None:
+    def threads_of_torch() -> int:  # within, so that a process need not import this module
+        import torch
+
+        return int(torch.get_num_threads())
+
     found = single_threaded_processes(2)(delayed(threads_of_torch)() for _ in range(4))
     assert found == [1] * 4

@@ -651,24 +651,32 @@ def test_edited_labels_are_another_run(
         run(tiny_model, task_dir, tmp_path / "x")
 
 
+def interrupted(*_: Any, **__: Any) -> Any:
+    raise KeyboardInterrupt
+
+
 def test_a_second_process_on_the_folder_is_told_who_holds_it(
-    tiny_model: Path, task_dir: Path, tmp_path: Path
+    tiny_model: Path, task_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The other process stops where it would load the base: it need not import torch."""
     job = job_of(tiny_model, task_dir, tmp_path / "x")
     (tmp_path / "job.toml").write_text(job.to_toml())
+    with monkeypatch.context() as patch:
+        patch.setattr(PolarityTrainer, "compute_loss", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            train(job)
     code = f"""
 import time
 from pathlib import Path
+import polarity_bench.training.train as training
 from polarity_bench.training.job import Job
-from polarity_bench.training.recipes.margins.trainer import PolarityTrainer
-from polarity_bench.training.train import train
 
 def wait(*_, **__):
     Path({str(tmp_path / "begun")!r}).touch()
     time.sleep(100)
 
-PolarityTrainer.compute_loss = wait
-train(Job.read(Path({str(tmp_path / "job.toml")!r})))
+training.load_base = wait
+training.train(Job.read(Path({str(tmp_path / "job.toml")!r})))
 """
     other = subprocess.Popen([sys.executable, "-c", code])
     try:

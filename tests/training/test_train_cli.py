@@ -329,53 +329,37 @@ RECIPES["nudge"] = Nudge
 """
 
 
-@pytest.fixture(scope="module")
-def elsewhere(
-    tmp_path_factory: pytest.TempPathFactory, tiny_model: Path
-) -> tuple[Path, dict[str, Done]]:
-    """A folder, and what commands say there in one fresh process: a job from its file comes first.
-
-    The process imports once for the job and for a recipe of one's own.
-    """
-    folder = tmp_path_factory.mktemp("elsewhere")
-    tasks = folder / "tasks"
-    tasks.mkdir()
+def test_a_fresh_process_runs_a_job_to_the_same_bytes_and_a_recipe_of_ones_own(
+    tiny_model: Path, task_dir: Path, tmp_path: Path
+) -> None:
+    """The process imports once, and begins with the job. The recipe is a module and a line."""
+    folder, tasks = tmp_path / "elsewhere", tmp_path / "elsewhere" / "tasks"
+    tasks.mkdir(parents=True)
     write_task(tasks)
     job = job_of(tiny_model, tasks, folder / "there")
     (folder / "job.toml").write_text(job.to_toml(), encoding="utf-8")
     (folder / "nudge.py").write_text(TOY)
     mini = ["--task-dir", str(tasks)]
     words = f"train --recipe nudge --step 0.25 -t mini -o x -m {tiny_model}".split() + mini
-    lines = {
-        "job": ["train", "--job", "job.toml"],
-        "done": [*words, "--no-store", "--json"],
-        "again": [*words, "--no-store", "--json"],
-        "refused": ["train", "--recipe", "nudge", "--epochs", "3", "-o", "y"],
-        "ran": ["run", "--model", "x", "--tasks", "mini", "--no-store", "--json", *mini],
-        "board": ["leaderboard", "results"],
-    }
-    answers = call_several([*lines.values()], folder, begin=BEGIN)
-    return folder, dict(zip(lines, answers, strict=True))
+    lines = [
+        ["train", "--job", "job.toml"],
+        [*words, "--no-store", "--json"],
+        [*words, "--no-store", "--json"],
+        ["train", "--recipe", "nudge", "--epochs", "3", "-o", "y"],
+        ["run", "--model", "x", "--tasks", "mini", "--no-store", "--json", *mini],
+        ["leaderboard", "results"],
+    ]
+    answers = call_several(lines, folder, begin=BEGIN)
+    of_job, done, again, refused, ran, board = answers
 
-
-def test_a_job_is_run_from_its_file_in_a_fresh_process_to_the_same_bytes(
-    tiny_model: Path, task_dir: Path, tmp_path: Path, elsewhere: tuple[Path, dict[str, Done]]
-) -> None:
-    folder, said = elsewhere
     run(tiny_model, task_dir, tmp_path / "here")
-    assert said["job"].code == 0, said["job"].err
-    assert said["job"].out.startswith("| epoch")
+    assert of_job.code == 0, of_job.err
+    assert of_job.out.startswith("| epoch")
     for name in ("model.safetensors", "history.csv", "config.json", "tokenizer.json"):
         here, there = tmp_path / "here" / name, folder / "there" / name
         assert here.read_bytes() == there.read_bytes(), name
     assert equal(weights(tmp_path / "here"), weights(folder / "there"))
 
-
-def test_a_recipe_of_ones_own_is_a_module_and_a_line(
-    tiny_model: Path, elsewhere: tuple[Path, dict[str, Done]]
-) -> None:
-    folder, answers = elsewhere
-    done, again, refused, ran, board = list(answers.values())[1:]
     assert done.code == 0, done.err
     said = json.loads(done.out)
     assert (said["recipe"], said["kept"], said["reused"]) == ("nudge", 1, False)

@@ -261,7 +261,7 @@ def _sgts(task: PolarityData, ours: TaskRetrieval) -> Score:
     query_labels, source_labels = label_codes(task)
     sizes = len(query_labels), len(source_labels)
     queries, sources = sentence_pairs.draw_pairs(*sizes, N_PAIRS, SEED)
-    cosine = pair_similarity(_take(ours.query, queries), _take(ours.source, sources))
+    cosine = pair_similarity(ours.query, ours.source, queries, sources)
     correlation = sentence_pairs.sentiment_guided_similarity(
         cosine, query_labels[queries] == source_labels[sources]
     )
@@ -286,7 +286,7 @@ def _pairwise(task: PolarityData, ours: TaskRetrieval) -> Score:
     number, query, twin, source, source_twin = table.T
 
     def cosine(queries: IntArray, sources: IntArray) -> FloatArray:
-        return pair_similarity(_take(ours.query, queries), _take(ours.source, sources))
+        return pair_similarity(ours.query, ours.source, queries, sources)
 
     right = sentence_pairs.pairwise_accuracy(
         cosine(query, source),
@@ -316,7 +316,3 @@ def _twins(task: PolarityData, split: Split) -> list[tuple[tuple[str, ...], tupl
         for pair in complete
         if len(pair) == 2 and split.labels[pair[0]] != split.labels[pair[1]]
     ]
-
-
-def _take(embeddings: Embeddings, positions: IntArray) -> Embeddings:
-    return Embeddings(embeddings.vectors[positions], embeddings.similarity)

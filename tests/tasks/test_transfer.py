@@ -135,13 +135,13 @@ def fit_logistic(x: FloatArray, y: IntArray, _dev: object, c: float) -> Any:
 
 def fit_hidden(x: FloatArray, y: IntArray, dev: Any, weight_decay: float) -> Any:
     classifier = TorchClassifier(
-        n_hidden=3, optimizer="rmsprop", batch_size=8, tenacity=5, epoch_size=3, max_epochs=60
+        n_hidden=3, optimizer="rmsprop", batch_size=8, tenacity=5, epoch_size=3, max_epochs=30
     )
     (predict,) = classifier.fit((x, y), [weight_decay], n_classes=2, dev=dev)
     return predict
 
 
-HIDDEN = choose_preset(preset="papers", classifier="max_epoch=60,nhid=3,batch_size=8,optim=rmsprop")
+HIDDEN = choose_preset(preset="papers", classifier="max_epoch=30,nhid=3,batch_size=8,optim=rmsprop")
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ HIDDEN = choose_preset(preset="papers", classifier="max_epoch=60,nhid=3,batch_si
 def test_nested_folds_score_what_scikit_learns_folds_do_by_hand(
     workshop: Workshop, settings: Settings, grid: Sequence[float], fit: Callable[..., Any]
 ) -> None:
-    task: Any = workshop.load(workshop.labelled_lines(n=60), settings)
+    task: Any = workshop.load(workshop.labelled_lines(n=40), settings)
     rows = task.parts["all"]
     order = in_order(rows)
     accuracies, predicted = nested_by_hand(
@@ -183,7 +183,7 @@ def test_intervals_contain_their_mean(name: str, workshop: Workshop) -> None:
 def test_the_toolkits_classifier_is_named_with_its_parameters(workshop: Workshop) -> None:
     said = dict(workshop.load(workshop.labelled_lines(), Settings(of_types=(HIDDEN,))).protocol)
     assert (said["name"], said["kfold"], said["n_hidden"]) == ("senteval-torch", 3, 3)
-    assert (said["max_epochs"], said["batch_size"], said["lower_case"]) == (60, 8, True)
+    assert (said["max_epochs"], said["batch_size"], said["lower_case"]) == (30, 8, True)
 
 
 def test_presets_decide_the_case_and_what_stands_for_an_empty_line(workshop: Workshop) -> None:

@@ -6,9 +6,6 @@ import json
 import os
 import pickle
 import signal
-import subprocess
-import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +14,15 @@ import numpy as np
 import pytest
 import torch
 from safetensors.numpy import load_file, save_file
-from standins import QUICK, BagEncoder, HashEncoder, Workshop, without_times, write_task
+from standins import (
+    QUICK,
+    BagEncoder,
+    HashEncoder,
+    Workshop,
+    exit_code_of_copy,
+    without_times,
+    write_task,
+)
 
 import polarity_bench
 from polarity_bench.boards.board import board, find_board
@@ -371,46 +376,29 @@ def test_a_loaded_task_pickles(workshop: Workshop) -> None:
 
 # Killed
 
-SLOW_RUN = """
-import sys
-import time
-from pathlib import Path
 
-from standins import QUICK, BagEncoder
+class DyingEncoder(BagEncoder):
+    """An encoder that writes down its batches, and kills its process in one of them, if any."""
 
-from polarity_bench.data.sources import DataAccess
-from polarity_bench.embedding.embedder import Embedder
-from polarity_bench.embedding.store import EmbeddingStore
-from polarity_bench.evaluation.many_tasks import EvaluationPlan, run_suite
-from polarity_bench.tasks.catalogue import choose_tasks, load_tasks
-
-made, output, log, seconds = sys.argv[1:]
-
-
-class SlowEncoder(BagEncoder):
     stores_vectors = True
 
-    def encode(self, texts):
-        with Path(log).open("a") as file:
-            file.write("\\t".join(texts) + "\\n")
-        time.sleep(float(seconds))
+    def __init__(self, log: Path, last: int | None = None) -> None:
+        super().__init__()
+        self._log, self._last = log, last
+
+    def encode(self, texts: Sequence[str]) -> FloatArray:
+        with self._log.open("a") as file:
+            file.write("\t".join(texts) + "\n")
+        if len(batches(self._log)) == self._last:
+            os.kill(os.getpid(), signal.SIGKILL)
         return super().encode(texts)
 
 
-specs = choose_tasks(load_tasks(Path(made, "tasks")), names=["little-mr", "little-sts"])
-access = DataAccess(Path(made, "data"), offline=True)
-with EmbeddingStore(Path(output, "store")) as store:
-    plan = EvaluationPlan(SlowEncoder(), embedder=Embedder(store, batch_size=8))
-    report = run_suite(plan, [spec.load(access, QUICK) for spec in specs], Path(output))
-assert not report.failures, report.failures
-"""
-
-
-def start(workshop: Workshop, output: Path, log: Path, seconds: float) -> subprocess.Popen[bytes]:
-    words = [workshop.root, output, log, seconds]
-    paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
-    env = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
-    return subprocess.Popen([sys.executable, "-c", SLOW_RUN, *map(str, words)], env=env)
+def evaluated(workshop: Workshop, output: Path, encoder: Encoder) -> None:
+    with EmbeddingStore(output / "store") as store:
+        embedder = Embedder(store, batch_size=8)
+        specs = list(workshop.specs.values())
+        whole(run(workshop, specs, output, encoder=encoder, embedder=embedder))
 
 
 def batches(log: Path) -> list[list[str]]:
@@ -422,23 +410,19 @@ def test_a_killed_run_goes_on_where_it_was(workshop: Workshop, tmp_path: Path) -
     workshop.labelled_lines()
     workshop.sts()
     unbroken, broken = tmp_path / "unbroken", tmp_path / "broken"
-    uninterrupted = start(workshop, unbroken, tmp_path / "unbroken.log", 0)
+    evaluated(workshop, unbroken, DyingEncoder(tmp_path / "unbroken.log"))
     log = tmp_path / "broken.log"
-    killed = start(workshop, broken, log, 0.3)
-    deadline = time.monotonic() + 60
-    while len(batches(log)) < 4 and killed.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.02)
-    killed.send_signal(signal.SIGKILL)
-    assert killed.wait() == -signal.SIGKILL
+    dying = DyingEncoder(log, last=4)
+    killed = exit_code_of_copy(lambda: evaluated(workshop, broken, dying))
+    assert killed == -signal.SIGKILL
     before = batches(log)
-    assert len(before) >= 4
+    assert len(before) == 4
     assert list(read_results(broken)) == []
 
-    assert start(workshop, broken, log, 0).wait() == 0
-    assert uninterrupted.wait() == 0
+    evaluated(workshop, broken, DyingEncoder(log))
     after = batches(log)[len(before) :]
     stored, in_flight = before[:-1], before[-1]
-    assert after[0] == in_flight  # killed while it slept, so that nothing of it was stored
+    assert after[0] == in_flight  # nothing of it was stored
     once = [text for batch in stored + after for text in batch]
     assert len(once) == len(set(once))
     assert stored + after == batches(tmp_path / "unbroken.log")

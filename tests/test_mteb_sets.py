@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from hub import RUN, Done, Hub, Repo, bench, serve
+from hub import REFUSING, RUN, Done, Hub, Repo, bench, check_faults, part_of, serve, with_faults
 from standins import QUERIES, SOURCES, Bench, Rows, write_task
 
 from polarity_bench.data.sources import DataAccess
@@ -33,20 +33,18 @@ COMMITS = {
         "d2638cc529d5d50cecc91b7ae21735fab7b34743"
     ),
     "mteb/dk_hate": "0468ff11393992d8347cf4282fb706fe970608d4",
-    "fewshot-goes-multilingual/cs_csfd-movie-reviews": "dd2ede6faaea338ef6b1e2966f06808656975a23",
     "mteb/angry_tweets": "b9475fb66a13befda4fa9871cd92343bb2c0eb77",
     "mteb/PoemSentimentClassification": "c" * 40,  # mteb pins another one
     "mteb/tweet_sentiment_multilingual": "d522bb117c32f5e0207344f69f7075fc9941168b",
 }
 """The data sets, each at the commit that mteb pins."""
-AMAZON, HEBREW, CZECH, GATED, CUT, SLOW, DAMAGED, MOVED, MERGED = COMMITS
+AMAZON, HEBREW, CZECH, GATED, FAULTY, DAMAGED, MOVED, MERGED = COMMITS
 TASKS = {
     AMAZON: "mteb:AmazonCounterfactualClassification",
     HEBREW: "mteb:HebrewSentimentAnalysis.v3",
     CZECH: "mteb:CzechSoMeSentimentClassification",
     GATED: "mteb:UkrTweetToxicityBinaryClassification",
-    CUT: "mteb:DKHateClassification.v2",
-    SLOW: "mteb:CSFDCZMovieReviewSentimentClassification",
+    FAULTY: "mteb:DKHateClassification.v2",
     DAMAGED: "mteb:AngryTweetsClassification.v2",
     MOVED: "mteb:PoemSentimentClassification",
     MERGED: "mteb:TweetSentimentClassification",
@@ -55,7 +53,6 @@ COLUMNS = {
     HEBREW: ("text", "labels"),
     CZECH: ("comment", "sentiment_int"),
     GATED: ("text", "toxic"),
-    SLOW: ("comment", "rating_int"),
 }
 """Columns of the texts and labels, if they are not `text` and `label`."""
 
@@ -112,13 +109,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
             if name == DAMAGED:
                 path = "default/train.parquet"
                 files[path] = files[path].read_bytes()[:-20]
-            hub.repos["datasets", name] = Repo(
-                commit,
-                files,
-                is_gated=name == GATED,
-                is_cut=name == CUT,
-                delay=3.0 if name == SLOW else 0.0,
-            )
+            hub.repos["datasets", name] = Repo(commit, files, is_gated=name == GATED)
         yield hub
 
 
@@ -165,10 +156,12 @@ def online(hub: Hub, home: Path, tiny_model: Path) -> dict[str, Done]:
         f'tasks = ["{hebrew}"]\n[[train]]\nrecipe = "axis"\ntask = "{german}"\n'
         f'model = "{tiny_model}"\n'
     )
+    faulty, before = with_faults("faulty", f"{RANDOM} {TASKS[FAULTY]}")
     return bench(
         hub,
         home,
         {
+            **faulty,  # first, since each fault empties the caches
             "files": f"{RANDOM} mini,other",
             "single": f"{RANDOM} {hebrew}",
             "odd columns": f"{RANDOM} {TASKS[CZECH]}",
@@ -185,7 +178,6 @@ def online(hub: Hub, home: Path, tiny_model: Path) -> dict[str, Done]:
             "unknown": f"{RANDOM} unknown",
             "gated": f"{RANDOM} {TASKS[GATED]},mini",
             "others": f"{RANDOM} {TASKS[GATED]},mini --skip-missing",
-            "cut": f"{RANDOM} {TASKS[CUT]}",
             "damaged": f"{RANDOM} {TASKS[DAMAGED]}",
             "missing": f"{RANDOM} mteb:AJGT.v2",
             "other commit": f"{RANDOM} moved",
@@ -205,16 +197,9 @@ def online(hub: Hub, home: Path, tiny_model: Path) -> dict[str, Done]:
             "train examples": f"examples {tiny} --task {TASKS[CZECH]} {small} -n 8 -o made",
             "train texts": f"texts --tasks {german} --output texts.jsonl",
             "train sweep": "sweep grid.toml --dry-run",
-            "again": f"{RANDOM} {TASKS[CUT]}",
             "token": f"{RANDOM} {TASKS[GATED]}",
-            "slow": f"{RANDOM} {TASKS[SLOW]}",
         },
-        {
-            "again": 'ask("/whole")',
-            "token": 'os.environ["HF_TOKEN"] = "hf_of_nobody"',
-            # For the last one alone, because a busy machine may also delay other answers.
-            "slow": "from huggingface_hub import constants; constants.HF_HUB_DOWNLOAD_TIMEOUT = 1",
-        },
+        before | {"token": 'os.environ["HF_TOKEN"] = "hf_of_nobody"'},
     )
 
 
@@ -224,18 +209,14 @@ def offline(hub: Hub, home: Path, online: dict[str, Done]) -> dict[str, Done]:
         hub,
         home,
         {
+            "refused": f"{RANDOM} mteb:AJGT.v2",
             "single": f"{RANDOM} {TASKS[HEBREW]} --offline",
             "language": f"{RANDOM} {TASKS[AMAZON]}[de] --offline",
             "moved": f"{RANDOM} {TASKS[MOVED]} --offline",
             "missing": f"{RANDOM} mteb:AJGT.v2 --offline",
         },
+        begin=REFUSING,
     )
-
-
-def part_of(online: dict[str, Done], first: str) -> dict[str, Done]:
-    """Return the answers to the commands whose names begin with a word, by the other words."""
-    named = (name.partition(" ") for name in online)
-    return {rest: online[f"{first} {rest}"] for word, _, rest in named if word == first}
 
 
 @pytest.fixture(scope="module")
@@ -304,14 +285,13 @@ def test_what_was_read_once_is_read_offline(
 ) -> None:
     assert scores(offline[name]) == scores(online[name])
     assert {done.err for done in offline.values() if done.requests} == set()
+    assert [name for name, done in offline.items() if "refused socket" in done.err] == ["refused"]
 
 
 @pytest.mark.parametrize(
     ("name", "data", "why"),
     [
         ("gated", GATED, "is a gated dataset on the Hub"),
-        ("cut", CUT, "cannot be read"),
-        ("slow", SLOW, "cannot be read"),
         ("damaged", DAMAGED, "cannot be read"),
         ("moved", MOVED, "doesn't exist"),
     ],
@@ -354,9 +334,14 @@ def test_another_revision_in_the_cache_is_not_used(offline: dict[str, Done]) -> 
     assert COMMITS[MOVED] in offline["moved"].error
 
 
-def test_a_cut_connection_leaves_nothing_damaged_and_a_token_opens(online: dict[str, Done]) -> None:
+def test_each_fault_of_the_hub_is_named_and_leaves_nothing(online: dict[str, Done]) -> None:
     mini, _ = scores(online["files"]).values()
-    assert scores(online["again"]) == {TASKS[CUT]: mini}
+    named = f"{TASKS[FAULTY]}: the hub data set {FAULTY}@0468ff11: cannot be read: "
+    check_faults(part_of(online, "faulty"), named, mini)
+
+
+def test_a_token_opens_a_gated_data_set(online: dict[str, Done]) -> None:
+    mini, _ = scores(online["files"]).values()
     assert scores(online["token"]) == {TASKS[GATED]: mini}
 
 

@@ -25,7 +25,8 @@ from typing import Any
 from polarity_bench.data.readers import as_text
 from polarity_bench.data.specs import CountedFile, FileRef, HubRef, Owner
 from polarity_bench.errors import InputError, MissingDataError, nearest
-from polarity_bench.files import cache_folder, write_atomically
+from polarity_bench.files import cache_folder, file_hash, write_atomically
+from polarity_bench.hub import reading_hub
 
 DATA_VARIABLE = "POLARITY_BENCH_DATA"
 _BAD_ARCHIVE = (zipfile.BadZipFile, zlib.error, lzma.LZMAError)
@@ -105,15 +106,11 @@ def obtain(reference: FileRef, spec: Owner, access: DataAccess) -> Path:
 def _mismatch(file: io.BufferedIOBase, reference: FileRef) -> str:
     """Return a declared checksum that differs, with the actual one; '' if none differs.
 
-    The file is not read into memory, and not read at all without a declared checksum.
+    The file is not read without a declared checksum.
     """
-    header = b"blob %d\0" % file.seek(0, os.SEEK_END)  # Git hashes it before the content.
-    sha1 = partial(hashlib.sha1, header, usedforsecurity=False)
-    hashes: dict[str, Callable[[], Any]] = {"sha256": hashlib.sha256, "git_sha1": sha1}
-    for name, new in hashes.items():
+    for name in ("sha256", "git_sha1"):
         if expected := getattr(reference, name):
-            file.seek(0)
-            actual = hashlib.file_digest(file, new).hexdigest()
+            actual = file_hash(file, name)
             if actual != expected:
                 return f"{name} {expected[:12]}…, got {actual[:12]}…"
     return ""
@@ -137,6 +134,7 @@ def load_hub_split(
         InputError: If the data set is not available, or lacks a column.
     """
     return read_hub(
+        hub.id,
         partial(_load_at_commit, hub),
         (hub.text, hub.label, *extra),
         access,
@@ -147,6 +145,7 @@ def load_hub_split(
 
 
 def read_hub(
+    name: str,
     load: Callable[[Any], Any],
     columns: Sequence[str],
     access: DataAccess,
@@ -158,6 +157,7 @@ def read_hub(
     """Read columns of a hub data set.
 
     Args:
+        name: Name of the data set on the hub.
         load: Function that maps a `datasets.DownloadConfig` to the data set.
         columns: Names of the columns.
         access: Permitted sources of data.
@@ -175,7 +175,8 @@ def read_hub(
 
     datasets.disable_progress_bars()
     try:
-        rows = load(datasets.DownloadConfig(local_files_only=access.offline))
+        with reading_hub(name, "dataset", access.offline):
+            rows = load(datasets.DownloadConfig(local_files_only=access.offline))
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
         raise MissingDataError(f"{where}: cannot be read: {shorten(error)}{remedy}") from error
     finally:

@@ -101,6 +101,16 @@ def check_writable(output: Path, field: str = "output") -> None:
             pass
 
 
+def cannot_write(error: BaseException) -> bool:
+    """Return whether the error says that a file or folder cannot be written to."""
+    number = getattr(error, "errno", None)
+    return isinstance(error, PermissionError) or number in {
+        errno.ENOTDIR,
+        errno.EROFS,
+        errno.ENOSPC,
+    }
+
+
 @contextmanager
 def input_errors(what: str) -> Iterator[None]:
     """Convert an OSError inside the context to an InputError with the message `what`: reason."""

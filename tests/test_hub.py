@@ -97,8 +97,9 @@ def online(hub: Hub, home: Path, tiny_model: Path) -> dict[str, Done]:
             "no encoder": f"{RUN} -m org/none -t hubbed",
             "near": f"{RUN} -m mini-lm -t hubbed",
             "no revision": f"{RUN} -m org/minilm -t hubbed --revision v9",
+            "no home": f"{RUN} -m org/none -t mini",
         },
-        before_models | before_data,
+        before_models | before_data | {"no home": 'constants.HF_TOKEN_PATH = "tasks/mini.toml/x"'},
     )
 
 
@@ -181,3 +182,8 @@ def test_an_encoder_that_is_not_there(online: dict[str, Done], offline: dict[str
     assert online["near"].error.endswith("no such repository; did you mean 'minilm'?")
     assert "Invalid rev id: v9" in online["no revision"].error
     assert "could not be read (--offline)" in offline["no encoder"].error
+
+
+def test_a_home_that_cannot_be_written_is_named(online: dict[str, Done]) -> None:
+    why = "Not a directory: 'tasks/mini.toml/x'; set HF_HOME to a folder that can be written to"
+    assert why in online["no home"].error

@@ -25,7 +25,7 @@ from typing import Any
 from polarity_bench.data.readers import as_text
 from polarity_bench.data.specs import CountedFile, FileRef, HubRef, Owner
 from polarity_bench.errors import InputError, MissingDataError, nearest
-from polarity_bench.files import cache_folder, file_hash, write_atomically
+from polarity_bench.files import cache_folder, cannot_write, file_hash, write_atomically
 from polarity_bench.hub import reading_hub
 
 DATA_VARIABLE = "POLARITY_BENCH_DATA"
@@ -259,9 +259,10 @@ def _download(reference: FileRef, spec: Owner, access: DataAccess) -> Path:
             return _unpack(url, member, reference, target)
         return _retrieve(url, target, reference)
     except (OSError, ValueError, EOFError, tarfile.TarError, *_BAD_ARCHIVE) as error:
+        hint = "; set POLARITY_BENCH_CACHE to another folder" if cannot_write(error) else ""
         raise MissingDataError(
             f"{spec.name}: {reference.path} is not on this machine and downloading "
-            f"{url} failed: {shorten(error)}{_remedy(spec)}"
+            f"{url} failed: {shorten(error)}{hint}{_remedy(spec)}"
         ) from error
 
 

@@ -142,6 +142,15 @@ def test_a_faulty_answer_leaves_nothing_and_the_next_command_succeeds(
     load(tmp_path, f"{server.url}/train.csv")
 
 
+def test_a_cache_that_cannot_be_written_is_named(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("POLARITY_BENCH_CACHE", str(tmp_path / "file" / "cache"))
+    with pytest.raises(InputError, match="/file/cache'; set POLARITY_BENCH_CACHE to another fold"):
+        load(tmp_path, f"{server.url}/train.csv")
+
+
 def test_a_server_that_does_not_answer(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="`data_dir` or POLARITY_BENCH_DATA"):
         load(tmp_path, "http://127.0.0.1:9/train.csv")

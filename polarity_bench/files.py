@@ -37,6 +37,11 @@ def cache_folder() -> Path:
     return Path(named) if named else platformdirs.user_cache_path("polarity-bench")
 
 
+def expanded(path: str | Path) -> Path:
+    """Return a path with `~` replaced by the home folder, or unchanged if there is no such home."""
+    return Path(os.path.expanduser(path))  # noqa: PTH111  `Path.expanduser` raises an error
+
+
 def folder_name(name: str) -> str:
     """Return a name that is safe as a folder name. A slash becomes two underscores.
 

@@ -185,6 +185,8 @@ def test_version_and_no_arguments(bench: Bench) -> None:
         ("--task-dir none", "the task folder none does not exist"),
         ("--output TASKS/mini.toml", "the folder cannot be written to"),
         ("-m ./none", "the encoder './none': no such folder"),
+        ("-m ~nobody-here/x", "the encoder '~nobody-here/x': no such folder"),
+        ("-m vectors:~nobody-here/x", "~nobody-here/x: expected a .parquet or .npy file"),
         ("-m tfidf,random", "repository; to evaluate several encoders, repeat --model"),
         ("-m TASKS", "is not an encoder"),
         ("-m random:3", "the baseline 'random' takes no argument"),

@@ -44,7 +44,7 @@ from polarity_bench.errors import (
     nearest,
     reworded,
 )
-from polarity_bench.files import read_json
+from polarity_bench.files import expanded, read_json
 from polarity_bench.hub import reading_hub
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def folder_of(name: str, options: EncoderOptions) -> tuple[Path, str, str | None
         if package and package.origin:
             return Path(package.origin).parent / "model", MINILM, None
         name = MINILM
-    path = Path(name).expanduser()
+    path = expanded(name)
     if path.is_dir():
         if options.revision:
             raise InputError(
@@ -487,7 +487,7 @@ def _load_whole(name: str, options: EncoderOptions) -> Encoder:
             raise InputError(f"the encoder {name!r} is incomplete; use {usage}")
         if kind == "mteb":
             return _load_from_mteb(argument, options)
-        return SavedVectorsEncoder(Path(argument).expanduser())
+        return SavedVectorsEncoder(expanded(argument))
     folder, title, revision = folder_of(name, options)
     training = TrainFile.of(folder) if revision is None else None
     encoder = load_folder(folder, title, revision, options)
@@ -538,8 +538,8 @@ def resolve_name(name: str, folder: Path) -> str:
     """
     kind, _, file = name.partition(":")
     if kind in {"glove", "vectors"} and file:
-        return f"{kind}:{folder / Path(file).expanduser()}"
-    place = folder / Path(name).expanduser()
+        return f"{kind}:{folder / expanded(file)}"
+    place = folder / expanded(name)
     is_built_in = name == "minilm" or kind in _WITHOUT_OPTIONS
     try:
         is_path = place.exists() or name.startswith(("./", "../", "~"))

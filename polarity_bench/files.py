@@ -26,6 +26,10 @@ from polarity_bench.errors import InputError, reworded
 
 _DAMAGE = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError)
 """Errors raised when a damaged compressed file is read."""
+SET_FOLDERS = (
+    "set HOME, or MTEB_CACHE, HF_HOME and POLARITY_BENCH_CACHE, to folders that can be written to"
+)
+"""What to do if a library cannot write to a cache, for the end of a message."""
 _LONGEST = 120
 _NO_ORGANISATION = "local"
 """Organisation for encoders without an organisation, because mteb requires one in a name."""

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from polarity_bench.files import cache_folder, cannot_write, file_hash
+from polarity_bench.files import SET_FOLDERS, cache_folder, cannot_write, file_hash
 
 _SILENCE = 60.0
 """Seconds without an answer before a request fails."""
@@ -120,7 +120,7 @@ def _problem(error: BaseException | None) -> str:
         elif isinstance(error, failures) and "Offline" not in repr(error):
             return f"the connection failed ({type(error).__name__}: {error}); try again"
         elif cannot_write(error):
-            return f"{error}; set HF_HOME to a folder that can be written to"
+            return f"{error}; {SET_FOLDERS}"
         elif "Consistency check failed" in str(error):
             return "a file has another size than the hub declares; try again"
         error = error.__cause__ or error.__context__

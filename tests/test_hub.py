@@ -185,5 +185,5 @@ def test_an_encoder_that_is_not_there(online: dict[str, Done], offline: dict[str
 
 
 def test_a_home_that_cannot_be_written_is_named(online: dict[str, Done]) -> None:
-    why = "Not a directory: 'tasks/mini.toml/x'; set HF_HOME to a folder that can be written to"
+    why = "Not a directory: 'tasks/mini.toml/x'; set HOME, or MTEB_CACHE, HF_HOME and POLARITY_"
     assert why in online["no home"].error

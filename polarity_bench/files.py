@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gzip
 import hashlib
+import io
 import json
 import lzma
 import os
@@ -15,6 +16,7 @@ import tomllib
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,10 @@ from polarity_bench.errors import InputError, reworded
 
 _DAMAGE = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError)
 """Errors raised when a damaged compressed file is read."""
+SET_FOLDERS = (
+    "set HOME, or MTEB_CACHE, HF_HOME and POLARITY_BENCH_CACHE, to folders that can be written to"
+)
+"""What to do if a library cannot write to a cache, for the end of a message."""
 _LONGEST = 120
 _NO_ORGANISATION = "local"
 """Organisation for encoders without an organisation, because mteb requires one in a name."""
@@ -33,6 +39,11 @@ def cache_folder() -> Path:
     """Return the folder for downloads and embeddings: $POLARITY_BENCH_CACHE or a user default."""
     named = os.environ.get("POLARITY_BENCH_CACHE")
     return Path(named) if named else platformdirs.user_cache_path("polarity-bench")
+
+
+def expanded(path: str | Path) -> Path:
+    """Return a path with `~` replaced by the home folder, or unchanged if there is no such home."""
+    return Path(os.path.expanduser(path))  # noqa: PTH111  `Path.expanduser` raises an error
 
 
 def folder_name(name: str) -> str:
@@ -99,6 +110,16 @@ def check_writable(output: Path, field: str = "output") -> None:
             pass
 
 
+def cannot_write(error: BaseException) -> bool:
+    """Return whether the error says that a file or folder cannot be written to."""
+    number = getattr(error, "errno", None)
+    return isinstance(error, PermissionError) or number in {
+        errno.ENOTDIR,
+        errno.EROFS,
+        errno.ENOSPC,
+    }
+
+
 @contextmanager
 def input_errors(what: str) -> Iterator[None]:
     """Convert an OSError inside the context to an InputError with the message `what`: reason."""
@@ -144,6 +165,21 @@ def remove(path: Path) -> None:
     """
     with input_errors(f"{path}: cannot be removed"):
         path.unlink(missing_ok=True)
+
+
+def file_hash(file: io.BufferedIOBase, name: str) -> str:
+    """Return a hash of a file as hexadecimal digits, without reading the file into memory.
+
+    Args:
+        file: The file, opened for reading.
+        name: `sha256`, `sha1`, or `git_sha1`, by which Git names the file's content.
+    """
+    new = partial(hashlib.new, name, usedforsecurity=False)
+    if name == "git_sha1":
+        header = b"blob %d\0" % file.seek(0, os.SEEK_END)  # Git hashes it before the content.
+        new = partial(hashlib.sha1, header, usedforsecurity=False)
+    file.seek(0)
+    return hashlib.file_digest(file, new).hexdigest()
 
 
 def write_atomically(path: Path, content: bytes) -> None:

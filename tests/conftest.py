@@ -6,6 +6,7 @@ import gc
 import itertools
 import os
 import sys
+import tempfile
 
 # One thread for each process, since two workers share the cores. The libraries read this when they
 # are imported, child processes inherit it.
@@ -25,6 +26,8 @@ from polarity_bench.embedding import store_file
 from polarity_bench.training import history
 
 DATA = os.environ.get("POLARITY_BENCH_DATA")
+MTEB_CACHE = tempfile.TemporaryDirectory(prefix="mteb-")  # mteb makes its cache on import
+os.environ["MTEB_CACHE"] = MTEB_CACHE.name
 os.environ["HF_HUB_OFFLINE"] = "1"  # the hub's libraries read it on import
 os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 
@@ -48,6 +51,10 @@ def pytest_collection_finish() -> None:
     """Exclude what imports made from garbage collections, which trainings ask for."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    MTEB_CACHE.cleanup()
 
 
 @pytest.fixture(scope="session")

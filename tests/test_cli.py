@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -185,6 +186,8 @@ def test_version_and_no_arguments(bench: Bench) -> None:
         ("--task-dir none", "the task folder none does not exist"),
         ("--output TASKS/mini.toml", "the folder cannot be written to"),
         ("-m ./none", "the encoder './none': no such folder"),
+        ("-m ~nobody-here/x", "the encoder '~nobody-here/x': no such folder"),
+        ("-m vectors:~nobody-here/x", "~nobody-here/x: expected a .parquet or .npy file"),
         ("-m tfidf,random", "repository; to evaluate several encoders, repeat --model"),
         ("-m TASKS", "is not an encoder"),
         ("-m random:3", "the baseline 'random' takes no argument"),
@@ -804,3 +807,20 @@ def test_the_whole_way_in_a_process_of_its_own(task_dir: Path, tmp_path: Path) -
     assert "Warning" not in done.err
     bad = subprocess_bench("run", "-m", "random", "-t", "non", cwd=tmp_path)
     assert (bad.code, bad.out, bad.err.count("\n")) == (2, "", 1)
+
+
+def test_a_cache_of_a_library_that_cannot_be_written_is_named(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if mteb were imported for the first time, when it makes its cache."""
+
+    def fail(*_: object) -> None:
+        raise NotADirectoryError(errno.ENOTDIR, "Not a directory", "/none/.cache/mteb")
+
+    monkeypatch.setattr("polarity_bench.tasks.mteb_names.find_sets", fail)
+    done = bench("tasks", "--from-mteb", "danish")
+    assert done.code == 2
+    assert done.err == (
+        "error: [Errno 20] Not a directory: '/none/.cache/mteb'; set HOME, or MTEB_CACHE, HF_HOME "
+        "and POLARITY_BENCH_CACHE, to folders that can be written to\n"
+    )

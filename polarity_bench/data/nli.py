@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from polarity_bench.data.readers import read_header, read_rows
 from polarity_bench.data.sources import DataAccess, read_hub
 from polarity_bench.data.specs import FormatSpec
 from polarity_bench.errors import InputError, MissingDataError, nearest
-from polarity_bench.files import cache_folder
+from polarity_bench.files import cache_folder, expanded
 from polarity_bench.values import IntArray, digest_of
 
 CLASSES = ("entailment", "neutral", "contradiction")
@@ -100,7 +99,7 @@ def load_nli(names: Sequence[str], access: DataAccess) -> NliPairs:
 
 
 def _file_rows(name: str, access: DataAccess) -> Iterator[_Place]:
-    places = [Path(name).expanduser(), *([access.folder / name] if access.folder else [])]
+    places = [expanded(name), *([access.folder / name] if access.folder else [])]
     path = next((place for place in places if place.is_file()), None)
     if path is None:
         raise MissingDataError(f"no such file: {' or '.join(map(str, places))}")
@@ -113,12 +112,13 @@ def _file_rows(name: str, access: DataAccess) -> Iterator[_Place]:
 def _hub_rows(name: str, access: DataAccess) -> Iterator[_Place]:
     import datasets
 
+    on_hub = name.removeprefix(HUB_PREFIX)
     load = partial(
         datasets.load_dataset,
-        name.removeprefix(HUB_PREFIX),
+        on_hub,
         split="train",
         cache_dir=str(cache_folder() / "datasets"),
     )
-    rows = read_hub(lambda config: load(download_config=config), _HUBS, access, where=name)
+    rows = read_hub(on_hub, lambda config: load(download_config=config), _HUBS, access, where=name)
     for i, row in enumerate(rows, start=1):
         yield f"{name}, row {i}", row

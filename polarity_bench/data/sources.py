@@ -15,8 +15,8 @@ import tarfile
 import textwrap
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,8 @@ from typing import Any
 from polarity_bench.data.readers import as_text
 from polarity_bench.data.specs import CountedFile, FileRef, HubRef, Owner
 from polarity_bench.errors import InputError, MissingDataError, nearest
-from polarity_bench.files import cache_folder, write_atomically
+from polarity_bench.files import cache_folder, cannot_write, file_hash, write_atomically
+from polarity_bench.hub import reading_hub
 
 DATA_VARIABLE = "POLARITY_BENCH_DATA"
 _BAD_ARCHIVE = (zipfile.BadZipFile, zlib.error, lzma.LZMAError)
@@ -105,15 +106,11 @@ def obtain(reference: FileRef, spec: Owner, access: DataAccess) -> Path:
 def _mismatch(file: io.BufferedIOBase, reference: FileRef) -> str:
     """Return a declared checksum that differs, with the actual one; '' if none differs.
 
-    The file is not read into memory, and not read at all without a declared checksum.
+    The file is not read without a declared checksum.
     """
-    header = b"blob %d\0" % file.seek(0, os.SEEK_END)  # Git hashes it before the content.
-    sha1 = partial(hashlib.sha1, header, usedforsecurity=False)
-    hashes: dict[str, Callable[[], Any]] = {"sha256": hashlib.sha256, "git_sha1": sha1}
-    for name, new in hashes.items():
+    for name in ("sha256", "git_sha1"):
         if expected := getattr(reference, name):
-            file.seek(0)
-            actual = hashlib.file_digest(file, new).hexdigest()
+            actual = file_hash(file, name)
             if actual != expected:
                 return f"{name} {expected[:12]}…, got {actual[:12]}…"
     return ""
@@ -137,6 +134,7 @@ def load_hub_split(
         InputError: If the data set is not available, or lacks a column.
     """
     return read_hub(
+        hub.id,
         partial(_load_at_commit, hub),
         (hub.text, hub.label, *extra),
         access,
@@ -147,6 +145,7 @@ def load_hub_split(
 
 
 def read_hub(
+    name: str,
     load: Callable[[Any], Any],
     columns: Sequence[str],
     access: DataAccess,
@@ -158,6 +157,7 @@ def read_hub(
     """Read columns of a hub data set.
 
     Args:
+        name: Name of the data set on the hub.
         load: Function that maps a `datasets.DownloadConfig` to the data set.
         columns: Names of the columns.
         access: Permitted sources of data.
@@ -174,7 +174,7 @@ def read_hub(
     import datasets
 
     try:
-        with hub_libraries(access.offline):
+        with reading_hub(name, "dataset", access.offline):
             rows = load(datasets.DownloadConfig(local_files_only=access.offline))
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
         raise MissingDataError(f"{where}: cannot be read: {shorten(error)}{remedy}") from error
@@ -183,26 +183,6 @@ def read_hub(
         raise InputError(f"{where}: no column {missing[0]!r}{suggestion}{hint}")
     by_column = [[as_text(value) for value in rows[name]] for name in columns]
     return list(zip(*by_column, strict=True))
-
-
-@contextmanager
-def hub_libraries(offline: bool) -> Iterator[None]:
-    """Let `datasets` and `huggingface_hub` show no progress bars, nor use the network if `offline`.
-
-    Both libraries read HF_HUB_OFFLINE when they are imported, which may be too early.
-    """
-    import datasets
-    from huggingface_hub import constants
-
-    before = datasets.config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE
-    datasets.disable_progress_bars()
-    try:
-        datasets.config.HF_HUB_OFFLINE = offline or before[0]
-        constants.HF_HUB_OFFLINE = offline or before[1]
-        yield
-    finally:
-        datasets.config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE = before
-        datasets.enable_progress_bars()
 
 
 def _load_at_commit(hub: HubRef, config: Any) -> Any:
@@ -276,9 +256,10 @@ def _download(reference: FileRef, spec: Owner, access: DataAccess) -> Path:
             return _unpack(url, member, reference, target)
         return _retrieve(url, target, reference)
     except (OSError, ValueError, EOFError, tarfile.TarError, *_BAD_ARCHIVE) as error:
+        hint = "; set POLARITY_BENCH_CACHE to another folder" if cannot_write(error) else ""
         raise MissingDataError(
             f"{spec.name}: {reference.path} is not on this machine and downloading "
-            f"{url} failed: {shorten(error)}{_remedy(spec)}"
+            f"{url} failed: {shorten(error)}{hint}{_remedy(spec)}"
         ) from error
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from polarity_bench.encoders.base import Encoder, EncoderId
 from polarity_bench.errors import InputError, reworded
-from polarity_bench.files import read_errors
+from polarity_bench.files import expanded, read_errors
 from polarity_bench.values import FloatArray, IntArray
 
 _WORD = re.compile(r"\w+|[^\w\s]")
@@ -147,7 +147,7 @@ def load_baseline(name: str) -> Encoder:
     if kind == "glove":
         if not argument:
             raise InputError("the baseline 'glove' needs a file of word vectors; use glove:FILE")
-        return WordVectorsEncoder(Path(argument).expanduser())
+        return WordVectorsEncoder(expanded(argument))
     if argument:
         raise InputError(
             f"the encoder {name!r}: the baseline {kind!r} takes no argument; use {kind!r}"

@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import re
+import sys
 import warnings
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -43,7 +44,8 @@ from polarity_bench.errors import (
     nearest,
     reworded,
 )
-from polarity_bench.files import read_json
+from polarity_bench.files import expanded, read_json
+from polarity_bench.hub import reading_hub
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -155,7 +157,7 @@ def folder_of(name: str, options: EncoderOptions) -> tuple[Path, str, str | None
         if package and package.origin:
             return Path(package.origin).parent / "model", MINILM, None
         name = MINILM
-    path = Path(name).expanduser()
+    path = expanded(name)
     if path.is_dir():
         if options.revision:
             raise InputError(
@@ -180,7 +182,7 @@ def _snapshot(name: str, options: EncoderOptions) -> Path:
     from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
 
     try:
-        with quiet():
+        with quiet(), reading_hub(name, "model", options.offline):
             folder = snapshot_download(
                 name,
                 revision=options.revision,
@@ -383,8 +385,14 @@ def quiet(*others: str) -> Iterator[list[str]]:
     from transformers.utils import logging as transformers_logging
 
     messages: list[str] = []
+
+    def keep(record: logging.LogRecord) -> None:
+        messages.append(record.getMessage())
+        if messages[-1].startswith("Rate limited."):  # the hub asks for minutes of waiting
+            print(messages[-1], file=sys.stderr)
+
     handler = logging.Handler()
-    handler.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]
+    handler.emit = keep  # type: ignore[method-assign]
     names = ("transformers", "sentence_transformers", "huggingface_hub", *others)
     loggers = [logging.getLogger(name) for name in names]
     before = [(logger.handlers[:], logger.level, logger.propagate) for logger in loggers]
@@ -479,7 +487,7 @@ def _load_whole(name: str, options: EncoderOptions) -> Encoder:
             raise InputError(f"the encoder {name!r} is incomplete; use {usage}")
         if kind == "mteb":
             return _load_from_mteb(argument, options)
-        return SavedVectorsEncoder(Path(argument).expanduser())
+        return SavedVectorsEncoder(expanded(argument))
     folder, title, revision = folder_of(name, options)
     training = TrainFile.of(folder) if revision is None else None
     encoder = load_folder(folder, title, revision, options)
@@ -495,7 +503,7 @@ def _load_from_mteb(name: str, options: EncoderOptions) -> Encoder:
             its own code, or if it cannot be loaded.
     """
     full = f"mteb:{name}"
-    with quiet(), _load_errors(full, Path(name)):
+    with quiet(), _load_errors(full, Path(name)), reading_hub(name, "model", options.offline):
         import mteb
         from mteb.models.model_implementations import MODEL_REGISTRY
 
@@ -530,8 +538,8 @@ def resolve_name(name: str, folder: Path) -> str:
     """
     kind, _, file = name.partition(":")
     if kind in {"glove", "vectors"} and file:
-        return f"{kind}:{folder / Path(file).expanduser()}"
-    place = folder / Path(name).expanduser()
+        return f"{kind}:{folder / expanded(file)}"
+    place = folder / expanded(name)
     is_built_in = name == "minilm" or kind in _WITHOUT_OPTIONS
     try:
         is_path = place.exists() or name.startswith(("./", "../", "~"))

@@ -21,6 +21,7 @@ from polarity_bench.encoders.fingerprint import BASE_KEY, digest_of_model
 from polarity_bench.encoders.load import EncoderOptions, load_encoder
 from polarity_bench.encoders.train_file import training_of
 from polarity_bench.errors import InputError
+from polarity_bench.files import expanded
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -138,7 +139,7 @@ def source_of(model: SentenceTransformer) -> str | None:
     source = getattr(_config(model), "_name_or_path", None) or model.model_card_data.base_model
     if not source:
         return None
-    folder = Path(source).expanduser().absolute()
+    folder = expanded(source).absolute()
     if not folder.is_dir():
         return str(source)
     is_part = not (folder / "modules.json").is_file() and (folder.parent / "modules.json").is_file()

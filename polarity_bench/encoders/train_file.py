@@ -9,7 +9,7 @@ from typing import Any
 
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError
-from polarity_bench.files import input_errors, read_json
+from polarity_bench.files import expanded, input_errors, read_json
 
 FORMAT = 2
 TRAIN_FILE = "train.json"
@@ -62,7 +62,7 @@ def read_train_file(folder: str | Path) -> dict[str, Any] | None:
     Raises:
         InputError: If the file cannot be read or was not written by polarity-bench.
     """
-    file = Path(folder).expanduser() / TRAIN_FILE
+    file = expanded(folder) / TRAIN_FILE
     with input_errors(f"{file}: cannot be read"):
         if not file.exists():
             return None

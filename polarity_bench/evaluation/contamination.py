@@ -26,6 +26,7 @@ from polarity_bench.encoders.base import Encoder, EncoderId
 from polarity_bench.encoders.reference_encoder import find_base
 from polarity_bench.encoders.train_file import TrainFile
 from polarity_bench.errors import InputError, MissingValuesError
+from polarity_bench.files import expanded
 from polarity_bench.results.result_files import (
     Result,
     has_values_per_query,
@@ -73,7 +74,7 @@ class TrainingTexts:
         Raises:
             InputError: If the file is damaged.
         """
-        file = Path(model).expanduser() / TEXTS_FILE
+        file = expanded(model) / TEXTS_FILE
         if not file.is_file():
             return None
         try:

@@ -45,7 +45,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo
 from polarity_bench.encoders.load import EncoderOptions
 from polarity_bench.encoders.train_file import TRAIN_FILE
 from polarity_bench.errors import InputError, check_known, nearest
-from polarity_bench.files import folder_name, read_toml
+from polarity_bench.files import expanded, folder_name, read_toml
 from polarity_bench.results.packed_results import paths_by_encoder
 from polarity_bench.sweeps.evaluation_blocks import expand_evaluation
 from polarity_bench.sweeps.items import (
@@ -138,7 +138,7 @@ def grid_file(name: str) -> Path:
     Raises:
         InputError: If neither a file nor a grid of the package has this name.
     """
-    file = Path(name).expanduser()
+    file = expanded(name)
     if file.is_file():
         return file
     check_known(name, SHIPPED, f"`grid` {name}: no such file or packaged grid")

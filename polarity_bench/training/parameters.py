@@ -27,6 +27,7 @@ from typing import (
 )
 
 from polarity_bench.errors import InputError, nearest
+from polarity_bench.files import expanded
 
 Role = Literal["moves", "place", "aside"]
 """Role of a parameter: "moves" (affects the result), "place" (a location) or "aside" (neither).
@@ -206,7 +207,7 @@ class Parameters:
             if isinstance(value, Parameters):
                 resolved = value.resolve_paths(folder)
             elif isinstance(value, Path):
-                resolved = folder / value.expanduser()
+                resolved = folder / expanded(value)
             elif isinstance(value, str) and each.role == "place":
                 resolved = resolve_name(value, folder)
             if resolved is not value and resolved != value:

@@ -34,7 +34,7 @@ from polarity_bench.encoders.load import quiet
 from polarity_bench.encoders.sentence_transformer_encoder import SIDE_NAMES, set_prompt
 from polarity_bench.encoders.train_file import FORMAT, TRAIN_FILE, read_train_file
 from polarity_bench.errors import InputError
-from polarity_bench.files import check_writable, write_atomically
+from polarity_bench.files import check_writable, expanded, write_atomically
 from polarity_bench.training.parameters import Parameters
 from polarity_bench.values import digest_of
 
@@ -336,9 +336,9 @@ def run_folder(model: str, output: str | Path) -> RunFolder:
     Raises:
         InputError: If `output` is the folder of the base or contains it.
     """
-    path = Path(output).expanduser().absolute()
+    path = expanded(output).absolute()
     check_apart(path, "model", model)
-    local = Path(model).expanduser()
+    local = expanded(model)
     return RunFolder(path, str(local.absolute()) if local.is_dir() else model)
 
 
@@ -348,7 +348,7 @@ def check_apart(output: Path, role: str, model: str) -> None:
     Raises:
         InputError: If `output` is the folder of the encoder or contains it.
     """
-    folder = Path(model).expanduser().resolve()
+    folder = expanded(model).resolve()
     if folder.is_dir() and output.resolve() in (folder, *folder.parents):
         raise InputError(
             f"`output` {output}: the folder contains the {role} {model}; use another folder"

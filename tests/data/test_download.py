@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,11 +21,23 @@ CONTENT = csv_text(SOURCES).encode()
 SHA = hashlib.sha256(CONTENT).hexdigest()
 
 
-@pytest.fixture
-def server() -> Iterator[Server]:
+# pooch leaves the sockets of refused requests open; `serve_files` collects them at its end.
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+
+
+@pytest.fixture(scope="module")
+def files() -> Iterator[Server]:
     with serve_files() as server:
-        server.files["/train.csv"] = CONTENT
         yield server
+
+
+@pytest.fixture
+def server(files: Server) -> Server:
+    """The server of the module with one file, without faults and requests."""
+    files.files = {"/train.csv": CONTENT}
+    files.requests.clear()
+    files.answers.clear()
+    return files
 
 
 def load(
@@ -129,13 +142,29 @@ def test_a_faulty_answer_leaves_nothing_and_the_next_command_succeeds(
     load(tmp_path, f"{server.url}/train.csv")
 
 
+def test_a_cache_that_cannot_be_written_is_named(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("POLARITY_BENCH_CACHE", str(tmp_path / "file" / "cache"))
+    with pytest.raises(InputError, match="/file/cache'; set POLARITY_BENCH_CACHE to another fold"):
+        load(tmp_path, f"{server.url}/train.csv")
+
+
 def test_a_server_that_does_not_answer(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="`data_dir` or POLARITY_BENCH_DATA"):
         load(tmp_path, "http://127.0.0.1:9/train.csv")
     assert downloaded() == []
 
 
-def test_offline_forbids_the_download(tmp_path: Path, server: Server) -> None:
+def test_offline_forbids_the_download(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        pytest.fail("a connection")
+
+    monkeypatch.setattr(socket, "socket", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
     with pytest.raises(InputError, match=r"`offline` \(or HF_HUB_OFFLINE\) forbids downloading"):
         load(tmp_path, f"{server.url}/train.csv", offline=True)
     assert server.requests == []

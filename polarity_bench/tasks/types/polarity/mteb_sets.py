@@ -21,8 +21,9 @@ from typing import Any
 import numpy as np
 
 from polarity_bench.data.readers import FileRow, as_text
-from polarity_bench.data.sources import hub_libraries, shorten
+from polarity_bench.data.sources import shorten
 from polarity_bench.errors import InputError, MissingDataError, nearest, warn
+from polarity_bench.hub import HubError, reading_hub
 
 _RESTRICTIONS = {"-nc": "no commercial use", "-nd": "no derivatives", "http": "own terms"}
 """Parts of licences that forbid a use; an address leads to terms that only people can read."""
@@ -265,7 +266,7 @@ def _load(name: str, subsets: tuple[str, ...], offline: bool) -> tuple[Any, list
     dataset = task_class.metadata.dataset
     where = f"mteb:{name}: the hub data set {dataset['path']}@{dataset['revision'][:8]}"
     try:
-        with hub_libraries(offline):
+        with reading_hub(dataset["path"], "dataset", offline):
             with restore_generators():
                 task = task_class()
                 task.hf_subsets = list(subsets)
@@ -273,7 +274,7 @@ def _load(name: str, subsets: tuple[str, ...], offline: bool) -> tuple[Any, list
             merged = datasets.load_dataset(**dataset).values() if task.fast_loading else ()
     except Exception as error:  # A task class of mteb may raise any error.
         hint = "; the network is forbidden (`offline` or HF_HUB_OFFLINE)" if offline else ""
-        is_named = isinstance(error, datasets.exceptions.DatasetsError)
+        is_named = isinstance(error, datasets.exceptions.DatasetsError | HubError)
         kind = "" if is_named else f"{type(error).__name__}: "
         raise MissingDataError(f"{where}: cannot be read: {kind}{shorten(error)}{hint}") from error
     return task.dataset, [file["filename"] for part in merged for file in part.cache_files]

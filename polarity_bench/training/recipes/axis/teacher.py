@@ -25,7 +25,7 @@ from polarity_bench.encoders.load import (
 )
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation.contamination import known_to
-from polarity_bench.files import read_errors
+from polarity_bench.files import expanded, read_errors
 from polarity_bench.training.data import TrainingData, relatives
 from polarity_bench.values import FloatArray, normalised
 
@@ -78,7 +78,7 @@ def read_unlabelled(file: Path) -> list[str]:
         InputError: If the file cannot be read, or has no texts.
     """
     with read_errors(f"`unlabelled` {file}", remedy="give a text file in UTF-8"):
-        lines = file.expanduser().read_text(encoding="utf-8-sig").split("\n")
+        lines = expanded(file).read_text(encoding="utf-8-sig").split("\n")
     texts = list(dict.fromkeys(filter(None, map(str.strip, lines))))
     if not texts:
         raise InputError(f"`unlabelled` {file}: the file has no texts; write one text per line")

@@ -212,7 +212,7 @@ def online(hub: Hub, home: Path, tiny_model: Path) -> dict[str, Done]:
         f'tasks = ["{hebrew}"]\n[[train]]\nrecipe = "axis"\ntask = "{german}"\n'
         f'model = "{tiny_model}"\n'
     )
-    faulty, before = {}, {}
+    faulty, before = dict[str, str](), dict[str, str]()
     for name, command in {
         "mteb": f"{RANDOM} {TASKS[FAULTY]}",
         "model": f"{RUN} -m org/tiny -t mini",

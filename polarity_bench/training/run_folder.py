@@ -311,6 +311,16 @@ class RunFolder:
         return names
 
 
+def save_modules(model: SentenceTransformer, folder: Path) -> None:
+    """Save the modules of an encoder, without the library's model card."""
+    try:
+        model.save_pretrained(str(folder), create_model_card=False, safe_serialization=True)
+    except Exception as error:
+        if type(error) is Exception:  # tokenizers raises no OSError if the disk is full
+            raise OSError(f"{folder}: {error}") from error
+        raise
+
+
 def save_encoder(
     model: SentenceTransformer, folder: Path, beside: Mapping[str, bytes], *, prompt: str | None
 ) -> None:
@@ -321,7 +331,7 @@ def save_encoder(
     """
     set_prompt(model, dict.fromkeys(SIDE_NAMES, prompt or ""))
     with quiet():
-        model.save_pretrained(str(folder), create_model_card=False, safe_serialization=True)
+        save_modules(model, folder)
     for name, content in beside.items():
         write_atomically(folder / name, content)
     for file in folder.rglob("*"):

@@ -280,6 +280,19 @@ def test_weights_that_cannot_be_written_are_named(
         run(tiny_model, task_dir, tmp_path / "x", replace(SMALL, epochs=1))
 
 
+def test_a_tokenizer_that_cannot_be_written_is_named(
+    tiny_model: Path, task_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library tokenizers raises a bare `Exception` if the disk is full."""
+
+    def full(*_: Any, **__: Any) -> None:
+        raise Exception("No space left on device (os error 28)")
+
+    monkeypatch.setattr("transformers.PreTrainedTokenizerFast.save_pretrained", full)
+    with pytest.raises(InputError, match=r"x.*: No space left .*run the same command again"):
+        run(tiny_model, task_dir, tmp_path / "x", replace(SMALL, epochs=1))
+
+
 def test_a_full_disk_leaves_the_checkpoint_before_whole(
     tiny_model: Path, task_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

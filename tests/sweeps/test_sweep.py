@@ -108,6 +108,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Whole:
     return Whole(tmp_path_factory.mktemp("whole"))
 
 
+@pytest.mark.slow
 def test_a_sweep_is_made_and_then_there_is_nothing_to_do(
     bench: Bench,
     grid: Path,

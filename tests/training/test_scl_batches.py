@@ -191,6 +191,7 @@ def n_cut(premises: IntArray, batches: list[slice]) -> int:
 
 
 @pytest.mark.real
+@pytest.mark.slow
 def test_the_real_pairs_in_batches_of_64(data_dir: Any) -> None:
     from polarity_bench.data.nli import load_nli
     from polarity_bench.data.sources import DataAccess

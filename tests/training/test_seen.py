@@ -121,6 +121,7 @@ def test_long_texts_are_found_by_their_words() -> None:
 
 
 @pytest.mark.real
+@pytest.mark.slow
 def test_what_training_on_sst2_has_seen(data_dir: Path) -> None:
     """Of the unseen sources six stand among 67,349 phrases, with other punctuation."""
     access = DataAccess(data_dir, offline=True)

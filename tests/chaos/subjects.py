@@ -64,7 +64,9 @@ SUBJECTS = [
         f"fewshot {_TINY} --task mini --loss cce,frozen --rows 4 --folds 3 --workers 1",
         "made",
     ),
-    Subject("sweep", "sweep small.toml --task-dir tasks --workers 1 --retry-failed -o made", "made"),
+    Subject(
+        "sweep", "sweep small.toml --task-dir tasks --workers 1 --retry-failed -o made", "made"
+    ),
     Subject("leaderboard build", "leaderboard build", "leaderboards"),
 ]
 

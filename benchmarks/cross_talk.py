@@ -21,6 +21,7 @@ import numpy as np
 from polarity_bench.embedding.arrays import Embeddings
 from polarity_bench.embedding.embedder import EmbeddedTexts, Embedder
 from polarity_bench.embedding.store import EmbeddingStore
+from polarity_bench.encoders.base import Encoder
 from polarity_bench.encoders.load import load_encoder
 from polarity_bench.encoders.steered import at_strength
 from polarity_bench.metrics.statistics import N_PAIRED_SAMPLES, SEED, Bootstrap, interval
@@ -41,28 +42,30 @@ def main() -> None:
     parser.add_argument("--tasks", default="sst2,sarcastic-headlines")
     parser.add_argument("--output", type=Path, default=Path("cross-talk.json"))
     asked = parser.parse_args()
+    # At strength 1, the coordinates of queries and of sources have the same weight.
+    encoders = [at_strength(load_encoder(dial), 1.0) for dial in asked.dials]
     found = []
     with EmbeddingStore() as store:
         for name in asked.tasks.split(","):
             task = load_task(name)
             assert isinstance(task, PolarityTask)
-            for row in rows_of(task, asked.dials, Embedder(store)):
+            for row in rows_of(task, encoders, Embedder(store)):
                 print(row, flush=True)
                 found.append(row)
     asked.output.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
-def rows_of(task: PolarityTask, dials: list[str], embedder: Embedder) -> list[dict[str, Any]]:
+def rows_of(
+    task: PolarityTask, encoders: list[Encoder], embedder: Embedder
+) -> list[dict[str, Any]]:
     """Return P and S of a task at each pair of strengths."""
-    # At strength 1, the coordinates of queries and of sources have the same weight.
-    encoders = [at_strength(load_encoder(dial), 1.0) for dial in dials]
     base = embedder.embed(at_strength(encoders[0], 0.0), task.texts)
     embedded = [embedder.embed(encoder, task.texts) for encoder in encoders]
     axes = [encoder.id.axis or 0 for encoder in encoders]
+    source = joined(embedded, axes, task.source.texts, (1.0, 1.0))
     theirs, found, rows = rank(task, base), {}, []
     for pair in product(STRENGTHS, repeat=2):
         query = joined(embedded, axes, task.query.texts, pair)
-        source = joined(embedded, axes, task.source.texts, (1.0, 1.0))
         retrieval = top_k(query, source, 16, excluded=task.equal_texts)
         values = values_per_query(task, TaskRetrieval(task, source, query, retrieval), theirs)
         found[pair] = values[P]

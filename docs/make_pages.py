@@ -239,7 +239,7 @@ def _default(value: Any) -> str:
 
 
 def module_page() -> str:
-    """Return the page with the first sentence of each module's docstring, by package."""
+    """Return the page with the docstring of each package and the summaries of its modules."""
     package = HERE.parent / "polarity_bench"
     text = (
         "What each module contains, by its docstring. [Architecture](architecture.md) explains "
@@ -254,7 +254,7 @@ def module_page() -> str:
             if file.name == "__init__.py":
                 head = text
             elif text:
-                rows.append([f"`{file.stem}`", plain(text.partition("\n\n")[0])])
+                rows.append([f"`{file.stem}`", first_paragraph(text)])
         if rows:
             name = folder.relative_to(package.parent).as_posix()
             lines.append(f"## `{name}`\n\n{head}\n\n{markdown_table(['module', 'contains'], rows)}")
@@ -263,7 +263,12 @@ def module_page() -> str:
 
 def summary(of: Any) -> str:
     """Return the first paragraph of a docstring on one line."""
-    return plain((of.__doc__ or "").partition("\n\n")[0])
+    return first_paragraph(of.__doc__ or "")
+
+
+def first_paragraph(text: str) -> str:
+    """Return the first paragraph of a text on one line."""
+    return plain(text.partition("\n\n")[0])
 
 
 def plain(text: str | None) -> str:

@@ -25,7 +25,7 @@ class HubError(OSError):
 
 @contextmanager
 def reading_hub(name: str, kind: str, offline: bool) -> Iterator[None]:
-    """Bound the waits for the hub inside the context, hide bars, and check what is downloaded.
+    """Bound the waits for the hub inside the context, and check what is downloaded.
 
     `huggingface_hub` may wait for an answer without limit, or for as long as the hub asks it to,
     and compares only the sizes of files.
@@ -48,22 +48,11 @@ def reading_hub(name: str, kind: str, offline: bool) -> Iterator[None]:
     folder = Path(constants.HF_HUB_CACHE, f"{kind}s--{name.replace('/', '--')}")
     before = _downloads(folder).keys()
     failure: BaseException | None = None
-    # The libraries read HF_HUB_OFFLINE when they are imported, which may be too early.
-    library: Any = sys.modules["datasets"] if kind == "dataset" else None
-    settings = [constants, *([library.config] if library else [])]
-    was_offline = [each.HF_HUB_OFFLINE for each in settings]
     try:
-        for each in settings:
-            each.HF_HUB_OFFLINE |= offline
-        if library:
-            library.disable_progress_bars()
-        yield
+        with _library_settings(kind, offline):
+            yield
     except BaseException as error:  # noqa: BLE001  raised again below
         failure = error
-    for each, value in zip(settings, was_offline, strict=True):
-        each.HF_HUB_OFFLINE = value
-    if library:
-        library.enable_progress_bars()
     problem = _problem(failure)
     for blob, path in _downloads(folder).items():
         if blob not in before and _is_damaged(blob):
@@ -74,6 +63,30 @@ def reading_hub(name: str, kind: str, offline: bool) -> Iterator[None]:
         raise failure
     if problem:
         raise HubError(problem) from failure
+
+
+@contextmanager
+def _library_settings(kind: str, offline: bool) -> Iterator[None]:
+    """Let the libraries make no connection if `offline`, and `datasets` show no progress bars.
+
+    The libraries read HF_HUB_OFFLINE when they are imported, which may be too early.
+    """
+    from huggingface_hub import constants
+
+    library: Any = sys.modules["datasets"] if kind == "dataset" else None
+    settings: list[Any] = [constants, *([library.config] if library else [])]
+    was_offline = [each.HF_HUB_OFFLINE for each in settings]
+    try:
+        for each in settings:
+            each.HF_HUB_OFFLINE |= offline
+        if library:
+            library.disable_progress_bars()
+        yield
+    finally:
+        for each, value in zip(settings, was_offline, strict=True):
+            each.HF_HUB_OFFLINE = value
+        if library:
+            library.enable_progress_bars()
 
 
 def _bound(request: Any) -> None:

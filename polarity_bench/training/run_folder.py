@@ -217,7 +217,7 @@ class RunFolder:
         files: Sequence[str] = (),
         outcome: Mapping[str, Any] | None = None,
     ) -> None:
-        """Write `train.json`, and remove the checkpoints if the run has finished.
+        """Write `train.json`.
 
         Args:
             identity: Identity of the run.
@@ -236,8 +236,6 @@ class RunFolder:
         }
         self.path.mkdir(parents=True, exist_ok=True)
         self._write(content)
-        if finished:
-            shutil.rmtree(self.checkpoints, ignore_errors=True)
 
     def _write(self, content: Mapping[str, Any]) -> None:
         text = json.dumps(content, indent=2, allow_nan=False)
@@ -269,6 +267,10 @@ class RunFolder:
         """Return the steps that have complete checkpoints, ascending."""
         marks = self.checkpoints.glob(f"checkpoint-*/{_WHOLE}")
         return sorted(int(mark.parent.name.rpartition("-")[2]) for mark in marks)
+
+    def remove_checkpoints(self) -> None:
+        """Remove all checkpoints; those that cannot be removed do no harm to a finished run."""
+        shutil.rmtree(self.checkpoints, ignore_errors=True)
 
     def keep_only(self, steps: Collection[int]) -> None:
         """Remove all checkpoints except the complete ones of these steps.

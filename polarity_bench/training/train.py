@@ -198,7 +198,11 @@ def identify(recipe: Recipe, context: TrainingContext, inputs: Inputs) -> RunIde
 
 
 def finished(folder: RunFolder, identity: RunIdentity) -> TrainingRun:
-    """Read the results of a finished run from its folder."""
+    """Read the results of a finished run from its folder, and remove what only resuming needs.
+
+    A run that was killed before it removed its checkpoints is finished too.
+    """
+    folder.remove_checkpoints()
     stored = read_train_file(folder.path) or {}
     rows, kept, figures = (stored[name] for name in ("history", "kept", "figures"))
     return TrainingRun(folder.path, identity.digest, rows, kept, figures, reused=True)

@@ -359,15 +359,6 @@ def test_a_new_folder_has_no_checkpoints(folder: RunFolder) -> None:
     folder.keep_only([])
 
 
-def test_a_finished_run_keeps_no_checkpoints(folder: RunFolder) -> None:
-    folder.claim(RUN)
-    write_checkpoint(folder, 3, whole=True)
-    folder.record(RUN, finished=False)
-    assert folder.whole_steps() == [3]
-    folder.record(RUN, finished=True)
-    assert not folder.checkpoints.exists()
-
-
 # Publishing
 
 

@@ -192,9 +192,12 @@ def test_an_interrupted_run_ends_with_the_same_weights(
 
 def test_a_finished_run_is_not_made_again(tiny_model: Path, task_dir: Path, tmp_path: Path) -> None:
     first = run(tiny_model, task_dir, tmp_path / "x")
+    assert not (tmp_path / "x" / "checkpoints").exists()
     before = (tmp_path / "x" / "model.safetensors").stat().st_mtime_ns
+    (tmp_path / "x" / "checkpoints" / "checkpoint-4").mkdir(parents=True)  # killed at the very end
     again = run(tiny_model, task_dir, tmp_path / "x")
     assert again.reused
+    assert not (tmp_path / "x" / "checkpoints").exists()
     assert (tmp_path / "x" / "model.safetensors").stat().st_mtime_ns == before
     assert [dict(row) for row in again.rows] == [dict(row) for row in first.rows]
 

@@ -272,6 +272,7 @@ def retrieval(rounds: int) -> Section:
 
 def training(rounds: int, device: str = "cpu", n: int = 256) -> Section:
     """Time one epoch of a triplet loss by this package and by sentence-transformers' trainer."""
+    import torch
     from training import measure  # beside this script
 
     from polarity_bench.training.examples.source import generate_examples
@@ -284,6 +285,10 @@ def training(rounds: int, device: str = "cpu", n: int = 256) -> Section:
     tasks = ("contrast", "sst2")
     examples = {task: generate_examples(task, encoder="minilm", spec=spec) for task in tasks}
     dtypes: tuple[TrainDtype, ...] = ("float32", "bfloat16")
+    note = f"MiniLM, {n:,} triplets in batches of {batch_size}, one epoch."
+    if device == "cpu" and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        dtypes = dtypes[:1]
+        note += " This processor has no instructions for bfloat16."
     kinds = list(itertools.product(tasks, dtypes, names))
     seconds: dict[Any, list[float]] = {kind: [] for kind in kinds}
     for _ in range(rounds):  # `measure` warms up by itself.
@@ -296,7 +301,7 @@ def training(rounds: int, device: str = "cpu", n: int = 256) -> Section:
         for (task, dtype, sort), value in found.items()
     ]
     head = ["texts", "trainer", "texts/s", "against the trainer in the same precision"]
-    return head, rows, f"MiniLM, {n:,} triplets in batches of {batch_size}, one epoch."
+    return head, rows, note
 
 
 def gpu_training(rounds: int) -> Section:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -86,6 +86,7 @@ def top_k(
     n_pairs = len(query) * len(source)
     in_bfloat16 = n_pairs >= _LARGE and multiplies_bfloat16()
     is_small = n_pairs <= _SMALL
+    rough = None if is_small else _memory(len(query), len(source), in_bfloat16)
     for start in range(0, len(source), _BLOCK):
         vectors = source.vectors[start : start + _BLOCK]
         screen = None if is_small else _rough(vectors, longest, in_bfloat16)
@@ -98,8 +99,10 @@ def top_k(
             query_units = _units(query.vectors[rows])
             row, column = _NONE, _NONE
             crowded: IntArray = np.arange(len(query_units))
-            if screen is not None:
-                (row, column), crowded = _screen(query_units, *screen, cells, product[rows, -1], k)
+            if screen is not None and rough is not None:
+                (row, column), crowded = _screen(
+                    query_units, *screen, rough, cells, product[rows, -1], k
+                )
             if units is None:
                 needed, at = np.unique(column, return_inverse=True)
                 exact = _pair_products(query_units, row, _units(vectors[needed], longest), at)
@@ -251,6 +254,7 @@ def _screen(
     query: FloatArray,
     rough_source: Tensor,
     source_error: float,
+    product: Tensor,
     barred: tuple[IntArray, IntArray],
     least: FloatArray,
     k: int,
@@ -267,6 +271,7 @@ def _screen(
         query: Scaled queries, see `_units`, (q, d).
         rough_source: Sources, see `_rough`, (b, d).
         source_error: Bound on the error of `rough_source`, see `_rough`.
+        product: Memory for the rough products, at least (q, b + `_GROUP`).
         barred: Rows and columns of the excluded pairs.
         least: The k-th greatest product of each query in earlier blocks, (q,).
         k: Number of sources to retrieve.
@@ -279,19 +284,32 @@ def _screen(
 
     in_bfloat16 = rough_source.dtype == torch.bfloat16
     rough_query, query_error = _rounded(query * (_SHRUNK / _SCALE), in_bfloat16)
-    rough = rough_query @ rough_source.T
+    n_sources = len(rough_source)
+    n_in_group = max(1, min(_GROUP, n_sources // (4 * k)))
+    rough = product[: len(query), : n_sources + -n_sources % n_in_group]
+    torch.mm(rough_query, rough_source.T, out=rough[:, :n_sources])
+    rough[:, n_sources:] = -torch.inf
     rough[tuple(map(torch.from_numpy, barred))] = -torch.inf
     error = _error(query.shape[1], in_bfloat16) + query_error + source_error
-    near = _nearly_kth(rough, k)
+    # Columns of a group lie as far apart as there are groups, so that maxima read memory in order.
+    groups = rough.view(len(query), n_in_group, -1)
+    maxima = groups.amax(dim=1).float().numpy()
+    near = _nearly_kth(maxima, k)
     broken = np.isnan(near)  # rows with NaN are scored exactly
     bound = (
         np.maximum(least * (_SHRUNK / _SCALE**2), np.where(broken, -np.inf, near) - error) - error
     )
-    passed = (rough > _rounded_down(bound, rough.dtype)[:, None]).numpy()
-    crowded = broken | (np.count_nonzero(passed, axis=1) > _CROWDED * len(rough_source))
-    passed[crowded] = False
-    row, column = np.divmod(np.flatnonzero(passed), rough.shape[1])  # np.nonzero is slower in 2-D
-    return (row, column), np.flatnonzero(crowded)
+    most = _CROWDED * n_sources
+    is_near = maxima > bound[:, None]
+    crowded = broken | (np.count_nonzero(is_near, axis=1) > most)
+    is_near[crowded] = False
+    row, group = np.divmod(np.flatnonzero(is_near), maxima.shape[1])  # faster than np.nonzero
+    members = groups[torch.from_numpy(row), :, torch.from_numpy(group)].float().numpy()
+    which, place = np.nonzero(members > bound[row, None])
+    row, column = row[which], group[which] + place * maxima.shape[1]
+    crowded |= np.bincount(row, minlength=len(query)) > most
+    pair = np.sort((row * rough.shape[1] + column)[~crowded[row]])
+    return np.divmod(pair, rough.shape[1]), np.flatnonzero(crowded)
 
 
 def _pair_products(
@@ -329,6 +347,14 @@ def _crowded_candidates(
         columns.append(column)
         products.append(exact[row, column])
     return np.concatenate(rows), np.concatenate(columns), np.concatenate(products)
+
+
+def _memory(n_queries: int, n_sources: int, in_bfloat16: bool) -> Tensor:
+    """Return memory for the rough products of blocks; new memory for each would take longer."""
+    import torch
+
+    shape = min(n_queries, _QUERY_BLOCK), min(n_sources, _BLOCK) + _GROUP
+    return torch.empty(shape, dtype=torch.bfloat16 if in_bfloat16 else torch.float32)
 
 
 def _rough(vectors: FloatArray, length: float | None, in_bfloat16: bool) -> tuple[Tensor, float]:
@@ -374,16 +400,6 @@ def _rounded(vectors: FloatArray, in_bfloat16: bool) -> tuple[Tensor, float]:
     return rough, 1.01 * float(np.sqrt(squares.max(initial=0))) + 2.0**-23
 
 
-def _rounded_down(values: FloatArray, dtype: Any) -> Tensor:
-    """Round values to the greatest float32 or bfloat16 that is not greater."""
-    import torch
-
-    exact = torch.from_numpy(values)
-    rounded = exact.to(dtype)
-    lower = torch.nextafter(rounded, torch.tensor(-torch.inf, dtype=dtype))
-    return torch.where(rounded.double() > exact, lower, rounded)
-
-
 def _error(d: int, in_bfloat16: bool) -> float:
     """Return a bound on the error that a rough product adds to that of its vectors.
 
@@ -402,26 +418,16 @@ def _error(d: int, in_bfloat16: bool) -> float:
     return sums + (2.0**-9 if in_bfloat16 else 0)
 
 
-def _nearly_kth(rough: Tensor, k: int) -> FloatArray:
-    """Return a lower bound of the k-th greatest value of each row, (q,).
+def _nearly_kth(maxima: FloatArray, k: int) -> FloatArray:
+    """Return the k-th greatest of the groups' maxima in each row, (q,), or NaN if one is NaN.
 
-    It is the k-th greatest of the maxima of groups of columns, and NaN if the row contains NaN.
+    It is a lower bound of the k-th greatest value of the row.
     """
-    import torch
-
-    n_queries, width = rough.shape
-    group = max(1, min(_GROUP, width // (4 * k)))
-    grouped = width // group * group
-    # Columns of a group lie width // group apart, so that the maximum reads memory in order.
-    of_groups = rough[:, :grouped].view(n_queries, group, -1).amax(dim=1)
-    # The remaining columns are groups of one column each.
-    maxima = torch.cat([of_groups, rough[:, grouped:]], dim=1).float().numpy()
-    kth = np.full(n_queries, -np.inf)
-    if width >= k:
-        broken = np.isnan(maxima).any(axis=1)
-        maxima.partition(maxima.shape[1] - k, axis=1)
-        kth = maxima[:, -k].astype(np.float64)
-        kth[broken] = np.nan
+    n_queries, n_groups = maxima.shape
+    if n_groups < k:
+        return np.full(n_queries, -np.inf)
+    kth = np.partition(maxima, n_groups - k, axis=1)[:, -k].astype(np.float64)
+    kth[np.isnan(maxima).any(axis=1)] = np.nan
     return kth
 
 

@@ -30,8 +30,8 @@ from chaos.subjects import SUBJECTS, make_template
 REPOSITORY = Path(__file__).parents[2]
 PAGE = REPOSITORY / "docs" / "reliability.md"
 RECORD = PAGE.with_suffix(".json")
-TRIALS = {"kill": 40, "fail": 10, "fill": 4, "flip": 12}
-"""Attacks on each command: 210 trials with kills in all, of which every third has two."""
+TRIALS = {"kill": 48, "fail": 10, "fill": 4, "flip": 12}
+"""Attacks on each command: 252 trials with kills in all, of which every third has two."""
 SHORT = {"kill": 2, "fail": 1, "fill": 0, "flip": 1}
 """The form in CI: no attack depends on time, on load, or on the right to mount a disk."""
 _SLOW = {"sweep": 4}

@@ -103,3 +103,26 @@ def test_a_class_without_training_samples_is_never_predicted() -> None:
     weights = LogisticFits(features, labels, 3, [train, np.arange(300)]).solve([1.0, 1.0])
     assert set(predict_classes(weights[:, 0], features)) == {0, 2}
     assert set(predict_classes(weights[:, 1], features)) == {0, 1, 2}
+
+
+@pytest.mark.parametrize("n_classes", [2, 5])
+@pytest.mark.parametrize("length", [1.0, 50.0])
+def test_a_fit_for_known_samples_ends_earlier_with_the_classes_of_the_optimum(
+    n_classes: int, length: float
+) -> None:
+    features, labels = blobs(1_500, n_classes, seed=1, d=30)
+    features = features * (length / np.linalg.norm(features, axis=1).max())
+    folds = StratifiedKFold(5, shuffle=True, random_state=1)
+    trains, others = zip(*folds.split(features, labels), strict=True)
+    whole = LogisticFits(features, labels, n_classes, trains)
+    early = LogisticFits(features, labels, n_classes, trains, others)
+    n_earlier = 0
+    for c in (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0):
+        weights, optimum = early.solve([c] * 5), whole.solve([c] * 5)
+        for fit, other in enumerate(others):
+            found, expected = (
+                predict_classes(each[:, fit], features[other]) for each in (weights, optimum)
+            )
+            assert found.tolist() == expected.tolist()
+        n_earlier += bool(np.abs(weights - optimum).max() > 1e-7)
+    assert n_earlier > 4

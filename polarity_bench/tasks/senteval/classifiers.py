@@ -213,7 +213,9 @@ class ExactLogistic(ClassifierFamily):
 
         features, labels = examples
         trains = [fit.train for fit in fits]
-        logistic = LogisticFits(_to_sparse(features), labels, n_classes, trains)
+        used = [[each for each in (fit.dev, fit.test) if each is not None] for fit in fits]
+        classified = [np.concatenate(each) for each in used] if all(used) else None
+        logistic = LogisticFits(_to_sparse(features), labels, n_classes, trains, classified)
         grid = zip(*(fit.regularizations for fit in fits), strict=True)
         solved = [logistic.solve(values) for values in grid]
         return [

@@ -9,6 +9,8 @@ The training sets of the folds of a task share most samples. One product with th
 all folds, and one Cholesky factor of the mean Hessian preconditions all of them. Newton's method
 with conjugate gradients then needs few products. Gradients, which decide where the optimum is, are
 computed in float64. The Hessian decides only how fast it is reached, so float32 is enough for it.
+If only the classes of known samples are wanted, a fit ends as soon as its distance from the optimum
+is too short to change one of them.
 
 Shapes: n samples, d features including the constant 1, f fits, c logits.
 
@@ -47,6 +49,12 @@ _MAX_FACTORED = 5_000
 _ROUNDING = 1e-12  # relative rounding error of a sum of losses
 _ROUGH = 0.1  # greatest error of the Hessian in float32; the penalty's curvature is 1
 _NEAR = 1e-4
+_SAFETY = 10  # The distance may be wrong by a small factor: the mean Hessian is not that of a fit.
+_FARTHEST = 0.01
+"""Greatest distance at which classes count as settled, as a share of the longest vector's inverse.
+
+Logits then change by less than 0.01 on the way to the optimum, and the Hessian by as little.
+"""
 _SHORTEST = 2.0**-10
 """Share of a Newton step that shows, nearer than `_NEAR`, that only rounding errors are left.
 
@@ -62,7 +70,12 @@ class LogisticFits:
     """
 
     def __init__(
-        self, features: Any, labels: IntArray, n_classes: int, trains: Sequence[IntArray]
+        self,
+        features: Any,
+        labels: IntArray,
+        n_classes: int,
+        trains: Sequence[IntArray],
+        classified: Sequence[IntArray] | None = None,
     ) -> None:
         """Prepare the fits.
 
@@ -71,14 +84,21 @@ class LogisticFits:
             labels: Class numbers from 0, (n,).
             n_classes: Number of classes.
             trains: Positions of the training samples of each fit.
+            classified: Positions of the samples that each fit is used for. A solution has the
+                optimum's classes for them, and may end before the optimum. None if it is used for
+                other samples, too.
         """
         self._features = _with_ones(features)
-        self._squared = float((self._features**2).sum())
+        self._lengths = np.sqrt(np.asarray((self._features**2).sum(1)).ravel())
+        self._squared = float((self._lengths**2).sum())
         self._hessian_features = self._features
         self._truth = np.eye(n_classes)[labels][:, None, 1 if n_classes == 2 else 0 :]
         self._chosen = np.zeros((len(labels), len(trains), 1))
         for fit, train in enumerate(trains):
             self._chosen[train, fit] = 1.0
+        self._is_classified = np.zeros(self._chosen.shape[:2], dtype=bool)
+        for fit, positions in enumerate(classified or ()):
+            self._is_classified[positions, fit] = True
         d, c = self._features.shape[1], self._truth.shape[2]
         self._penalty = np.ones((d, 1, 1))
         self._penalty[-1] = 0.0
@@ -86,7 +106,7 @@ class LogisticFits:
         self._change = self.weights  # from the solution before the last one to the last one
 
     def solve(self, inverse_regularizations: Sequence[float]) -> Weights:
-        """Move the weights from the last solution to the optimum.
+        """Move the weights from the last solution to the optimum, or near it; see `classified`.
 
         Args:
             inverse_regularizations: C of each fit.
@@ -116,11 +136,12 @@ class LogisticFits:
             errors = shares * (probabilities - self._truth)
             gradient = self._multiply_transposed(errors) + self._penalty * self.weights
             distances = np.sqrt(_inner(gradient, _divide(gradient, factors)))
-            active = ~(is_exact | (distances <= _TOLERANCE))  # also true for NaN
+            near = self._settled_at(logits) if factors[0].ndim == 2 else _TOLERANCE
+            active = ~(is_exact | (distances <= near))  # also true for NaN
             if not active.any():
                 self._change = np.zeros_like(last) if is_first else self.weights - last
                 return self.weights
-            enough = 0.1 * _TOLERANCE / np.maximum(distances, _TOLERANCE)
+            enough = 0.1 * near / np.maximum(distances, near)
             precisions = np.clip(distances, enough, 0.1)
             hessian = partial(self._times_hessian, probabilities, shares)
             direction, n_products = _conjugate_gradients(
@@ -141,6 +162,19 @@ class LogisticFits:
             if n_products > _PRODUCTS_PER_FACTOR:
                 factors = []
         raise FloatingPointError(f"no optimum after {_MAX_STEPS} steps of Newton's method")
+
+    def _settled_at(self, logits: FloatArray) -> FloatArray:
+        """Return the distance from the optimum, (f,), at which no wanted class can change."""
+        nearest = np.zeros(logits.shape[1])
+        if self._is_classified.any():
+            if logits.shape[2] == 1:
+                margins = np.abs(logits[..., 0])
+            else:
+                second, first = np.moveaxis(np.partition(logits, -2, axis=2)[..., -2:], 2, 0)
+                margins = (first - second) / np.sqrt(2)
+            margins /= self._lengths[:, None]
+            nearest = margins.min(0, initial=np.inf, where=self._is_classified)
+        return np.clip(nearest / _SAFETY, _TOLERANCE, _FARTHEST / self._lengths.max())
 
     def _round_features(self, greatest_share: float) -> None:
         """Round the features of the Hessian to float32, unless its error would be too large."""

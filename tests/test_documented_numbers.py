@@ -243,6 +243,17 @@ def test_what_int8_costs_is_that_of_the_board() -> None:
     assert moved["similarity"] < 0.01
 
 
+def test_the_share_of_sources_that_the_dial_beside_others_saw_is_that_of_its_result() -> None:
+    (row,) = (
+        r
+        for r in raw_of("dial-beside-others")
+        if (label(r.made["encoder"]), r.task) == ("sst2-minilm (strength 1)", "sst2")
+    )
+    share = row.made["seen"]["sources"]["normalised"] / row.made["counts"]["sources"]
+    said = f"{100 * share:.2f} % of the sources of `sst2` are among these texts"
+    assert said in text_of("dial-beside-others")
+
+
 def check_the_draws(text: str) -> None:
     """How well small draws keep the ranking, computed again from the scores of all draws."""
     program = load_program(ROOT / "benchmarks" / "nano.py")

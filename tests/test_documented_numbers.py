@@ -28,6 +28,7 @@ TRAINING = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
 DIAL = (ROOT / "docs" / "dial.md").read_text(encoding="utf-8")
 FINDINGS = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
 SCORES = (ROOT / "docs" / "p-and-s.md").read_text(encoding="utf-8")
+FRONT = (ROOT / "leaderboards" / "front.toml").read_text(encoding="utf-8")
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 OF_CONTRAST = {"all-MiniLM-L6-v2": MINILM, "`tfidf` (bag of words)": "tfidf"}
 OF_CONTRAST |= {"`random` vectors": "random"}
@@ -174,6 +175,83 @@ def test_the_map_of_transfer_on_the_page_of_the_dial_is_that_of_the_board() -> N
     check_the_map_of_transfer(DIAL)
     with pytest.raises(AssertionError, match="emotion"):
         check_the_map_of_transfer(DIAL.replace("| +4.23 |", "| +4.24 |"))
+
+
+def test_dials_of_sarcasm_and_irony_gain_little_on_other_tasks() -> None:
+    raw = raw_of("transfer-axis")
+    scores = {(label(r.made["encoder"]), r.task): r.score("polarity_at_16") for r in raw}
+    bases = {"minilm": MINILM} | {n: n for n in ("gte-small", "e5-small", "all-mpnet-base-v2")}
+    dials = ("sarcastic-headlines", "tweeteval-irony")
+    gains = {
+        (dial, task): [
+            100 * (scores[f"{dial}-{name} (strength 0.25)", task] - scores[base, task])
+            for name, base in bases.items()
+        ]
+        for dial in dials
+        for task in {r.task for r in raw}
+    }
+    own = [gain for dial in dials for gain in gains[dial, dial]]
+    most = max(gain for (dial, task), each in gains.items() if dial != task for gain in each)
+    assert most == 100 * (
+        scores["sarcastic-headlines-minilm (strength 0.25)", "sst2"] - scores[MINILM, "sst2"]
+    )
+    ends = f"{min(own):.1f} to {max(own):.1f} points on their own task"
+    assert f"raise P by {ends}, and by {most:.1f} at most on others" in plain(FRONT)
+    assert f"raise P by {ends}" in plain(introduction_of("transfer-axis"))
+    assert f"raises P on `sst2` by {most:.1f} points" in plain(introduction_of("transfer-axis"))
+    assert f"these dials gain {most:.1f} points at most" in plain(DIAL)
+
+
+def test_a_dial_at_strength_0_has_the_scores_of_its_base_as_closely_as_is_said() -> None:
+    raw = [r for r in raw_of("axis") if r.task != "sst2-transfer"]
+    base = {r.task: r.score("main_score") for r in raw if label(r.made["encoder"]) == MINILM}
+    off = [
+        100 * abs(r.score("main_score") - base[r.task])
+        for r in raw
+        if re.match(r"(axis-tuned|linear).*\(strength 0\)", label(r.made["encoder"]))
+    ]
+    assert len(off) == 15
+    assert 0 < max(off) < 0.005
+    assert "no main score differs by 0.005 points or more" in plain(FINDINGS)
+    for text in (introduction_of("axis"), FRONT):
+        assert "main scores equal the base's to 0.005 points" in plain(text)
+
+
+def test_what_one_epoch_of_contrastive_losses_keeps_is_that_of_the_board() -> None:
+    raw, names = raw_of("training-sst2"), ("sst2-contrastive", "sst2-online-contrastive")
+    shown = [
+        f"{100 * r.score(f'{metric}_at_16'):.{digits}f}"
+        for metric, digits in (("polarity", 1), ("retention", 0))
+        for name in names
+        for r in raw
+        if (label(r.made["encoder"]), r.task) == (name, "sst2")
+    ]
+    said = "P on SST-2 is {} and {} (online) at retention {} and {}.".format(*shown)
+    assert said in plain(FINDINGS)
+
+
+def test_what_int8_costs_is_that_of_the_board() -> None:
+    rows = {label(r.made["encoder"]): r for r in raw_of("vectors")}
+    moved = {"polarity": 0.0, "similarity": 0.0}
+    for name, row in rows.items():
+        if "int8 vectors" in name:
+            whole = rows[name.replace(" (int8 vectors)", "").replace(", int8 vectors", "")]
+            for metric in moved:
+                change = abs(row.score(f"{metric}_at_16") - whole.score(f"{metric}_at_16"))
+                moved[metric] = max(moved[metric], 100 * change)
+    assert f"P moves by at most {moved['polarity']:.2f} points" in plain(introduction_of("vectors"))
+    assert moved["similarity"] < 0.01
+
+
+def test_the_share_of_sources_that_the_dial_beside_others_saw_is_that_of_its_result() -> None:
+    (row,) = (
+        r
+        for r in raw_of("dial-beside-others")
+        if (label(r.made["encoder"]), r.task) == ("sst2-minilm (strength 1)", "sst2")
+    )
+    share = row.made["seen"]["sources"]["normalised"] / row.made["counts"]["sources"]
+    said = f"{100 * share:.2f} % of the sources of `sst2` are among these texts"
+    assert said in text_of("dial-beside-others")
 
 
 def check_the_draws(text: str) -> None:

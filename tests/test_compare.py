@@ -523,7 +523,7 @@ def test_a_quick_look_is_said(bench: Bench, task_dir: Path, tmp_path: Path) -> N
     [
         (
             "mape maple -t mini",
-            "mape: results has no results of this encoder; did you mean 'maple'",
+            "and results has no results of an encoder with this name; did you mean 'maple'",
         ),
         ("ash maple -t mni", "--task mni: no results of ash for this task; did you mean 'mini'?"),
         ("ash ash -t mini", "both names refer to this result; name two encoders"),

@@ -79,6 +79,15 @@ def test_documents_have_the_length_of_the_page(names: dict[str, Any]) -> None:
     np.testing.assert_allclose(lengths, np.sqrt(1 + 0.25**2), atol=1e-6)
 
 
+def test_the_page_shows_the_class_of_each_text(names: dict[str, Any]) -> None:
+    (code,) = [block for block in BLOCKS if "encoder[-1].classes" in block]
+    exec(code, names)
+    assert names["names"] == ["bad", "good"]
+    query = names["encoder"].encode_query(names["texts"], strength=1.0)
+    np.testing.assert_allclose(names["axis"], query[:, 0] * 0.25, atol=1e-6)
+    assert np.abs(names["axis"]).max() <= 1
+
+
 def test_two_dials_of_one_base_turn_on_their_own(
     tiny_model: Path, names: dict[str, Any], tmp_path: Path
 ) -> None:

@@ -260,7 +260,10 @@ def _named(folder: Path, name: str) -> list[Result]:
     matching = [r for r in results if name in {*names_of(r.key.encoder), r.key.encoder.digest}]
     if not matching:
         known = {result.key.encoder.name for result in results}
-        raise InputError(f"{name}: {folder} has no results of this encoder{nearest(name, known)}")
+        raise InputError(
+            f"{name}: neither a result file nor a folder with results, and {folder} has no results "
+            f"of an encoder with this name{nearest(name, known)}"
+        )
     return matching
 
 

@@ -119,7 +119,8 @@ def new_task(
     if not is_declared:
         tables = _write_splits(tables, file)
         form = FormatSpec(text=form.text, label=form.label)
-    content = _toml(file, form, tables, names, notes, count_overlap(source.texts, query.texts))
+    n_overlap = count_overlap(source.texts, query.texts)
+    content = _toml(file, form, tables, names, notes, n_overlap, is_named=bool(labels))
     _write_new(file, content.encode())
     try:
         spec: Any = read_task(file)
@@ -465,6 +466,8 @@ def _toml(
     names: Mapping[str, str],
     notes: Sequence[str],
     n_overlap: int,
+    *,
+    is_named: bool,
 ) -> str:
     """Return the content of the task file, with comments on the guessed values."""
     n_source, n_query = (len(table.rows) for table in tables)
@@ -489,7 +492,8 @@ def _toml(
             "protocol": {"k": min(usual, quarter), "overlap": 0},
         }
     )
-    document["labels"].comment("label in the file = its meaning; fill in the meanings")
+    meanings = "" if is_named else "; fill in the meanings"
+    document["labels"].comment(f"label in the file = its meaning{meanings}")
     header = ", ".join(map(_quote, tables[0].rows))
     document["format"].comment(f"guessed from the columns {header}")
     protocol = document["protocol"]

@@ -87,7 +87,7 @@ from sentence_transformers import SentenceTransformer
 
 encoder = SentenceTransformer("path/to/this/folder", trust_remote_code=True)
 documents = encoder.encode_document(["The soup was cold.", "The soup was hot."])
-query = encoder.encode_query("The waiter brought a cold soup.", strength=1.0)
+query = encoder.encode_query("The waiter brought a cold soup.", strength={strength})
 similarities = documents @ query  # an inner product
 ```
 
@@ -115,7 +115,7 @@ def model_card(
     origin: Base,
     licence: str | None = None,
     *,
-    has_axis: bool = False,
+    strength: float | None = None,
 ) -> str:
     """Return the README.md of a trained encoder. Its YAML header leaves out undefined scores.
 
@@ -129,7 +129,7 @@ def model_card(
         fitted: Result of the training, with the recipe's facts.
         origin: The encoder to record as the base.
         licence: Licence of the base, or None if the base's card does not state a licence.
-        has_axis: Whether the encoder's last module is an axis.
+        strength: Default strength of the encoder's axis, or None if it has no axis.
     """
     base = identity.base
     kept = next(row for row in rows if row["step"] == fitted.kept)
@@ -192,7 +192,7 @@ def model_card(
         history_table(rows),
         "![scores by epoch](history.svg)" if (folder / "history.svg").is_file() else "",
         "## Use",
-        _USE_OF_AXIS if has_axis else _USE,
+        _USE if strength is None else _USE_OF_AXIS.format(strength=strength),
         "`polarity-bench run` scores this encoder, with its base as the reference.",
         "## Licence",
         (

@@ -247,6 +247,7 @@ def publish(
     base = (None if fitted.kept else find_base(encoder)) or Base(folder.base, identity.base)
     write_base(encoder.model, base)
     licence = card_of(context.base.model).get("license")
+    axis = axis_of(encoder.model)
     card = model_card(
         folder.path,
         recipe,
@@ -256,7 +257,7 @@ def publish(
         replace(fitted, facts=facts),
         base,
         licence,
-        has_axis=axis_of(encoder.model) is not None,
+        strength=None if axis is None else axis.strength,
     )
     beside = {"README.md": card.encode(), **fitted.files}
     if before is not None:

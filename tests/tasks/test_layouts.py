@@ -514,6 +514,7 @@ def test_what_is_left_out_is_counted_in_the_task_file(tmp_path: Path, bench: Ben
     text = (tmp_path / "stars.toml").read_text("utf-8")
     assert '# class "neg" = "..2.5"\n# class "pos" = "4"\n# class "pos" = "5"\n' in text
     assert '# stars.csv: rows left out: 2 ("3": 2)\n' in text
+    assert "[labels] # label in the file = its meaning\n" in text  # --labels gave the meanings
     done = bench("tasks", "new", "stars.csv", "--name", "x", "--labels", "neg")
     assert (done.code, "--labels needs NAME=VALUES" in done.err) == (2, True)
 

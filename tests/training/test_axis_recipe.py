@@ -145,6 +145,8 @@ def test_a_linear_axis_keeps_the_base_and_reads_the_class_off_it(
     assert done.rows[0]["retention"] == pytest.approx(1)
     card = (done.folder / "README.md").read_text(encoding="utf-8")
     assert "strength=1.0)" in card
+    weak = run(tiny_model, tasks, tmp_path / "weak", Axis(strength=0.25))
+    assert "strength=0.25)" in (weak.folder / "README.md").read_text(encoding="utf-8")
     assert run(tiny_model, tasks, tmp_path / "axis", Axis()).reused
 
 

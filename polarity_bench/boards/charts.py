@@ -87,8 +87,7 @@ def method_curves(sections: Sections) -> Iterator[LineChart]:
             if (other := lines.setdefault(line, {}).setdefault(at, row)) is not row:
                 raise InputError(
                     f"the methods {other['name']!r} and {row['name']!r} have the same `at`, but a "
-                    "line has one point for each; change one of them, or give them different "
-                    "names of a `line`"
+                    "line has one point for each; change one of them, or give each another `line`"
                 )
         xs = sorted({at for by_x in lines.values() for at in by_x})
         base = [row for row in rows if (row["encoder"], row["k"]) == (reference, k)][:1]

@@ -135,7 +135,7 @@ class Method(Strict):
     at: FiniteFloat | None = None
     """Position of the method on the axis of charts that `numbers` names."""
     line: Text = "mean over seeds"
-    """Name of the line that connects this method to others with the same name."""
+    """Name of the line that connects this method to others with the same `line`."""
 
 
 class BoardFile(Heading):

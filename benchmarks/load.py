@@ -7,7 +7,7 @@ the time on the clock, the seconds of all CPU cores, and the greatest resident m
 process, of which memory-mapped files are a part. CPU seconds change less with other work on the
 machine. The script writes `docs/load.json`, the tables between the markers of
 `docs/performance.md`, and the figure `docs/figures/load.svg`. `--small` measures a hundredth of
-each size, and writes nothing.
+each size, but at least 20, and writes nothing.
 """
 
 from __future__ import annotations
@@ -264,7 +264,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("sections", nargs="*", help=f"of {', '.join(SECTIONS)} [default: all]")
     parser.add_argument("--static", required=True, help="folder of a model2vec encoder")
-    parser.add_argument("--small", action="store_true", help="a hundredth of each size")
+    parser.add_argument(
+        "--small", action="store_true", help="a hundredth of each size, but at least 20"
+    )
     options = parser.parse_args(arguments)
     file = DOCS / "load.json"
     for section in options.sections or SECTIONS:

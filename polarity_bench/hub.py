@@ -25,7 +25,7 @@ class HubError(OSError):
 
 @contextmanager
 def reading_hub(name: str, kind: str, offline: bool) -> Iterator[None]:
-    """Bound the waits for the hub inside the context, and check what is downloaded.
+    """Limit the waits for the hub from now on, and check what the context downloads.
 
     `huggingface_hub` may wait for an answer without limit, or for as long as the hub asks it to,
     and compares only the sizes of files.
@@ -39,12 +39,9 @@ def reading_hub(name: str, kind: str, offline: bool) -> Iterator[None]:
         HubError: If the hub or the connection fails, or if a file that was downloaded does not
             have the hash that the hub declares. The file is removed, and all data made from it.
     """
-    from huggingface_hub import constants, get_session
+    from huggingface_hub import constants
 
-    hooks: Any = get_session().event_hooks
-    if _bound not in hooks["request"]:
-        hooks["request"].append(_bound)
-        hooks["response"].append(_refuse_long_wait)
+    _limit_waits()
     folder = Path(constants.HF_HUB_CACHE, f"{kind}s--{name.replace('/', '--')}")
     before = _downloads(folder).keys()
     failure: BaseException | None = None
@@ -76,29 +73,58 @@ def _library_settings(kind: str, offline: bool) -> Iterator[None]:
     library: Any = sys.modules["datasets"] if kind == "dataset" else None
     settings: list[Any] = [constants, *([library.config] if library else [])]
     was_offline = [each.HF_HUB_OFFLINE for each in settings]
+    had_bars = library and not library.are_progress_bars_disabled()
     try:
         for each in settings:
             each.HF_HUB_OFFLINE |= offline
-        if library:
+        if had_bars:
             library.disable_progress_bars()
         yield
     finally:
         for each, value in zip(settings, was_offline, strict=True):
             each.HF_HUB_OFFLINE = value
-        if library:
+        if had_bars:
             library.enable_progress_bars()
 
 
-def _bound(request: Any) -> None:
+def _limit_waits() -> None:
+    """Add the limits to the HTTP client of `huggingface_hub`, and to each client that replaces it.
+
+    The library makes a new client after a connection was refused.
+    """
+    from huggingface_hub import get_session, set_client_factory
+    from huggingface_hub.utils import _http
+
+    if _limit_silence in get_session().event_hooks["request"]:
+        return
+    new_client: Any = _http._GLOBAL_CLIENT_FACTORY  # noqa: SLF001  it has no public getter
+
+    def new_limited_client() -> Any:
+        client = new_client()
+        client.event_hooks["request"].append(_limit_silence)
+        client.event_hooks["response"].append(_refuse_long_wait)
+        return client
+
+    set_client_factory(new_limited_client)
+
+
+def _limit_silence(request: Any) -> None:
     limits = request.extensions["timeout"]
     limits |= {step: _SILENCE for step, seconds in limits.items() if seconds is None}
 
 
 def _refuse_long_wait(response: Any) -> None:
+    """Raise the error of the last attempt, after which the library still looks into its cache."""
+    from huggingface_hub.errors import HfHubHTTPError
+
+    if (_asked_wait(response) or 0) > _LONGEST_WAIT:
+        raise HfHubHTTPError("the hub asks for a long wait", response=response)
+
+
+def _asked_wait(response: Any) -> int | None:
+    """Return the seconds that an answer of the hub asks to wait, if any."""
     wait = response.headers.get("Retry-After", "")
-    if wait.isdigit() and int(wait) > _LONGEST_WAIT:
-        status = response.status_code
-        raise HubError(f"the hub answered {status}; try again in {int(wait):,} seconds")
+    return int(wait) if wait.isdecimal() else None
 
 
 def _downloads(folder: Path) -> dict[Path, Path]:
@@ -132,9 +158,12 @@ def _problem(error: BaseException | None) -> str:
     while error is not None:
         if isinstance(error, HubError):
             return str(error)
-        if (response := getattr(error, "response", None)) is not None:
-            if (status := response.status_code) in {408, 416, 429} or status >= 500:
-                return f"the hub answered {status}; try again later"
+        response: Any = getattr(error, "response", None)
+        if status := getattr(response, "status_code", None):
+            if status in {408, 416, 429} or status >= 500:
+                wait = _asked_wait(response)
+                when = "later" if wait is None else f"in {wait:,} seconds"
+                return f"the hub answered {status}; try again {when}"
         elif isinstance(error, failures) and "Offline" not in repr(error):
             return f"the connection failed ({type(error).__name__}: {error}); try again"
         elif cannot_write(error):

@@ -53,7 +53,7 @@ _TRY_AGAIN = {
 }
 FAULTS = {
     name: f"the hub answered {status}; try again "
-    + ("in 3,600 seconds" if headers.get("Retry-After") == "3600" else "later")
+    + (f"in {int(headers['Retry-After']):,} seconds" if headers else "later")
     for name, (status, headers) in _STATUSES.items()
 } | _TRY_AGAIN
 """What the message says of each fault, which all requests have, or those for files alone."""

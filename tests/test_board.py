@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import itertools
 import math
 import pickle
@@ -25,6 +26,7 @@ from polarity_bench.errors import InputError
 from polarity_bench.render.csv_text import board_csv
 from polarity_bench.render.latex import board_latex
 from polarity_bench.render.markdown import render
+from polarity_bench.render.table import Board, Column, Table
 from polarity_bench.results.result_files import Result, ResultKey, write_result
 from polarity_bench.scores import WEIGHTINGS, Score, ScoreKey
 from polarity_bench.tasks import catalogue
@@ -533,6 +535,14 @@ def test_p_and_s_stand_with_their_intervals_in_every_rendering() -> None:
 
     assert "[74.90, 77.60]" in page_html(made)
     assert "[low, high] is the 95 % interval over the queries" in text
+
+
+def test_a_missing_head_is_empty_in_csv() -> None:
+    """Before, it was `'-`: the dash of the other formats, escaped as a formula."""
+    heads = (("encoder", ["a", "-b"]), ("strength", ["-", "1"]))
+    table = Table("table", heads, (Column("P", (0.5, 0.6)),))
+    lines = list(csv.DictReader(board_csv(Board("", "", (table,), ())).splitlines()))
+    assert [(line["encoder"], line["strength"]) for line in lines] == [("a", ""), ("'-b", "1")]
 
 
 def test_where_every_encoder_is_its_own_reference_rows_are_sorted_by_p() -> None:

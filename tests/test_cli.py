@@ -821,6 +821,6 @@ def test_a_cache_of_a_library_that_cannot_be_written_is_named(
     done = bench("tasks", "--from-mteb", "danish")
     assert done.code == 2
     assert done.err == (
-        "error: [Errno 20] Not a directory: '/none/.cache/mteb'; set HOME, or MTEB_CACHE, HF_HOME "
-        "and POLARITY_BENCH_CACHE, to folders that can be written to\n"
+        "error: [Errno 20] Not a directory: '/none/.cache/mteb'; if this is a cache, set HOME, or "
+        "MTEB_CACHE, HF_HOME and POLARITY_BENCH_CACHE, to folders that can be written to\n"
     )

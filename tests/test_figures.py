@@ -383,7 +383,22 @@ def test_lines_are_drawn_in_percent_with_gaps_bands_and_their_names() -> None:
     low, high = layer["encoding"]["y"]["scale"]["domain"]
     assert low < 20
     assert high > 80
-    assert figure.note == "Bands are 95 % intervals."
+    assert figure.note.startswith("Bands are 95 % intervals.")
+
+
+def test_a_line_that_ends_early_has_a_dotted_line_to_its_name() -> None:
+    """Before, the thin line from a single point to the margin looked like values."""
+    whole, point = Series("whole", [0.2, 0.3]), Series("point", [0.25, math.nan])
+    chart = LineChart("title", "labels", "P", [20, 500], [whole, point])
+    figure = figure_of(chart)
+    layer, rows = layers(figure)["long-label-lines"]
+    assert [(row["name"], row["x"]) for row in rows] == [("point", 20)]
+    assert layer["mark"]["strokeDash"]
+    assert [row["name"] for row in layers(figure)["label-lines"][1]] == ["whole"]
+    assert figure.note == "Dotted lines lead to the names of lines that end earlier."
+    plain = figure_of(replace(chart, series=[whole, replace(point, values=[0.25, 0.26])]))
+    assert "long-label-lines" not in layers(plain)
+    assert plain.note == ""
 
 
 def test_of_many_lines_the_first_are_coloured_and_the_others_grey() -> None:

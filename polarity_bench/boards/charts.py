@@ -64,14 +64,19 @@ def k_curves(sections: Sections) -> Iterator[LineChart]:
 
 
 def method_curves(sections: Sections) -> Iterator[LineChart]:
-    """Yield charts of P and S by the number `at` of methods, with their base as a flat line."""
+    """Yield charts of P and S by the number `at` of methods, with their base as a flat line.
+
+    Raises:
+        InputError: If the numbers have no title, if two methods have the same place on a line, or
+            if a line has the name of the base.
+    """
     x_title, weighting = sections.config.numbers, sections.config.weighting
     methods = sections.config.method
     placed = {each.name: (each.line, each.at) for each in methods if each.at is not None}
     if placed and not x_title:
         raise InputError(
-            "methods have a number `at` in `board.toml`, but `numbers` is empty; give it the title "
-            "of these numbers, such as `labels`"
+            "methods have a number `at`, but `numbers` is empty; give it the title of these "
+            "numbers, such as `labels`"
         )
     rows = sections.first_rows
     shown = [row for row in rows if row["role"] == "method" and row["name"] in placed]
@@ -81,13 +86,18 @@ def method_curves(sections: Sections) -> Iterator[LineChart]:
             line, at = placed[row["name"]]
             if (other := lines.setdefault(line, {}).setdefault(at, row)) is not row:
                 raise InputError(
-                    f"the methods {other['name']!r} and {row['name']!r} have the same `at` in "
-                    "`board.toml`, but a line has one point for each; change one of them, or give "
-                    "them different names of a `line`"
+                    f"the methods {other['name']!r} and {row['name']!r} have the same `at`, but a "
+                    "line has one point for each; change one of them, or give each another `line`"
                 )
         xs = sorted({at for by_x in lines.values() for at in by_x})
         base = [row for row in rows if (row["encoder"], row["k"]) == (reference, k)][:1]
-        lines |= {row["name"]: dict.fromkeys(xs, row) for row in base}
+        for row in base:
+            if row["name"] in lines:
+                raise InputError(
+                    f"the `line` {row['name']!r} has the name of the base, whose line is flat; "
+                    "give it another name"
+                )
+            lines[row["name"]] = dict.fromkeys(xs, row)
         for task, (title, metric) in product(sections.ranked, GAINED.items()):
             scores = {
                 name: {

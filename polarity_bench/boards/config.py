@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import AfterValidator, Field, StringConstraints
+from pydantic import AfterValidator, Field, FiniteFloat, StringConstraints
 
 from polarity_bench.errors import InputError, check_known, nearest, reworded
 from polarity_bench.files import read_toml
@@ -132,10 +132,10 @@ class Method(Strict):
     """Name of the row."""
     encoders: Names
     """Names of the encoders, one for each seed."""
-    at: float | None = None
+    at: FiniteFloat | None = None
     """Position of the method on the axis of charts that `numbers` names."""
     line: Text = "mean over seeds"
-    """Name of the line that connects this method to others with the same name."""
+    """Name of the line that connects this method to others with the same `line`."""
 
 
 class BoardFile(Heading):

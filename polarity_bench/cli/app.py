@@ -104,7 +104,7 @@ def main() -> None:
     except OSError as error:  # such as the cache that mteb makes when it is imported
         if not cannot_write(error):
             raise
-        _refuse(f"{error}; {SET_FOLDERS}", as_json)
+        _refuse(f"{error}; if this is a cache, {SET_FOLDERS}", as_json)
     except Exception as error:
         refused: Any = error
         if not hasattr(refused, "format_message"):  # only errors of the parser have this method

@@ -56,7 +56,7 @@ def _commit() -> str | None:
     # `describe --dirty` would lock the index, and leave the lock behind if it is killed.
     words = [git, "--no-optional-locks", "status", "--porcelain=v2", "--branch"]
     env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    told = subprocess.run(  # noqa: S603
+    status = subprocess.run(  # noqa: S603
         [*words, "--untracked-files=no"],
         cwd=root,
         capture_output=True,
@@ -64,6 +64,6 @@ def _commit() -> str | None:
         check=False,
         env=env,
     ).stdout
-    commit = re.search(r"^# branch\.oid ([0-9a-f]{12})", told, re.MULTILINE)
-    is_dirty = any(not line.startswith("#") for line in told.splitlines())
+    commit = re.search(r"^# branch\.oid ([0-9a-f]{12})", status, re.MULTILINE)
+    is_dirty = any(not line.startswith("#") for line in status.splitlines())
     return f"{commit[1]}{'-dirty' * is_dirty}" if commit else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from polarity_bench.render.format import best_of
+from polarity_bench.render.format import MISSING, best_of
 from polarity_bench.render.table import Board, Table
 from polarity_bench.values import printable
 
@@ -19,8 +19,8 @@ def board_csv(board: Board) -> str:
 
     The first columns identify the row of a table: `table`, the titles of all leading columns, and
     `role`. The next columns describe the number: `column`, `unit`, `value`, `low` and `high` (its
-    95 % interval), `std`, `best` and `mark`. Text that a spreadsheet would read as a formula is
-    prefixed with an apostrophe.
+    95 % interval), `std`, `best` and `mark`. Missing text is empty. Text that a spreadsheet would
+    read as a formula is prefixed with an apostrophe.
     """
     from pandas import DataFrame
 
@@ -34,7 +34,8 @@ def _lines(table: Table, heading: str, titles: Sequence[str]) -> Iterator[list[o
     heads = dict(table.heads)
     best = [best_of(column) for column in table.columns]
     for row in range(table.n_rows):
-        named = [_text(heads[title][row]) if title in heads else "" for title in titles]
+        known = {title: cells[row] for title, cells in heads.items() if cells[row] != MISSING}
+        named = [_text(known.get(title, "")) for title in titles]
         for column, is_best in zip(table.columns, best, strict=True):
             value = column.values[row]
             if value is None or math.isnan(value):

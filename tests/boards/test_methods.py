@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import product
@@ -188,7 +189,7 @@ def test_two_methods_with_one_number_are_named_and_not_lost() -> None:
     """Before, a chart showed one of them."""
     few = Method(name="few", encoders=("other",), at=20)
     again = Method(name="again", encoders=("ours-0", "ours-1", "ours-2"), at=20)
-    with pytest.raises(InputError, match=r"'few' and 'again' have the same `at` in `board\.toml`"):
+    with pytest.raises(InputError, match=r"board\.toml: .* 'few' and 'again' have the same `at`"):
         made(method=(few, again), numbers="labels")
 
 
@@ -201,10 +202,28 @@ def test_methods_with_names_of_lines_are_several_curves() -> None:
     assert found == {"SetFit": [0.72], "dial": [pytest.approx(fmean(P))], "base": [0.6]}
 
 
-def test_numbers_without_a_title_are_refused() -> None:
-    few = Method(name="few", encoders=("other",), at=20)
-    with pytest.raises(InputError, match=r"`numbers` is empty; give it the title"):
-        made(method=(few,))
+def test_a_line_with_the_name_of_the_base_is_refused() -> None:
+    """Before, the line was replaced by the flat one of the base."""
+    few = Method(name="few", encoders=("other",), at=20, line="base")
+    with pytest.raises(
+        InputError, match=r"board\.toml: the `line` 'base' has the name of the base"
+    ):
+        made(method=(few,), numbers="labels")
+
+
+def test_numbers_without_a_title_are_refused_and_the_file_is_named(tmp_path: Path) -> None:
+    for result in RESULTS:
+        write_result(result, tmp_path / "results")
+    few = '[[method]]\nname = "few"\nencoders = ["other"]\nat = 20\n'
+    (tmp_path / "board.toml").write_text(few)
+    where = re.escape(str(tmp_path / "board.toml"))
+    with pytest.raises(InputError, match=rf"^{where}: .*`numbers` is empty; give it the title"):
+        read_board(tmp_path)
+
+
+def test_a_number_of_a_method_is_finite() -> None:
+    with pytest.raises(ValueError, match="finite"):
+        Method(name="few", encoders=("other",), at=math.inf)
 
 
 def test_a_name_has_the_usual_sides_only_beside_the_same_encoder_without_them() -> None:

@@ -158,7 +158,7 @@ def ranked_rows(lines: Sequence[Line]) -> dict[str, list[Line]]:
     """Return one line of each row with a rank, by table."""
     found: dict[str, dict[tuple[str, ...], Line]] = {}
     for line in lines:
-        if line.heads.get("rank", "-") not in {"", "-"}:
+        if line.heads.get("rank"):
             heads = {name: text for name, text in line.heads.items() if name in _NAMED}
             own = found.setdefault(line.table.removesuffix(SINGLE), {})
             own.setdefault(tuple(heads.values()), line)

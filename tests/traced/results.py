@@ -118,7 +118,7 @@ class Results:
         ]
         if len(seeds) != int(heads["seeds"]):
             raise LookupError(f"it has {len(seeds)} seeds")
-        if at == "-":
+        if not at:
             labels = {
                 label(each.made["encoder"])
                 for each in self.raw
@@ -139,7 +139,7 @@ class Results:
 
     def _check_chosen(self, line: Line, seeds: Sequence[str], at: str) -> None:
         """Raise LookupError if another strength is better on the mean over the seeds."""
-        if at == "-" or not line.heads.get("k", ""):
+        if not at or not line.heads.get("k", ""):
             return
         pair = _PAIR.fullmatch(line.table)
         tasks = [pair[1]] if pair else self.tasks_of(line.table)
@@ -241,8 +241,8 @@ class Results:
 
     def encoder_of(self, line: Line) -> str:
         """Return the encoder of a row, whose prompt may have a column of its own."""
-        shown = line.heads.get("prompt", "-")
-        if shown in {"", "-"}:
+        shown = line.heads.get("prompt")
+        if not shown:
             return self.called(line.heads["encoder"])
         of_prompt = {
             encoder: labels

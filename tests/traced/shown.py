@@ -40,7 +40,8 @@ def unshown(file: str, grids: Sequence[Grid], lines: Sequence[Line]) -> list[str
     wrong: list[str] = []
     for grid in grids:
         for i, cells in enumerate(grid.rows):
-            heads = dict(zip(grid.titles, cells[: grid.n_heads], strict=False))
+            texts = ("" if text == MISSING else text for text in cells[: grid.n_heads])
+            heads = dict(zip(grid.titles, texts, strict=False))
             for j in range(grid.n_heads, len(cells)):
                 if cells[j] == MISSING:
                     continue

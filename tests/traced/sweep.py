@@ -53,7 +53,7 @@ class Sweep:
             return self._published(line, model, task)
         if line.role == "base":
             return over([self._base(model, task)], 1, self._name(metric, self._base(model, task)))
-        # Empty heads belong to other tables.
+        # Empty heads are missing or belong to other tables.
         said = {key: text for key, text in line.heads.items() if text}
         said |= _settings(line.table.split(", ")[1:])
         if line.role == "other":
@@ -224,13 +224,13 @@ def over_seeds(numbers: Sequence[Number], end: int) -> float:
 
 
 def agrees(settings: Mapping[str, Any], said: Mapping[str, str]) -> bool:
-    """Return whether a run has the settings shown in a row; a dash stands for a missing one."""
+    """Return whether a run has the settings shown in a row."""
     return all(_as_said(settings.get(key), text) for key, text in said.items())
 
 
 def _as_said(value: Any, text: str) -> bool:
     if value is None:
-        return text in {"-", "none"}
+        return text == "none"
     if isinstance(value, bool | str):
         return str(value).lower() == text.lower()
     return shortest(value) == text.replace(",", "") or f"{value:,}" == text

@@ -38,6 +38,7 @@ _STYLES: Styles = {
     "others": {"type": "line", "color": "--faint", "strokeWidth": 0.9},
     "lines": {"type": "line", "point": {"size": 40}, "strokeWidth": 1.6},
     "label-lines": {"type": "rule", "stroke": "--faint", "strokeWidth": 0.6},
+    "long-label-lines": {"type": "rule", "stroke": "--faint", "strokeDash": [1, 4]},
     "labels": {"type": "text", "align": "left", "baseline": "middle", "dx": 4, **_TEXT},
     "points": {"type": "point", "filled": True, "size": 40, "opacity": 1},
     "intervals": {"type": "rule", "stroke": "--ink"},
@@ -74,13 +75,16 @@ def lines_figure(lines: LineChart, looks: Looks) -> Figure:
     faint = [row for row in values if row["name"] not in coloured]
     strong = [row for row in values if row["name"] in coloured]
     at: dict[str, Any] = {"x": x, "y": y("y:Q")}
+    to_label = {**at, "x2": right, "y2": "y2:Q"}
+    early = [row for row in ends if row["x"] < lines.x[-1]]
     tips = names_of("name", "at", "value")
     by_name = {**at, "color": colour}
     layers = {
         "bands": (bands, {**by_name, "y": y("low:Q"), "y2": "high:Q"}),
         "others": (faint, {**at, "detail": "name:N", "tooltip": tips}),
         "lines": (strong, {**by_name, "tooltip": tips}),
-        "label-lines": (ends, {**at, "x2": right, "y2": "y2:Q"}),
+        "label-lines": ([row for row in ends if row not in early], to_label),
+        "long-label-lines": (early, to_label),
         "labels": (ends, {"x": right, "y": y("y2:Q"), "text": "name:N"}),
     }
     chart = layered(_STYLES, layers, width=_WIDTH, height=height)
@@ -93,6 +97,7 @@ def lines_figure(lines: LineChart, looks: Looks) -> Figure:
         _grid(places, lines.series),
         [
             f"Bands are {_INTERVALS}" if bands else "",
+            "Dotted lines lead to the names of lines that end earlier." if early else "",
             f"{more} more are grey and have no name." if more > 0 else "",
         ],
     )

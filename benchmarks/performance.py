@@ -272,9 +272,9 @@ def retrieval(rounds: int) -> Section:
 
 def training(rounds: int, device: str = "cpu", n: int = 256) -> Section:
     """Time one epoch of a triplet loss by this package and by sentence-transformers' trainer."""
-    import torch
     from training import measure  # beside this script
 
+    from polarity_bench.encoders.base import multiplies_bfloat16
     from polarity_bench.training.examples.source import generate_examples
     from polarity_bench.training.examples.spec import ExampleSpec
     from polarity_bench.training.recipes.margins.settings import TrainDtype
@@ -286,7 +286,7 @@ def training(rounds: int, device: str = "cpu", n: int = 256) -> Section:
     examples = {task: generate_examples(task, encoder="minilm", spec=spec) for task in tasks}
     dtypes: tuple[TrainDtype, ...] = ("float32", "bfloat16")
     note = f"MiniLM, {n:,} triplets in batches of {batch_size}, one epoch."
-    if device == "cpu" and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+    if device == "cpu" and not multiplies_bfloat16():
         dtypes = dtypes[:1]
         note += " This processor has no instructions for bfloat16."
     kinds = list(itertools.product(tasks, dtypes, names))

@@ -14,7 +14,7 @@ import tempfile
 import textwrap
 import tomllib
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -214,6 +214,13 @@ def json_bytes(value: Any) -> bytes:
         ValueError: If the value contains NaN or infinity.
     """
     return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+
+
+def with_checksum(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the content of a JSON file with its checksum as the last value, `sha256`."""
+    rest = {name: value for name, value in stored.items() if name != "sha256"}
+    digest = hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+    return rest | {"sha256": digest}
 
 
 def read_json(path: Path) -> Any:

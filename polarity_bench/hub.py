@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,13 @@ def reading_hub(name: str, kind: str, offline: bool) -> Iterator[None]:
 
     _limit_waits()
     folder = Path(constants.HF_HUB_CACHE, f"{kind}s--{name.replace('/', '--')}")
-    before = _downloads(folder).keys()
+    unchecked = cache_folder() / "unchecked" / folder.name
+    # The file is left if the process is killed before the check. Then all downloads are checked.
+    before = {} if unchecked.exists() else _downloads(folder)
+    if not offline:
+        with suppress(OSError):
+            unchecked.parent.mkdir(parents=True, exist_ok=True)
+            unchecked.touch()
     failure: BaseException | None = None
     try:
         with _library_settings(kind, offline):
@@ -56,6 +62,8 @@ def reading_hub(name: str, kind: str, offline: bool) -> Iterator[None]:
             blob.unlink(missing_ok=True)
             _remove_tables(name, commit=path.relative_to(folder).parts[1])
             problem = f"{path.name} arrived damaged and was removed; try again"
+    with suppress(OSError):
+        unchecked.unlink(missing_ok=True)
     if failure and not (problem and isinstance(failure, Exception)):
         raise failure
     if problem:

@@ -6,6 +6,7 @@ The real libraries read a stand-in of the hub on loopback, in two processes, one
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -466,6 +467,33 @@ def test_an_error_of_another_service_keeps_its_type() -> None:
     error.response = {"Error": "code"}  # type: ignore[attr-defined]
     with pytest.raises(RuntimeError, match="of another service"), reading_hub("a", "model", True):
         raise error
+
+
+def test_a_download_of_a_killed_process_is_checked_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setenv("POLARITY_BENCH_CACHE", str(tmp_path / "cache"))
+    child = os.fork()
+    if child == 0:
+        killed = reading_hub("org/x", "model", False)
+        killed.__enter__()
+        os._exit(0)
+    os.waitpid(child, 0)
+    blob = tmp_path / "hub" / "models--org--x" / "blobs" / ("0" * 64)
+    file = blob.parents[1] / "snapshots" / COMMITS[MOVED] / "weights"
+    for path in (blob, file):
+        path.parent.mkdir(parents=True)
+    blob.write_bytes(b"not these")
+    file.symlink_to(blob)
+    with (
+        pytest.raises(HubError, match="weights arrived damaged and was removed"),
+        reading_hub("org/x", "model", False),
+    ):
+        pass
+    assert not file.exists()
+    with reading_hub("org/x", "model", False):
+        pass
 
 
 @pytest.mark.parametrize("hidden", [False, True])

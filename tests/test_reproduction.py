@@ -16,9 +16,8 @@ import yaml
 from safetensors.numpy import load, save
 from standins.programs import load_program
 
-from polarity_bench.files import json_bytes
+from polarity_bench.files import json_bytes, with_checksum
 from polarity_bench.results.packed_results import PROVENANCE, read_stored
-from polarity_bench.results.result_files import with_checksum
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

@@ -9,7 +9,7 @@ from typing import Any
 
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError
-from polarity_bench.files import expanded, input_errors, read_json
+from polarity_bench.files import expanded, input_errors, read_json, with_checksum
 
 FORMAT = 2
 TRAIN_FILE = "train.json"
@@ -60,7 +60,7 @@ def read_train_file(folder: str | Path) -> dict[str, Any] | None:
     """Return the content of a run's `train.json`, or None if the file or the folder is missing.
 
     Raises:
-        InputError: If the file cannot be read or was not written by polarity-bench.
+        InputError: If the file cannot be read, was not written by polarity-bench, or has changed.
     """
     file = expanded(folder) / TRAIN_FILE
     with input_errors(f"{file}: cannot be read"):
@@ -72,5 +72,10 @@ def read_train_file(folder: str | Path) -> dict[str, Any] | None:
         raise InputError(
             f"{file}: not a training file of polarity-bench in format {FORMAT}; move the file "
             "out of the folder and run again"
+        )
+    if "sha256" in content and content != with_checksum(content):  # older files have none
+        raise InputError(
+            f"{file}: was edited or is damaged; restore the file, or delete its `sha256` if you "
+            "edited it"
         )
     return content

@@ -20,6 +20,7 @@ from polarity_bench.files import (
     folder_name,
     json_bytes,
     read_json,
+    with_checksum,
     write_atomically,
 )
 from polarity_bench.results.curve import Curve, Dial, make_curve
@@ -27,7 +28,6 @@ from polarity_bench.results.result_files import (
     Result,
     check_record,
     scores_digest,
-    with_checksum,
 )
 from polarity_bench.tasks.catalogue import task_type
 from polarity_bench.validation import as_json, validated

@@ -45,6 +45,7 @@ from polarity_bench.files import (
     folder_name,
     json_bytes,
     remove,
+    with_checksum,
     write_atomically,
 )
 from polarity_bench.metrics.register import metric_of
@@ -378,13 +379,6 @@ def write_result(result: Result, output: str | Path) -> Path:
     write_atomically(path, json_bytes(_task_result(result)))
     write_atomically(path.with_suffix(PROVENANCE), json_bytes(with_checksum(made)))
     return path
-
-
-def with_checksum(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the content of a JSON file with its checksum as the last value, `sha256`."""
-    rest = {name: value for name, value in stored.items() if name != "sha256"}
-    digest = hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
-    return rest | {"sha256": digest}
 
 
 def check_record(path: Path, stored: Any, what: str, version: int, remedy: str) -> None:

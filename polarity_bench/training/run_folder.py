@@ -34,7 +34,7 @@ from polarity_bench.encoders.load import quiet
 from polarity_bench.encoders.sentence_transformer_encoder import SIDE_NAMES, set_prompt
 from polarity_bench.encoders.train_file import FORMAT, TRAIN_FILE, read_train_file
 from polarity_bench.errors import InputError
-from polarity_bench.files import check_writable, expanded, write_atomically
+from polarity_bench.files import check_writable, expanded, with_checksum, write_atomically
 from polarity_bench.training.parameters import Parameters
 from polarity_bench.values import digest_of
 
@@ -238,7 +238,7 @@ class RunFolder:
         self._write(content)
 
     def _write(self, content: Mapping[str, Any]) -> None:
-        text = json.dumps(content, indent=2, allow_nan=False)
+        text = json.dumps(with_checksum(content), indent=2, allow_nan=False)
         write_atomically(self.train_file, (text + "\n").encode())
 
     def _clear(self, published: Sequence[str]) -> None:

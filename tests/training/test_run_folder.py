@@ -38,6 +38,7 @@ def folder(tmp_path: Path) -> RunFolder:
 def stored(folder: RunFolder) -> dict[str, Any]:
     content = read_train_file(folder.path)
     assert content is not None
+    del content["sha256"]  # so that tests may edit the content
     return content
 
 
@@ -156,6 +157,15 @@ def test_another_run_is_refused_with_what_differs(folder: RunFolder) -> None:
     with pytest.raises(InputError, match=f"^{re.escape(said)}$"):
         folder.claim(RUN)
     assert folder.train_file.read_bytes() == before
+
+
+def test_a_train_file_that_was_changed_is_refused(folder: RunFolder) -> None:
+    folder.claim(RUN)
+    whole = folder.train_file.read_text()
+    for changed in (whole.replace('"finished": false', '"finished": true'), whole[:-40] + "0}"):
+        folder.train_file.write_text(changed)
+        with pytest.raises(InputError, match=r"train\.json: (was edited or is damaged|.* JSON)"):
+            folder.state(RUN)
 
 
 def test_at_most_six_differences_are_named(folder: RunFolder) -> None:

@@ -227,7 +227,7 @@ def test_json_is_one_value_with_the_gate(bench: Bench, task_dir: Path, task: Tas
     assert held["interval"][0] <= held["difference"] <= held["interval"][1] < 0
     refused = ran(bench, task_dir, "--fail-under", "none", "--json")
     assert refused.code == 2
-    assert json.loads(refused.out)["error"].startswith("--fail-under none: results has no results")
+    assert json.loads(refused.out)["error"].startswith("--fail-under none: neither a result file")
 
 
 def test_joint_is_compared_where_both_have_one_reference(

@@ -28,7 +28,7 @@ WRITES = (
     "ftruncate,fallocate,fsync,fdatasync,link,linkat,symlink,chmod,fchmod"
 )
 """System calls that change files, or that make a change last."""
-TIMEOUT = 300.0
+TIMEOUT = 900.0
 """Seconds after which a command counts as hung."""
 _HEAVY = "torch sentence_transformers mteb datasets sklearn.linear_model scipy.stats"
 _OUTSIDE = re.compile(r"(pwrite64|writev?|pwritev)\((1|2|\d+<(pipe|socket|/dev/|anon_inode))")

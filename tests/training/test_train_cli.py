@@ -12,6 +12,7 @@ from standins import Bench, Done, call, call_several, write_task
 from standins.board import read_board
 from standins.training import equal, job_of, run, weights
 
+from polarity_bench.files import with_checksum
 from polarity_bench.training.parameters import flattened
 from polarity_bench.training.recipes import RECIPES
 
@@ -80,7 +81,7 @@ def test_the_command_of_a_process_of_ray_is_no_training_command(
     file = Path("runs/x/train.json")
     stored = json.loads(file.read_text())
     stored["environment"]["command"] = "default_worker.py --node-ip-address=192.0.2.7"
-    file.write_text(json.dumps(stored))
+    file.write_text(json.dumps(with_checksum(stored)))
     assert bench("run", "--model", "runs/x", "--tasks", "mini", "--k", "4").code == 0
     kept = [path for path in Path("results").rglob("*") if path.is_file()]
     assert kept
@@ -120,7 +121,7 @@ def test_a_base_that_has_changed_is_no_reference(
 def test_an_unfinished_run_says_how_to_go_on(bench: Bench, tiny_model: Path) -> None:
     bench("train", "--model", tiny_model, *SMALL, "--output", "runs/x")
     file = Path("runs/x/train.json")
-    file.write_text(file.read_text().replace('"finished": true', '"finished": false'))
+    file.write_text(json.dumps(with_checksum(json.loads(file.read_text()) | {"finished": False})))
     ran = bench("run", "--model", "runs/x", "--tasks", "mini")
     assert ran.code == 2
     assert "the training has not finished" in ran.err

@@ -44,12 +44,14 @@ def reading_hub(name: str, kind: str, offline: bool) -> Iterator[None]:
     _limit_waits()
     folder = Path(constants.HF_HUB_CACHE, f"{kind}s--{name.replace('/', '--')}")
     unchecked = cache_folder() / "unchecked" / folder.name
-    # The file is left if the process is killed before the check. Then all downloads are checked.
-    before = {} if unchecked.exists() else _downloads(folder)
-    if not offline:
-        with suppress(OSError):
+    was_killed = False
+    with suppress(OSError):
+        # The file is left if a process is killed before its check. Then all downloads are checked.
+        was_killed = unchecked.exists()
+        if not offline:
             unchecked.parent.mkdir(parents=True, exist_ok=True)
             unchecked.touch()
+    before = {} if was_killed else _downloads(folder)
     failure: BaseException | None = None
     try:
         with _library_settings(kind, offline):

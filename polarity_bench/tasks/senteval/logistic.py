@@ -9,8 +9,8 @@ The training sets of the folds of a task share most samples. One product with th
 all folds, and one Cholesky factor of the mean Hessian preconditions all of them. Newton's method
 with conjugate gradients then needs few products. Gradients, which decide where the optimum is, are
 computed in float64. The Hessian decides only how fast it is reached, so float32 is enough for it.
-If only the classes of known samples are wanted, a fit ends as soon as its distance from the optimum
-is too short to change one of them.
+A fit may be used only to classify samples that are known in advance. Then it ends as soon as it is
+so near to the optimum that none of their classes can change.
 
 Shapes: n samples, d features including the constant 1, f fits, c logits.
 
@@ -174,7 +174,8 @@ class LogisticFits:
                 margins = (first - second) / np.sqrt(2)
             margins /= self._lengths[:, None]
             nearest = margins.min(0, initial=np.inf, where=self._is_classified)
-        return np.clip(nearest / _SAFETY, _TOLERANCE, _FARTHEST / self._lengths.max())
+        farthest = max(_TOLERANCE, _FARTHEST / self._lengths.max())
+        return np.clip(nearest / _SAFETY, _TOLERANCE, farthest)
 
     def _round_features(self, greatest_share: float) -> None:
         """Round the features of the Hessian to float32, unless its error would be too large."""

@@ -192,6 +192,7 @@ def test_version_and_no_arguments(bench: Bench) -> None:
         ("-m TASKS", "is not an encoder"),
         ("-m random:3", "the baseline 'random' takes no argument"),
         ("-m org/none --offline", "could not be read (--offline)"),
+        (f"-m {'x' * 300}/y", "x/y': File name too long"),
         ("--reference ./none", "no such folder"),
         ("-m EMPTY", "the encoder '': the name is empty"),
         ("--reference EMPTY", "the encoder ' ': the name is empty"),

@@ -44,7 +44,7 @@ from polarity_bench.errors import (
     nearest,
     reworded,
 )
-from polarity_bench.files import expanded, read_json
+from polarity_bench.files import expanded, input_errors, read_json
 from polarity_bench.hub import reading_hub
 
 if TYPE_CHECKING:
@@ -158,7 +158,9 @@ def folder_of(name: str, options: EncoderOptions) -> tuple[Path, str, str | None
             return Path(package.origin).parent / "model", MINILM, None
         name = MINILM
     path = expanded(name)
-    if path.is_dir():
+    with input_errors(f"the encoder {name!r}"):
+        is_folder = path.is_dir()
+    if is_folder:
         if options.revision:
             raise InputError(
                 f"the encoder {name!r} is a folder and has no `revision`; remove the option"

@@ -50,9 +50,9 @@ class Schedule:
         features, targets = examples
         for _ in range(self.epoch_size):
             order = torch.from_numpy(draw.permutation(len(targets))).to(targets.device)
-            shuffled, shuffled_targets = features[order], targets[order]
-            for batch in batches(len(targets), self.batch_size):
-                yield shuffled[batch], shuffled_targets[batch]
+            # A copy of one batch fits into the processor's cache, unlike a copy of all rows.
+            for rows in order.split(self.batch_size):
+                yield features.index_select(0, rows), targets.index_select(0, rows)
 
 
 @dataclass
@@ -225,20 +225,42 @@ def _squared_error_gradient(logits: Tensor, targets: Tensor) -> Tensor:
     )
 
 
+class _Rows:
+    """One row of values for each classifier, (r, c·d + c), and views of its parts.
+
+    Attributes:
+        values: The rows: the weights, then the biases.
+        weights: View of the weights, (r, c, d).
+        biases: View of the biases, (r, c).
+    """
+
+    def __init__(self, values: Tensor, n_classes: int) -> None:
+        self.values = values
+        self.weights = values[:, :-n_classes].view(len(values), n_classes, -1)
+        self.biases = values[:, -n_classes:]
+
+
 class _Stack:
     """Stack of linear classifiers that are trained together, by Adam with torch's defaults.
 
-    Each classifier has one row of parameters: the weights, then the biases. The steps call the same
-    kernels in the same order as torch's Adam, with less overhead.
+    The steps call the same kernels in the same order as torch's Adam, with less overhead: most
+    kernels write to memory that all steps use again.
     """
 
     def __init__(self, start: nn.Linear, weight_decays: Sequence[float]) -> None:
-        self._n_classes, self._n_features = start.weight.shape
         row = torch.cat([start.weight.flatten(), start.bias])
-        self._values = row.repeat(len(weight_decays), 1)
-        self._weight_decay = torch.tensor(weight_decays).unsqueeze(1)
-        self._mean, self._square = torch.zeros_like(self._values), torch.zeros_like(self._values)
+        values = row.repeat(len(weight_decays), 1)
+        zeros = torch.zeros_like(values)
+        self._set(values, zeros, zeros.clone(), torch.tensor(weight_decays), len(start.bias))
         self._n_steps = 0
+
+    def _set(
+        self, values: Tensor, mean: Tensor, square: Tensor, weight_decay: Tensor, n_classes: int
+    ) -> None:
+        self._parameters = _Rows(values, n_classes)
+        self._gradient = _Rows(torch.empty_like(values), n_classes)
+        self._mean, self._square, self._spread = mean, square, torch.empty_like(values)
+        self._weight_decay = weight_decay
 
     def step(
         self, features: Tensor, targets: Tensor, gradient: Callable[[Tensor, Tensor], Tensor]
@@ -253,55 +275,49 @@ class _Stack:
         """
         to_logits = gradient(self._logits(features), targets)
         stacked = features.expand(len(to_logits), -1, -1)
-        to_weights = torch.bmm(to_logits.transpose(1, 2), stacked)
-        self._adam(torch.cat([to_weights.flatten(1), to_logits.sum(1)], dim=1))
+        torch.bmm(to_logits.transpose(1, 2), stacked, out=self._gradient.weights)
+        torch.sum(to_logits, 1, out=self._gradient.biases)
+        self._adam(self._gradient.values, self._parameters.values)
 
-    def _adam(self, gradient: Tensor) -> None:
+    def _adam(self, gradient: Tensor, values: Tensor) -> None:
         self._n_steps += 1
-        gradient = gradient.addcmul(self._weight_decay, self._values)
+        gradient.addcmul_(self._weight_decay.unsqueeze(1), values)
         self._mean.lerp_(gradient, 1 - _BETA)
         self._square.mul_(_BETA_SQUARE).addcmul_(gradient, gradient, value=1 - _BETA_SQUARE)
         correction = (1 - _BETA_SQUARE**self._n_steps) ** 0.5
         rate = _RATE / (1 - _BETA**self._n_steps)
-        spread = (self._square.sqrt() / correction).add_(_EPSILON)
-        self._values.addcdiv_(self._mean, spread, value=-rate)
+        spread = torch.sqrt(self._square, out=self._spread).div_(correction).add_(_EPSILON)
+        values.addcdiv_(self._mean, spread, value=-rate)
 
     def count_correct(self, features: Tensor, labels: Tensor, batch_size: int) -> list[int]:
         """Return the number of correct predictions of each classifier."""
-        counts = torch.zeros(len(self._biases()), dtype=torch.int64)
+        counts = torch.zeros(len(self._weight_decay), dtype=torch.int64)
         for batch in batches(len(labels), batch_size):
             counts += (self._logits(features[batch]).argmax(2) == labels[batch]).sum(1)
         return counts.tolist()
 
     def layer(self, slot: int) -> nn.Linear:
         """Return a copy of the classifier at position `slot` of the stack."""
-        layer = nn.Linear(self._n_features, self._n_classes)
-        layer.weight.copy_(self._weights()[slot])
-        layer.bias.copy_(self._biases()[slot])
+        weight = self._parameters.weights[slot]
+        layer = nn.Linear(weight.shape[1], weight.shape[0])
+        layer.weight.copy_(weight)
+        layer.bias.copy_(self._parameters.biases[slot])
         return layer
 
     def keep(self, slots: list[int]) -> None:
         """Remove all classifiers from the stack except those at positions `slots`."""
-        self._values, self._weight_decay = self._values[slots], self._weight_decay[slots]
-        self._mean, self._square = self._mean[slots], self._square[slots]
+        kept = [each[slots] for each in (self._parameters.values, self._mean, self._square)]
+        self._set(*kept, self._weight_decay[slots], self._parameters.biases.shape[1])
 
     def _logits(self, features: Tensor) -> Tensor:
+        weights, biases = self._parameters.weights, self._parameters.biases
         if len(features) == 1:
             # For a single row, BLAS uses a routine whose rounding depends on the memory alignment
             # of the operands. Copies have the same alignment as the operands in a standard torch
             # loop.
-            row = features.clone()
-            layers = zip(self._weights(), self._biases(), strict=True)
+            row, layers = features.clone(), zip(weights, biases, strict=True)
             return torch.stack([torch.addmm(b.clone(), row, w.clone().t()) for w, b in layers])
-        return torch.baddbmm(
-            self._biases().unsqueeze(1),
-            features.expand(len(self._biases()), -1, -1),
-            self._weights().transpose(1, 2),
-        )
-
-    def _weights(self) -> Tensor:
-        flat = self._values[:, : -self._n_classes]
-        return flat.view(-1, self._n_classes, self._n_features)
-
-    def _biases(self) -> Tensor:
-        return self._values[:, -self._n_classes :]
+        if len(weights) == 1:  # faster than a batch of one product
+            return torch.addmm(biases[0], features, weights[0].t()).unsqueeze(0)
+        stacked = features.expand(len(weights), -1, -1)
+        return torch.baddbmm(biases.unsqueeze(1), stacked, weights.transpose(1, 2))

@@ -51,7 +51,8 @@ class Schedule:
         for _ in range(self.epoch_size):
             order = torch.from_numpy(draw.permutation(len(targets))).to(targets.device)
             # A copy of one batch fits into the processor's cache, unlike a copy of all rows.
-            for rows in order.split(self.batch_size):
+            for batch in batches(len(targets), self.batch_size):
+                rows = order[batch]
                 yield features.index_select(0, rows), targets.index_select(0, rows)
 
 
@@ -250,17 +251,15 @@ class _Stack:
     def __init__(self, start: nn.Linear, weight_decays: Sequence[float]) -> None:
         row = torch.cat([start.weight.flatten(), start.bias])
         values = row.repeat(len(weight_decays), 1)
-        zeros = torch.zeros_like(values)
-        self._set(values, zeros, zeros.clone(), torch.tensor(weight_decays), len(start.bias))
-        self._n_steps = 0
+        self._mean, self._square = torch.zeros_like(values), torch.zeros_like(values)
+        self._weight_decay = torch.tensor(weight_decays).unsqueeze(1)
+        self._n_steps, self._n_classes = 0, len(start.bias)
+        self._set(values)
 
-    def _set(
-        self, values: Tensor, mean: Tensor, square: Tensor, weight_decay: Tensor, n_classes: int
-    ) -> None:
-        self._parameters = _Rows(values, n_classes)
-        self._gradient = _Rows(torch.empty_like(values), n_classes)
-        self._mean, self._square, self._spread = mean, square, torch.empty_like(values)
-        self._weight_decay = weight_decay
+    def _set(self, values: Tensor) -> None:
+        self._parameters = _Rows(values, self._n_classes)
+        self._gradient = _Rows(torch.empty_like(values), self._n_classes)
+        self._spread = torch.empty_like(values)
 
     def step(
         self, features: Tensor, targets: Tensor, gradient: Callable[[Tensor, Tensor], Tensor]
@@ -281,7 +280,7 @@ class _Stack:
 
     def _adam(self, gradient: Tensor, values: Tensor) -> None:
         self._n_steps += 1
-        gradient.addcmul_(self._weight_decay.unsqueeze(1), values)
+        gradient.addcmul_(self._weight_decay, values)
         self._mean.lerp_(gradient, 1 - _BETA)
         self._square.mul_(_BETA_SQUARE).addcmul_(gradient, gradient, value=1 - _BETA_SQUARE)
         correction = (1 - _BETA_SQUARE**self._n_steps) ** 0.5
@@ -306,8 +305,9 @@ class _Stack:
 
     def keep(self, slots: list[int]) -> None:
         """Remove all classifiers from the stack except those at positions `slots`."""
-        kept = [each[slots] for each in (self._parameters.values, self._mean, self._square)]
-        self._set(*kept, self._weight_decay[slots], self._parameters.biases.shape[1])
+        self._mean, self._square = self._mean[slots], self._square[slots]
+        self._weight_decay = self._weight_decay[slots]
+        self._set(self._parameters.values[slots])
 
     def _logits(self, features: Tensor) -> Tensor:
         weights, biases = self._parameters.weights, self._parameters.biases

@@ -237,7 +237,8 @@ class _Rows:
 
     def __init__(self, values: Tensor, n_classes: int) -> None:
         self.values = values
-        self.weights = values[:, :-n_classes].view(len(values), n_classes, -1)
+        n_features = values.shape[1] // n_classes - 1
+        self.weights = values[:, :-n_classes].view(-1, n_classes, n_features)
         self.biases = values[:, -n_classes:]
 
 

@@ -44,7 +44,7 @@ from polarity_bench.cli.output import (
     write_and_print_curves,
     write_file,
 )
-from polarity_bench.errors import InputError, nearest
+from polarity_bench.errors import InputError, check_known
 from polarity_bench.tasks.senteval.protocol_names import SentEvalProtocol, TorchPreset
 
 if TYPE_CHECKING:
@@ -354,10 +354,9 @@ def _column_titles(text: str | None, tasks: Sequence[Task]) -> list[str]:
     for before, name in zip(["", *names], names, strict=False):
         if f"{before}, {name}" in known:
             chosen[-1:] = [f"{before}, {name}"]
-        elif name in known:
-            chosen.append(name)
         else:
-            raise InputError(f"`columns` {text}: no column {name!r}{nearest(name, known)}")
+            check_known(name, known, f"`columns` {text}: no column {name!r}")
+            chosen.append(name)
     return chosen
 
 

@@ -319,11 +319,8 @@ def _check_supported(folder: Path, name: str) -> None:
 def _prompt(model: SentenceTransformer, name: str, options: EncoderOptions) -> str | None:
     if options.prompt_name is None:
         return options.prompt
-    if options.prompt_name not in model.prompts:
-        raise InputError(
-            f"the encoder {name!r}: unknown `prompt_name` {options.prompt_name!r}"
-            f"{nearest(options.prompt_name, model.prompts)}"
-        )
+    problem = f"the encoder {name!r}: unknown `prompt_name` {options.prompt_name!r}"
+    check_known(options.prompt_name, model.prompts, problem)
     return str(model.prompts[options.prompt_name])
 
 

@@ -271,8 +271,13 @@ def run(
     from polarity_bench.evaluation.many_encoders import EvaluationRequest, evaluate_models
 
     specs, strengths = task.choose(data.task_dir, "demo"), parse_strengths(strength)
-    _check_strengths(strength, strengths, specs)
-    if encoder.quantize and (unranked := [spec.name for spec in specs if not spec.retrieves]):
+    unranked = [spec.name for spec in specs if not spec.retrieves]
+    if unranked and min(strengths, default=0) < 0:
+        raise InputError(
+            f"`strength` {strength}: a negative strength needs a task with queries and sources, "
+            f"got {unranked[0]}; give only such tasks, or strengths of at least 0"
+        )
+    if unranked and encoder.quantize:
         raise InputError(
             f"`quantize` {encoder.quantize}: needs a task with queries and sources, got "
             f"{unranked[0]}; give only such tasks"
@@ -330,18 +335,6 @@ def run(
     if not out.as_json and any(report.results for report in reports):
         _remark_next(output, is_cut=settings.limit is not None)
     raise typer.Exit(exit_code(reports) or int(judged is not None and not judged.is_open))
-
-
-def _check_strengths(
-    text: str | None, strengths: Sequence[float], specs: Sequence[TaskSpec]
-) -> None:
-    """Raise InputError if a strength is negative and a task has no queries and sources."""
-    unranked = [spec.name for spec in specs if not spec.retrieves]
-    if unranked and min(strengths, default=0) < 0:
-        raise InputError(
-            f"`strength` {text}: a negative strength needs a task with queries and sources, got "
-            f"{unranked[0]}; give only such tasks, or strengths of at least 0"
-        )
 
 
 def _column_titles(text: str | None, tasks: Sequence[Task]) -> list[str]:

@@ -213,10 +213,8 @@ def _lengths(vectors: FloatArray) -> FloatArray:
 
 
 def _cosine(product: FloatArray) -> FloatArray:
-    cosine: FloatArray = np.clip(
-        product / _SCALE**2, -1.0, 1.0
-    )  # rounded vectors may be 1e-7 too long
-    return cosine
+    # Rounded vectors may be 1e-7 too long.
+    return np.asarray(np.clip(product / _SCALE**2, -1.0, 1.0))
 
 
 def _similarity(product: FloatArray, query: Embeddings, longest: float | None) -> FloatArray:

@@ -371,9 +371,8 @@ def _rough(vectors: FloatArray, length: float | None, in_bfloat16: bool) -> tupl
         return _rounded(vectors / np.float64(length), in_bfloat16)
     with np.errstate(over="ignore", under="ignore"):
         lengths = np.sqrt(np.einsum("nd,nd->n", vectors, vectors))
-    if not (
-        lengths.min() > _SAFE**-1 and lengths.max() < _SAFE
-    ):  # squares may overflow or underflow
+    # The squares of other lengths may overflow or underflow.
+    if not (lengths.min() > _SAFE**-1 and lengths.max() < _SAFE):
         lengths = _lengths(vectors)
     rough, error = _rounded(vectors / lengths[:, None], in_bfloat16)
     # d squares and d - 1 sums change the squared length by at most d e, e = 2^-24, and the root

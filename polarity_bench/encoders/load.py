@@ -256,10 +256,8 @@ def load_folder(
     # Other backends convert the weights themselves.
     dtype = options.dtype if options.backend == "torch" else "float32"
     device = options.device if options.backend == "torch" else "cpu"
-    loading: dict[str, Any] = {
-        "dtype": dtype,
-        "use_safetensors": None if options.allow_pickle else True,
-    }
+    safe = None if options.allow_pickle else True
+    loading: dict[str, Any] = {"dtype": dtype, "use_safetensors": safe}
     with _load_errors(name, folder), quiet() as messages:
         pooling_added = False
         if (folder / "modules.json").is_file():

@@ -486,15 +486,3 @@ class Retrieval:
     def k(self) -> int:
         """Number of sources retrieved for each query."""
         return int(self.index.shape[1])
-
-    def at(self, k: int) -> Retrieval:
-        """Return the retrieval cut to the first k ranks.
-
-        Raises:
-            ValueError: If k is below 1 or above the number of retrieved ranks.
-        """
-        if not 1 <= k <= self.k:
-            raise ValueError(
-                f"k must be from 1 to {self.k}, the number of retrieved ranks, got {k}"
-            )
-        return Retrieval(self.index[:, :k], self.similarity[:, :k])

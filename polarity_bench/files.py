@@ -112,12 +112,8 @@ def check_writable(output: Path, field: str = "output") -> None:
 
 def cannot_write(error: BaseException) -> bool:
     """Return whether the error says that a file or folder cannot be written to."""
-    number = getattr(error, "errno", None)
-    return isinstance(error, PermissionError) or number in {
-        errno.ENOTDIR,
-        errno.EROFS,
-        errno.ENOSPC,
-    }
+    unwritable = {errno.ENOTDIR, errno.EROFS, errno.ENOSPC}
+    return isinstance(error, PermissionError) or getattr(error, "errno", None) in unwritable
 
 
 @contextmanager

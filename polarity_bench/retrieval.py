@@ -213,10 +213,8 @@ def _lengths(vectors: FloatArray) -> FloatArray:
 
 
 def _cosine(product: FloatArray) -> FloatArray:
-    cosine: FloatArray = np.clip(
-        product / _SCALE**2, -1.0, 1.0
-    )  # rounded vectors may be 1e-7 too long
-    return cosine
+    # Rounded vectors may be 1e-7 too long.
+    return np.asarray(np.clip(product / _SCALE**2, -1.0, 1.0))
 
 
 def _similarity(product: FloatArray, query: Embeddings, longest: float | None) -> FloatArray:
@@ -373,9 +371,8 @@ def _rough(vectors: FloatArray, length: float | None, in_bfloat16: bool) -> tupl
         return _rounded(vectors / np.float64(length), in_bfloat16)
     with np.errstate(over="ignore", under="ignore"):
         lengths = np.sqrt(np.einsum("nd,nd->n", vectors, vectors))
-    if not (
-        lengths.min() > _SAFE**-1 and lengths.max() < _SAFE
-    ):  # squares may overflow or underflow
+    # The squares of other lengths may overflow or underflow.
+    if not (lengths.min() > _SAFE**-1 and lengths.max() < _SAFE):
         lengths = _lengths(vectors)
     rough, error = _rounded(vectors / lengths[:, None], in_bfloat16)
     # d squares and d - 1 sums change the squared length by at most d e, e = 2^-24, and the root
@@ -489,15 +486,3 @@ class Retrieval:
     def k(self) -> int:
         """Number of sources retrieved for each query."""
         return int(self.index.shape[1])
-
-    def at(self, k: int) -> Retrieval:
-        """Return the retrieval cut to the first k ranks.
-
-        Raises:
-            ValueError: If k is below 1 or above the number of retrieved ranks.
-        """
-        if not 1 <= k <= self.k:
-            raise ValueError(
-                f"k must be from 1 to {self.k}, the number of retrieved ranks, got {k}"
-            )
-        return Retrieval(self.index[:, :k], self.similarity[:, :k])

@@ -351,14 +351,6 @@ def test_k_above_the_sources_is_refused() -> None:
         top_k(embeddings(random(1, 2)), embeddings(random(3, 2)), 3, excluded=[[0]])
 
 
-@pytest.mark.parametrize("k", [0, 4])
-def test_a_cut_outside_the_ranks_is_refused(k: int) -> None:
-    found = top_k(embeddings(random(2, 2)), embeddings(random(5, 2)), 3)
-    assert found.at(2).index.tolist() == found.index[:, :2].tolist()
-    with pytest.raises(ValueError, match=f"from 1 to 3, the number of retrieved ranks, got {k}"):
-        found.at(k)
-
-
 _MEASURE = """
 import sys
 from pathlib import Path

@@ -55,7 +55,7 @@ def rendered(opened: OpenBoard, *, with_report: bool) -> dict[str, bytes]:
     figures = _shown_figures(opened, files)
     files[README] = _bytes(render(board, figures=figures))
     files |= {name: _bytes(rendering(board)) for name, rendering in TABLE_FILES.items()}
-    if opened.standings is not None and opened.standings.kept:
+    if opened.standings is not None and opened.standings.kept.standings:
         files[STATISTICS] = standings_bytes(opened.standings)
     return dict(sorted(files.items()))
 

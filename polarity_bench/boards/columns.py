@@ -36,7 +36,6 @@ from polarity_bench.boards.unseen_columns import (
     unseen_table,
 )
 from polarity_bench.compare.encoder_ranks import Standings
-from polarity_bench.encoders.base import EncoderId
 from polarity_bench.metrics.register import metric_of, titled_metrics
 from polarity_bench.render.format import MISSING, percent
 from polarity_bench.render.table import Column, Table
@@ -639,7 +638,10 @@ class Sections:
 
         Names contain the prompts that have no column.
         """
-        used = [{encoder.prompt for encoder in self._encoders_of(row)} for row in rows]
+        prompts = {row: result.key.encoder.prompt for (row, _), result in self.results.items()}
+        # A curve shows its best point; bounds and papers have no prompt.
+        of_rows = [row.get("point", row)["members"] for row in rows]
+        used = [{prompts[key] for key in of if key in prompts} for of in of_rows]
         names = [row["name"] for row in rows]
         if len(set().union(*used)) <= 1:
             return [("encoder", names)]
@@ -649,15 +651,6 @@ class Sections:
         ]
         shown = [repr(*of) if len(of) == 1 and any(of) else MISSING for of in used]
         return [("encoder", bare), ("prompt", list(map(printable, shown)))]
-
-    def _encoders_of(self, row: Row) -> list[EncoderId]:
-        """Return the encoders of a row, or of its best point; none for bounds and papers."""
-        members = row.get("point", row)["members"]
-        return [self._encoders[key] for key in members if key in self._encoders]
-
-    @cached_property
-    def _encoders(self) -> dict[str, EncoderId]:
-        return {row: result.key.encoder for (row, _), result in self.results.items()}
 
     # Ranks
 

@@ -141,10 +141,8 @@ def with_rows(table: Table, rows: Sequence[Row]) -> Table:
             `cited`.
     """
     roles, details = ([row.get(name, "") for row in rows] for name in ("role", "detail"))
-    footnotes = sorted(
-        {row["cited"]: row["footnote"] for row in rows if row.get("footnote")}.items()
-    )
-    notes = [*table.notes, *(footnote for _, footnote in footnotes)]
+    footnotes = {row["cited"]: row["footnote"] for row in rows if row.get("footnote")}
+    notes = [*table.notes, *(footnotes[number] for number in sorted(footnotes))]
     return replace(table, roles=roles, details=details, notes=notes)
 
 

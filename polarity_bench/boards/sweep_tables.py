@@ -585,8 +585,7 @@ def _texts(settings: Iterable[tuple[str, Any]]) -> list[str]:
 
 def _examples(training: Record) -> int | None:
     """Return the number of examples of a training run; None stands for the default number."""
-    n: int | None = training.get("settings.examples")
-    return n
+    return training.get("settings.examples")
 
 
 def _number(examples: int | None) -> int:

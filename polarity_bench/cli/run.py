@@ -44,7 +44,7 @@ from polarity_bench.cli.output import (
     write_and_print_curves,
     write_file,
 )
-from polarity_bench.errors import InputError, nearest
+from polarity_bench.errors import InputError, check_known
 from polarity_bench.tasks.senteval.protocol_names import SentEvalProtocol, TorchPreset
 
 if TYPE_CHECKING:
@@ -271,8 +271,13 @@ def run(
     from polarity_bench.evaluation.many_encoders import EvaluationRequest, evaluate_models
 
     specs, strengths = task.choose(data.task_dir, "demo"), parse_strengths(strength)
-    _check_strengths(strength, strengths, specs)
-    if encoder.quantize and (unranked := [spec.name for spec in specs if not spec.retrieves]):
+    unranked = [spec.name for spec in specs if not spec.retrieves]
+    if unranked and min(strengths, default=0) < 0:
+        raise InputError(
+            f"`strength` {strength}: a negative strength needs a task with queries and sources, "
+            f"got {unranked[0]}; give only such tasks, or strengths of at least 0"
+        )
+    if unranked and encoder.quantize:
         raise InputError(
             f"`quantize` {encoder.quantize}: needs a task with queries and sources, got "
             f"{unranked[0]}; give only such tasks"
@@ -332,18 +337,6 @@ def run(
     raise typer.Exit(exit_code(reports) or int(judged is not None and not judged.is_open))
 
 
-def _check_strengths(
-    text: str | None, strengths: Sequence[float], specs: Sequence[TaskSpec]
-) -> None:
-    """Raise InputError if a strength is negative and a task has no queries and sources."""
-    unranked = [spec.name for spec in specs if not spec.retrieves]
-    if unranked and min(strengths, default=0) < 0:
-        raise InputError(
-            f"`strength` {text}: a negative strength needs a task with queries and sources, got "
-            f"{unranked[0]}; give only such tasks, or strengths of at least 0"
-        )
-
-
 def _column_titles(text: str | None, tasks: Sequence[Task]) -> list[str]:
     """Return the column titles in an option's value. A title may contain a comma: `P, negation`."""
     from polarity_bench.boards.run_report import column_titles
@@ -354,10 +347,9 @@ def _column_titles(text: str | None, tasks: Sequence[Task]) -> list[str]:
     for before, name in zip(["", *names], names, strict=False):
         if f"{before}, {name}" in known:
             chosen[-1:] = [f"{before}, {name}"]
-        elif name in known:
-            chosen.append(name)
         else:
-            raise InputError(f"`columns` {text}: no column {name!r}{nearest(name, known)}")
+            check_known(name, known, f"`columns` {text}: no column {name!r}")
+            chosen.append(name)
     return chosen
 
 

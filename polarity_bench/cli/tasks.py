@@ -51,14 +51,18 @@ def list_tasks(
         context.obj = {"task_dir": task_dir, "as_json": out.as_json}
         return
     from polarity_bench.render.markdown import table
+    from polarity_bench.tasks.mteb_names import describe_set, find_sets, has_file
 
     if from_mteb is not None:
-        _show_mteb_sets(_found_sets(from_mteb), out, from_mteb)
+        if not (found := find_sets(from_mteb)):
+            raise InputError(
+                f"`from_mteb`: mteb has no classification task with {from_mteb!r}; try fewer "
+                "words, or the code of a language, such as deu"
+            )
+        _show_mteb_sets(found, out, from_mteb)
         return
     chosen = tasks_of(None, suite, task_dir)
     chosen = [spec for spec in chosen if match is None or match.lower() in spec.name.lower()]
-    from polarity_bench.tasks.mteb_names import describe_set, has_file
-
     if chosen and not any(map(has_file, chosen)):
         sets = [_describe(spec) | describe_set(cast("PolaritySpec", spec)) for spec in chosen]
         _show_mteb_sets(sets, out)
@@ -71,18 +75,6 @@ def list_tasks(
         ("title", [spec.title for spec in chosen]),
     ]
     out.show(lambda: [_describe(spec) for spec in chosen], lambda: table(heads, width=out.width))
-
-
-def _found_sets(words: str) -> list[dict[str, Any]]:
-    from polarity_bench.tasks.mteb_names import find_sets
-
-    rows = find_sets(words)
-    if not rows:
-        raise InputError(
-            f"`from_mteb`: mteb has no classification task with {words!r}; try fewer words, or the "
-            "code of a language, such as deu"
-        )
-    return rows
 
 
 def _show_mteb_sets(rows: list[dict[str, Any]], out: OutputFlags, words: str = "") -> None:

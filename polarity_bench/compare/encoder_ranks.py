@@ -73,20 +73,14 @@ class Standings:
     """Standings of encoders, computed from values per query or read from a file.
 
     Attributes:
-        kept: Standings to write to the file, by digest. They are the requested standings that are
-            known. If one was read from the file or is unknown, the file's other standings are kept.
+        kept: Standings and intervals of gains to write to the file: the requested ones that are
+            known. If one was read from the file or is unknown, the file's others are kept.
         unknown: A message for each standing that is unknown because values per query are missing.
     """
 
-    def __init__(
-        self,
-        known: Mapping[str, Standing] | None = None,
-        gains: Mapping[str, Interval] | None = None,
-    ) -> None:
-        self._known, self._known_gains = dict(known or {}), dict(gains or {})
-        self._requested_gains: dict[str, Interval] = {}
+    def __init__(self, known: _File | None = None) -> None:
+        self._known, self._requested = known or _File(FORMAT, {}), _File(FORMAT, {})
         self._read: dict[tuple[tuple[Path, ...], ScoreKey], Alignment] = {}
-        self._requested: dict[str, Standing] = {}
         self._recalled = False
         self.unknown: list[str] = []
 
@@ -109,9 +103,11 @@ class Standings:
         digest = _digest(tasks, keys)
 
         def compute() -> Standing:
-            return _standing([self._aligned(of, k) for of, k in zip(tasks, keys, strict=True)])
+            aligned = [self._aligned(of, k) for of, k in zip(tasks, keys, strict=True)]
+            return standing_of(pairwise(aligned), sum(each.n_units for each in aligned))
 
-        standing = self._recall(digest, self._requested, self._known, compute)
+        requested, known = self._requested.standings, self._known.standings
+        standing = self._recall(digest, requested, known, compute)
         if standing is not None:
             _check_size(standing, len(tasks[0]))
         return standing
@@ -126,7 +122,7 @@ class Standings:
         def compute() -> Interval:
             return compare(align([base, result], key), n_changed=0).test.interval
 
-        interval = self._recall(digest, self._requested_gains, self._known_gains, compute)
+        interval = self._recall(digest, self._requested.gains, self._known.gains, compute)
         return interval or (math.nan, math.nan)
 
     def _recall(
@@ -147,16 +143,11 @@ class Standings:
         return requested[digest]
 
     @property
-    def kept_gains(self) -> dict[str, Interval]:
-        """Intervals of gains to write to the file, by digest (see `kept`)."""
-        before = self._known_gains if self._recalled or self.unknown else {}
-        return {**before, **self._requested_gains}
-
-    @property
-    def kept(self) -> dict[str, Standing]:
-        """Standings to write to the file, by digest (see the class)."""
-        before = self._known if self._recalled or self.unknown else {}
-        return {**before, **self._requested}
+    def kept(self) -> _File:
+        """Standings and intervals of gains to write to the file (see the class)."""
+        before = self._known if self._recalled or self.unknown else _File(FORMAT, {})
+        standings = before.standings | self._requested.standings
+        return _File(FORMAT, standings, before.gains | self._requested.gains)
 
     def _aligned(self, results: Sequence[Result], key: ScoreKey) -> Alignment:
         pairing = tuple(result.path for result in results), key
@@ -196,10 +187,6 @@ def _digest(tasks: Sequence[Sequence[Result]], keys: Sequence[ScoreKey]) -> str:
             for of, key in zip(tasks, keys, strict=True)
         )
     )
-
-
-def _standing(aligned: Sequence[Alignment]) -> Standing:
-    return standing_of(pairwise(aligned), sum(each.n_units for each in aligned))
 
 
 def standing_of(pairs: Pairwise, n: int) -> Standing:
@@ -253,11 +240,12 @@ def read_standings(file: Path) -> Standings:
             f"{file}: expected format {FORMAT}, got {stored.format}; update polarity-bench, "
             "or delete the file and build the board again"
         )
-    return Standings(stored.standings, stored.gains)
+    return Standings(stored)
 
 
 def standings_bytes(standings: Standings) -> bytes:
     """Return the content of `statistics.json`. Equal standings give equal bytes."""
-    gains = dict(sorted(standings.kept_gains.items()))
-    content = as_json(_File(FORMAT, dict(sorted(standings.kept.items())), gains))
+    kept = standings.kept
+    by_digest, gains = dict(sorted(kept.standings.items())), dict(sorted(kept.gains.items()))
+    content = as_json(replace(kept, standings=by_digest, gains=gains))
     return json_bytes({name: value for name, value in content.items() if name != "gains" or value})

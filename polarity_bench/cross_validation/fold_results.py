@@ -156,10 +156,8 @@ def run_experiments(
     # joblib's pool would end processes with growing memory, but training always increases memory.
     pool = ProcessPoolExecutor(workers, context, end_with, (receiver,))
     try:
-        return [
-            _run(experiment, output, partial(_map_in_order, pool), bar)
-            for experiment in experiments
-        ]
+        mapped = partial(_map_in_order, pool)
+        return [_run(experiment, output, mapped, bar) for experiment in experiments]
     except BrokenProcessPool as error:
         raise InputError(
             f"`workers` {workers}: a worker process died, possibly because it ran out of memory. "

@@ -113,12 +113,8 @@ def _hub_rows(name: str, access: DataAccess) -> Iterator[_Place]:
     import datasets
 
     on_hub = name.removeprefix(HUB_PREFIX)
-    load = partial(
-        datasets.load_dataset,
-        on_hub,
-        split="train",
-        cache_dir=str(cache_folder() / "datasets"),
-    )
+    folder = str(cache_folder() / "datasets")
+    load = partial(datasets.load_dataset, on_hub, split="train", cache_dir=folder)
     rows = read_hub(on_hub, lambda config: load(download_config=config), _HUBS, access, where=name)
     for i, row in enumerate(rows, start=1):
         yield f"{name}, row {i}", row

@@ -495,8 +495,7 @@ def _usable_rows(
                     f"({np.count_nonzero(useless)} of {len(texts)} in its batch); every text needs "
                     "a finite vector that is not zero"
                 )
-    usable: list[int] = np.flatnonzero(finite & directed).tolist()
-    return usable
+    return np.flatnonzero(finite & directed).tolist()
 
 
 def _shorten(text: str) -> str:

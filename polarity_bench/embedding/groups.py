@@ -14,7 +14,7 @@ from typing import Any
 from polarity_bench.embedding.arrays import MemoryStore
 from polarity_bench.embedding.store import EmbeddingStore
 from polarity_bench.encoders.base import EncoderId
-from polarity_bench.values import FloatArray, digest_of
+from polarity_bench.values import FloatArray, digest_of, grouped
 
 
 @dataclass(frozen=True)
@@ -58,10 +58,7 @@ class Groups:
         Returns:
             A part for each group that contains any of the texts.
         """
-        texts_of: dict[int, list[str]] = {}
-        for text in texts:
-            number = self._number_of.get(text, len(self.members))
-            texts_of.setdefault(number, []).append(text)
+        texts_of = grouped(texts, lambda text: self._number_of.get(text, len(self.members)))
         parts = []
         for number, texts_in_it in sorted(texts_of.items()):
             is_listed = number < len(self.members)

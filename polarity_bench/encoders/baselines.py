@@ -124,8 +124,7 @@ class WordVectorsEncoder(UnpaddedEncoder):
         known_rows = [row for row in rows if row is not None]
         if not known_rows:
             return self._unknown
-        average: FloatArray = self._vectors[known_rows].mean(axis=0, dtype=np.float64)
-        return average
+        return np.asarray(self._vectors[known_rows].mean(axis=0, dtype=np.float64))
 
 
 BASELINES: dict[str, Callable[[], Encoder]] = {

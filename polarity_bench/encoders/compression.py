@@ -107,5 +107,4 @@ def _decoded(vectors: FloatArray, ranges: FloatArray, kind: Quantization) -> Flo
     steps = (ranges[1] - ranges[0]) / 255
     steps[steps == 0] = 1  # as in `quantize_embeddings`
     codes: Any = quantize_embeddings(vectors, "int8", ranges=ranges)
-    decoded: FloatArray = (codes + np.float32(128.5)) * steps + ranges[0]
-    return decoded
+    return np.asarray((codes + np.float32(128.5)) * steps + ranges[0])

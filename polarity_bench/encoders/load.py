@@ -256,10 +256,8 @@ def load_folder(
     # Other backends convert the weights themselves.
     dtype = options.dtype if options.backend == "torch" else "float32"
     device = options.device if options.backend == "torch" else "cpu"
-    loading: dict[str, Any] = {
-        "dtype": dtype,
-        "use_safetensors": None if options.allow_pickle else True,
-    }
+    safe = None if options.allow_pickle else True
+    loading: dict[str, Any] = {"dtype": dtype, "use_safetensors": safe}
     with _load_errors(name, folder), quiet() as messages:
         pooling_added = False
         if (folder / "modules.json").is_file():
@@ -319,11 +317,8 @@ def _check_supported(folder: Path, name: str) -> None:
 def _prompt(model: SentenceTransformer, name: str, options: EncoderOptions) -> str | None:
     if options.prompt_name is None:
         return options.prompt
-    if options.prompt_name not in model.prompts:
-        raise InputError(
-            f"the encoder {name!r}: unknown `prompt_name` {options.prompt_name!r}"
-            f"{nearest(options.prompt_name, model.prompts)}"
-        )
+    problem = f"the encoder {name!r}: unknown `prompt_name` {options.prompt_name!r}"
+    check_known(options.prompt_name, model.prompts, problem)
     return str(model.prompts[options.prompt_name])
 
 

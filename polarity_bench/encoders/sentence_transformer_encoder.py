@@ -239,8 +239,7 @@ class SentenceTransformerEncoder:
                 )
             if model.truncate_dim is not None:
                 vectors = truncate_embeddings(vectors, model.truncate_dim)
-        result: FloatArray = vectors.float().cpu().numpy()
-        return result
+        return np.asarray(vectors.float().cpu().numpy())
 
     def tokenize(self, texts: Sequence[str]) -> dict[str, Any]:
         """Return the inputs of one batch, on the CPU.

@@ -11,11 +11,12 @@ from numpy.typing import ArrayLike
 from polarity_bench.data.split import Split
 from polarity_bench.embedding.embedder import EmbeddedTexts, Embedder
 from polarity_bench.encoders.base import EncoderId
+from polarity_bench.encoders.baselines import UnpaddedEncoder
 from polarity_bench.errors import InputError, check_at_least
 from polarity_bench.scores import Score
 from polarity_bench.tasks.types.polarity.splits import PolarityProtocol
 from polarity_bench.tasks.types.polarity.task import PolaritySpec, PolarityTask
-from polarity_bench.values import FloatArray, IntArray
+from polarity_bench.values import FloatArray
 
 
 def score(
@@ -81,15 +82,12 @@ def _split(name: str, labels: Sequence[Hashable]) -> Split:
     return Split(tuple(f"{name} {i}" for i in range(len(labels))), tuple(map(str, labels)))
 
 
-class _Lookup:
+class _Lookup(UnpaddedEncoder):
     """Encoder that looks up vectors by text."""
 
     def __init__(self, name: str, rows: dict[str, FloatArray]) -> None:
         self.id = EncoderId(name=name, weights=name)
         self._rows = rows
-
-    def count_tokens(self, texts: Sequence[str]) -> IntArray:
-        return np.ones(len(texts), dtype=np.int64)
 
     def encode(self, texts: Sequence[str]) -> FloatArray:
         return np.stack([self._rows[text] for text in texts])
@@ -100,10 +98,8 @@ def _embedded(
 ) -> EmbeddedTexts:
     """Return the vectors as embedded texts of the task."""
     rows: dict[str, FloatArray] = {}
-    for name, array, split in (
-        ("queries", queries, task.query),
-        ("sources", sources, task.source),
-    ):
+    sides = ("queries", queries, task.query), ("sources", sources, task.source)
+    for name, array, split in sides:
         vectors = np.asarray(array, dtype=np.float32)
         if vectors.ndim != 2 or len(vectors) != len(split):
             raise InputError(

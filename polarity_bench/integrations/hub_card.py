@@ -378,8 +378,7 @@ def _node(value: Any) -> Any:
 
 
 def _text(node: Any) -> str:
-    text: str = yaml.serialize(node, Dumper=yaml.SafeDumper, allow_unicode=True, width=math.inf)
-    return text
+    return yaml.serialize(node, Dumper=yaml.SafeDumper, allow_unicode=True, width=math.inf)
 
 
 def _plain(node: Any) -> Any:

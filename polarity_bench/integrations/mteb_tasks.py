@@ -114,12 +114,8 @@ class PolarityBenchTask(AbsTask):
         **_: Any,
     ) -> dict[str, float]:
         metadata = self.metadata.model_copy(update={"name": self.spec.result_name})
-        where: dict[str, Any] = {
-            "task_metadata": metadata,
-            "hf_split": hf_split,
-            "hf_subset": hf_subset,
-        }
-        encoder = MtebEncoder(model, dict(encode_kwargs), **where)
+        where: dict[str, Any] = {"hf_split": hf_split, "hf_subset": hf_subset}
+        encoder = MtebEncoder(model, dict(encode_kwargs), task_metadata=metadata, **where)
         texts = self.task.texts
         with timer("Encoding", split=hf_split, subset=hf_subset):
             embedded = Embedder(None, len(texts), len(texts)).embed(encoder, texts)

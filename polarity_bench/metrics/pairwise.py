@@ -406,17 +406,13 @@ def _certain(distance: FloatArray) -> FloatArray:
 
 def _moments(rows: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the sums of squares and fourth powers of the differences of all rows, (n, n) each."""
+    squares, close = _squared_distances(rows)
     second = rows**2
-    square, fourth = second.sum(axis=1), (second**2).sum(axis=1)
+    fourth = (second**2).sum(axis=1)
     mixed = (rows * second) @ rows.T
-    squares = square[:, None] + square - 2 * (rows @ rows.T)
     fourths = fourth[:, None] + fourth - 4 * (mixed + mixed.T) + 6 * (second @ second.T)
-    # The products lose too many digits for rows that are nearly equal, so subtract these rows.
-    for i, j in _close_pairs(squares, square):
-        gap = rows[i] - rows[j]
-        squares[i, j] = squares[j, i] = (gap**2).sum()
-        fourths[i, j] = fourths[j, i] = (gap**4).sum()
-    np.fill_diagonal(squares, 0.0)
+    for i, j in close:
+        fourths[i, j] = fourths[j, i] = ((rows[i] - rows[j]) ** 4).sum()
     np.fill_diagonal(fourths, 0.0)
     return squares, fourths
 
@@ -429,19 +425,20 @@ def _variance(rows: FloatArray) -> FloatArray:
     n_units = rows.shape[1]
     if n_units < 2:
         return np.full((len(rows), len(rows)), np.nan)
-    centred = rows - rows.mean(axis=1, keepdims=True)
-    square = (centred**2).sum(axis=1)
-    squares = square[:, None] + square - 2 * (centred @ centred.T)
-    for i, j in _close_pairs(squares, square):
-        squares[i, j] = squares[j, i] = ((centred[i] - centred[j]) ** 2).sum()
-    np.fill_diagonal(squares, 0.0)
+    squares, _ = _squared_distances(rows - rows.mean(axis=1, keepdims=True))
     return np.asarray(squares * (n_units / (n_units - 1)))
 
 
-def _close_pairs(squares: FloatArray, square: FloatArray) -> IntArray:
-    """Return the positions of nearly equal pairs of rows, (pairs, 2)."""
-    close = squares <= _CLOSE * (square[:, None] + square)
-    return np.argwhere(np.triu(close, k=1))
+def _squared_distances(rows: FloatArray) -> tuple[FloatArray, IntArray]:
+    """Return the squared distances of all rows, (n, n), and the nearly equal pairs, (pairs, 2)."""
+    square = (rows**2).sum(axis=1)
+    squares = square[:, None] + square - 2 * (rows @ rows.T)
+    close = np.argwhere(np.triu(squares <= _CLOSE * (square[:, None] + square), k=1))
+    # The products lose too many digits for rows that are nearly equal, so subtract these rows.
+    for i, j in close:
+        squares[i, j] = squares[j, i] = ((rows[i] - rows[j]) ** 2).sum()
+    np.fill_diagonal(squares, 0.0)
+    return squares, close
 
 
 def _sign_flip_p_values(rows: FloatArray, wanted: BoolArray, squares: FloatArray) -> FloatArray:

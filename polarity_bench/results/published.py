@@ -191,9 +191,8 @@ def _lines(file: Path) -> Iterator[tuple[str, dict[str, str]]]:
                 f"{file}: the column {min(missing)!r} is missing, got {present}; see 'Published "
                 "numbers' in docs/boards.md for the format"
             )
-        if unknown := columns - known:
-            wrong = min(unknown)
-            raise InputError(f"{file}: unknown column {wrong!r}{nearest(wrong, known)}")
+        for name in sorted(columns):
+            check_known(name, known, f"{file}: unknown column {name!r}")
         for line in lines:
             where = f"{file}, line {lines.line_num}"
             if surplus := line.get(None):

@@ -272,11 +272,9 @@ def _job(setting: Setting, context: GridContext) -> Job:
         raise InputError("`model`: expected the name of an encoder, got ''")
     options = context.pop_options(parameters)
     if isinstance(recipe, str) and recipe in RECIPES:
-        known = flattened(RECIPES[recipe])
+        known = [*flattened(RECIPES[recipe]), "recipe", "model", "task", *OPTIONS]
         for key in parameters:
-            if key not in known:
-                near = nearest(key, [*known, "recipe", "model", "task", *OPTIONS])
-                raise InputError(f"`{key}`: the recipe {recipe!r} has no such setting{near}")
+            check_known(key, known, f"`{key}`: the recipe {recipe!r} has no such setting")
     chosen, setup = from_flat(RECIPES, recipe, parameters), context.setup
     where = setup.output, options, setup.data_dir, setup.task_dir, setup.store
     return Job(chosen, model, task, *where).resolve_paths(context.folder)

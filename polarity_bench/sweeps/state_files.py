@@ -23,7 +23,7 @@ import platform
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -172,11 +172,9 @@ class SweepState:
                 free = False
             yield free
 
-    @contextmanager
-    def wait_for_lock(self, name: str) -> Iterator[None]:
-        """Wait for the lock of a name, and hold the lock until the end of the `with` block."""
-        with FileLock(self.files / f"{name}.lock"):
-            yield
+    def wait_for_lock(self, name: str) -> AbstractContextManager[object]:
+        """Return the lock of a name, for which the `with` statement waits."""
+        return FileLock(self.files / f"{name}.lock")
 
     def begin(self, digest: str, driver: str) -> int:
         """Record a new attempt at an item.

@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from polarity_bench.data.sources import DataAccess
-from polarity_bench.errors import InputError, InputWarning, nearest, reworded
+from polarity_bench.errors import InputError, InputWarning, check_known, nearest, reworded
 from polarity_bench.files import read_toml
 from polarity_bench.registers import Register, entry_points_of
 from polarity_bench.tasks.mteb_names import MTEB_PREFIXES, named_tasks
@@ -206,8 +206,7 @@ def choose_tasks(
     chosen: dict[str, TaskSpec] = {}
     if suite is not None:
         suites = load_suites()
-        if suite not in suites:
-            raise InputError(f"unknown suite {suite!r}{nearest(suite, suites)}")
+        check_known(suite, suites, f"unknown suite {suite!r}")
         names = [*suites[suite], *names]
     by_result_name = {spec.result_name: spec for spec in known.values()}
     for name in names:

@@ -26,7 +26,7 @@ from typing import (
     get_type_hints,
 )
 
-from polarity_bench.errors import InputError, nearest
+from polarity_bench.errors import InputError, check_known, nearest
 from polarity_bench.files import expanded
 
 Role = Literal["moves", "place", "aside"]
@@ -227,11 +227,8 @@ class Parameters:
         known = {each.name: each for each in declared(cls)}
         given = {key: value for key, value in values.items() if key != "name"}
         for key, value in given.items():
-            if key not in known:
-                near = nearest(key, known)
-                raise InputError(
-                    f"unknown parameter {key!r} of the {cls.family} {cls.name!r}{near}"
-                )
+            problem = f"unknown parameter {key!r} of the {cls.family} {cls.name!r}"
+            check_known(key, known, problem)
             if variants := known[key].variants:
                 if not isinstance(value, Mapping):
                     raise InputError(

@@ -157,8 +157,7 @@ def _spec(figures: Sequence[Figure]) -> dict[str, Any]:
         title = alt.Title(figure.title, subtitle=lines or alt.Undefined)
         titled.append(figure.chart.properties(title=title))
     chart = titled[0] if len(titled) == 1 else alt.vconcat(*titled)
-    spec: dict[str, Any] = chart.to_dict(validate=False)
-    return spec
+    return chart.to_dict(validate=False)
 
 
 def _svg(spec: Mapping[str, Any], theme: Theme) -> str:
@@ -167,8 +166,7 @@ def _svg(spec: Mapping[str, Any], theme: Theme) -> str:
     unthemed = {name: value for name, value in spec.items() if name != "datasets"}
     data = {"datasets": spec.get("datasets", {})}
     themed = {**in_theme(unthemed, theme), "config": config(theme), **data}
-    svg: str = vl_convert.vegalite_to_svg(themed, vl_version=vega_lite_version())
-    return svg
+    return vl_convert.vegalite_to_svg(themed, vl_version=vega_lite_version())
 
 
 def _png(svg: str) -> bytes:

@@ -134,7 +134,7 @@ class LogisticFits:
                 curvatures = shares * probabilities * (1 - probabilities)
                 factors = [self._factor(curvature) for curvature in curvatures.mean(1).T]
             errors = shares * (probabilities - self._truth)
-            gradient = self._multiply_transposed(errors) + self._penalty * self.weights
+            gradient = _product(self._features.T, errors) + self._penalty * self.weights
             distances = np.sqrt(_inner(gradient, _divide(gradient, factors)))
             near = self._settled_at(logits) if factors[0].ndim == 2 else _TOLERANCE
             active = ~(is_exact | (distances <= near))  # also true for NaN
@@ -188,10 +188,6 @@ class LogisticFits:
     def _logits(self, weights: Weights) -> FloatArray:
         """Multiply the features by the weights: (n, f, c)."""
         return _product(self._features, weights)
-
-    def _multiply_transposed(self, values: FloatArray) -> Weights:
-        """Multiply the transposed features by values of shape (n, f, c)."""
-        return _product(self._features.T, values)
 
     def _losses(self, logits: FloatArray, weights: Weights, shares: FloatArray) -> FloatArray:
         """Return the objective of each fit, (f,)."""

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from polarity_bench.errors import InputError, nearest, reworded
+from polarity_bench.errors import InputError, check_known, reworded
 from polarity_bench.tasks.senteval.classifiers import (
     OPTIMIZERS,
     ClassifierFamily,
@@ -106,8 +106,7 @@ def choose_preset(
         InputError: If a name is unknown, or a value is invalid for the protocol.
     """
     protocol = protocol or ("senteval-torch" if preset or classifier else "senteval-exact")
-    if protocol not in SENTEVAL_PROTOCOLS:
-        raise InputError(f"unknown `protocol` {protocol!r}{nearest(protocol, SENTEVAL_PROTOCOLS)}")
+    check_known(protocol, SENTEVAL_PROTOCOLS, f"unknown `protocol` {protocol!r}")
     if kfold is not None and kfold < 2:
         raise InputError(f"`kfold` must be at least 2, got {kfold}")
     if protocol != "senteval-torch":
@@ -117,8 +116,7 @@ def choose_preset(
         chosen = PRESETS[protocol.removeprefix("senteval-")]
     else:
         name = preset or "literature"
-        if name not in TORCH_PRESETS:
-            raise InputError(f"unknown `preset` {name!r}{nearest(name, TORCH_PRESETS)}")
+        check_known(name, TORCH_PRESETS, f"unknown `preset` {name!r}")
         chosen = PRESETS[name]
         original = chosen.classifier
         assert isinstance(original, TorchClassifier)  # noqa: S101  Both torch presets have this type.

@@ -105,5 +105,4 @@ def _per_anchor(neighbours: Neighbours, kind: ExampleKind) -> IntArray:
 
 def _values_at(ragged: RaggedRows, row: IntArray, column: IntArray) -> IntArray:
     """Return the values at these rows and columns, (m,)."""
-    positions: IntArray = ragged.values[ragged.offsets[row] + column].astype(np.int64)
-    return positions
+    return np.asarray(ragged.values[ragged.offsets[row] + column], dtype=np.int64)

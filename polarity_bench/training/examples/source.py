@@ -15,7 +15,7 @@ from polarity_bench.data.sources import DataAccess
 from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.encoders.base import Encoder, EncoderId
 from polarity_bench.encoders.load import load_encoder
-from polarity_bench.errors import InputError, nearest, reworded
+from polarity_bench.errors import InputError, check_known, reworded
 from polarity_bench.files import check_writable, write_atomically
 from polarity_bench.progress import Bar, no_bar
 from polarity_bench.tasks.catalogue import choose_task, load_tasks
@@ -156,8 +156,7 @@ def generate_examples(
     from datasets import Dataset
 
     spec = spec or ExampleSpec()
-    if kind not in EXAMPLE_KINDS:
-        raise InputError(f"unknown kind of examples {kind!r}{nearest(kind, EXAMPLE_KINDS)}")
+    check_known(kind, EXAMPLE_KINDS, f"unknown kind of examples {kind!r}")
     chosen = choose_task(load_tasks(task_dir), task)
     data = load_training_data(
         chosen, access or DataAccess.from_environment(), held_out=held_out, seed=seed

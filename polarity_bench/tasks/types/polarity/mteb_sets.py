@@ -22,7 +22,7 @@ import numpy as np
 
 from polarity_bench.data.readers import FileRow, as_text
 from polarity_bench.data.sources import shorten
-from polarity_bench.errors import InputError, MissingDataError, nearest, warn
+from polarity_bench.errors import InputError, MissingDataError, check_known, nearest, warn
 from polarity_bench.hub import HubError, reading_hub
 
 _RESTRICTIONS = {"-nc": "no commercial use", "-nd": "no derivatives", "http": "own terms"}
@@ -238,8 +238,7 @@ def _check_revision(files: Sequence[str], revision: str, where: str) -> None:
 def _columns(rows: Any, task: Any, where: str) -> Iterator[tuple[str, str]]:
     names = [str(task.input_column_name), str(task.label_column_name)]
     for column in names:
-        if column not in rows.column_names:
-            raise InputError(f"{where}: no column {column!r}{nearest(column, rows.column_names)}")
+        check_known(column, rows.column_names, f"{where}: no column {column!r}")
     texts, labels = (rows[column] for column in names)
     class_name: Any = getattr(rows.features[names[1]], "int2str", None)
     for text, label in zip(texts, labels, strict=True):

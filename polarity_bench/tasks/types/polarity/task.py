@@ -87,15 +87,12 @@ class PolaritySpec(TaskSpec):
         if self.mteb is not None:
             if files := {"splits", "format"} & self.model_fields_set:
                 raise ValueError(f"'mteb' and '{min(files)}' exclude each other; give one of them")
-            if self.labels:
-                self._check_names()
-            self._check_columns()
-            return self
-        if not self.labels:
+        elif not self.labels:
             raise ValueError("'labels' is missing")
-        if missing := {"source", "query"} - set(self.splits):
+        elif missing := {"source", "query"} - set(self.splits):
             raise ValueError(f"[splits.{min(missing)}] is missing")
-        self._check_names()
+        if self.labels:
+            self._check_names()
         for split in self.splits.values():
             if unknown := set(split.label_rows or {}) - set(self.labels.values()):
                 raise ValueError(f"'label_rows': unknown label {min(unknown)!r}")

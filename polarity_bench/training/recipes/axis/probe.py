@@ -46,8 +46,7 @@ class Probe:
         """An orthonormal basis of the directions that separate the classes, (c - 1, d)."""
         differences = np.asarray(self.weight - self.weight.mean(axis=0), dtype=np.float64)
         _, _, basis = np.linalg.svd(differences, full_matrices=False)
-        directions: FloatArray = basis[: len(self.weight) - 1]
-        return directions
+        return basis[: len(self.weight) - 1]
 
 
 def logistic(

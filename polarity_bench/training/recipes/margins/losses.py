@@ -119,10 +119,7 @@ class Triplet(Contrastive):
         """The distance and the margin, as arguments for sentence-transformers."""
         from sentence_transformers.sentence_transformer.losses import TripletDistanceMetric
 
-        return {
-            "distance_metric": TripletDistanceMetric.COSINE,
-            "triplet_margin": self.margin,
-        }
+        return {"distance_metric": TripletDistanceMetric.COSINE, "triplet_margin": self.margin}
 
 
 @dataclass(frozen=True)

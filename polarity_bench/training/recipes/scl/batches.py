@@ -142,8 +142,7 @@ def _limited(candidates: BoolArray, limit: Limit, keys: np.ndarray) -> BoolArray
     if limit == "all":
         return candidates
     ranks = np.where(candidates, keys, np.inf).argsort(axis=1, kind="stable").argsort(axis=1)
-    kept: BoolArray = candidates & (ranks < limit)
-    return kept
+    return candidates & (ranks < limit)
 
 
 def augmented_pairs(batch: Batch) -> tuple[IntArray, IntArray, IntArray]:

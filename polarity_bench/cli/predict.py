@@ -21,7 +21,7 @@ def predict(
         "files may be compressed (.gz).",
         "FILE",
     ],
-    model: Annotated[Path, "Folder of a trained classifier, see `polarity-bench train`.", "-m"],
+    model: Annotated[Path, "Folder of a classifier or an axis, see `polarity-bench train`.", "-m"],
     column: Annotated[str, "Column with the texts."] = "text",
     pair: Annotated[str | None, "Column with the second texts, for a classifier of pairs."] = None,
     proxies: Annotated[

@@ -40,7 +40,7 @@ def explain(
     *,
     model: Annotated[
         str,
-        "Encoder A: any name that `run` accepts, or the digest of an encoder with results.",
+        "Encoder A: any name that `run` accepts, or the name or digest of an encoder with results.",
         "-m",
     ],
     against: Annotated[
@@ -225,19 +225,26 @@ def _results(
     from polarity_bench.evaluation.many_tasks import EvaluationPlan
     from polarity_bench.explain.explanation import find_stored, same_encoder
 
-    stored = [
-        find_stored(folder, s.name, task, task.ks[-1], prompt=s.prompt, strength=s.strength)
-        for s in sides
-    ]
+    def find(s: Side, by_name: bool = False) -> Result | None:
+        at, k = s.strength, task.ks[-1]
+        return find_stored(folder, s.name, task, k, prompt=s.prompt, strength=at, by_name=by_name)
+
+    stored = list(map(find, sides))
     plans: dict[int, EvaluationPlan] = {}
     for i, side in enumerate(sides):
         if stored[i] is None:
             own = replace(options, prompt=side.prompt)
             fields = ("prompt", "strength") if i else ()
-            with reworded(words={f"`{name}`": f"`against_{name}`" for name in fields}):
-                encoder, reference = load_with_reference(side.name, own, None, remark)
-                if side.strength is not None:
-                    encoder = at_strength(encoder, side.strength)
+            try:
+                with reworded(words={f"`{name}`": f"`against_{name}`" for name in fields}):
+                    encoder, reference = load_with_reference(side.name, own, None, remark)
+                    if side.strength is not None:
+                        encoder = at_strength(encoder, side.strength)
+            except InputError:
+                stored[i] = find(side, by_name=True)
+                if stored[i] is None:
+                    raise
+                continue
             plans[i] = EvaluationPlan(encoder, reference, bar=progress_bar)
     names = [each.key.encoder if each else plans[i].encoder.id for i, each in enumerate(stored)]
     if names[0].digest == names[1].digest:

@@ -23,6 +23,24 @@ GROUPS = ("tasks", "metrics", "weightings", "task_types", "recipes")
 """Entry-point groups of plug-ins, below `polarity_bench`. Only the first has no register."""
 
 
+def _failure(what: str, error: Exception) -> InputError:
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    problem = f"{type(error).__name__}: {error} ({place.filename}, line {place.lineno})"
+    return InputError(f"{what} does not work: {problem}")
+
+
+def plugin_failure(error: Exception) -> InputError | None:
+    """Return an error that names the package, if a plug-in's code raised the error, or None."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    running = {frame.f_globals.get("__name__", "").partition(".")[0] for frame in frames}
+    for group in GROUPS:
+        for each in entry_points(group=f"polarity_bench.{group}"):
+            if each.module.partition(".")[0] in running:
+                package = each.dist.name if each.dist else each.value
+                return _failure(f"the package {package!r}", error)
+    return None
+
+
 def entry_points_of(plugin: str) -> list[EntryPoint]:
     """Return the entry points of an installed plug-in.
 
@@ -113,11 +131,7 @@ class Register(UserDict[str, T]):
         except Exception as error:
             if isinstance(error, InputError) or name not in self.packages:
                 raise
-            place = traceback.extract_tb(error.__traceback__)[-1]
-            raise InputError(
-                f"{self.label(name)} does not work: {type(error).__name__}: {error} "
-                f"({place.filename}, line {place.lineno})"
-            ) from error
+            raise _failure(self.label(name), error) from error
 
     @property
     def data(self) -> dict[str, T]:  # type: ignore[override]  # UserDict has an attribute.

@@ -90,7 +90,8 @@ class Head:
         """
         n = len(classes)
         weight = np.array([[-0.5], [0.5]]) if n == 2 else np.sqrt(1 - 1 / n) * np.eye(n)
-        return cls(classes, weight, np.full(n, 1 / n), is_linear=True)
+        bias = np.full(n, 1 / n, dtype=np.float32)
+        return cls(classes, weight.astype(np.float32), bias, is_linear=True)
 
     @property
     def n_dimensions(self) -> int:
@@ -109,9 +110,9 @@ class Head:
             array([[0.5 , 0.5 ],
                    [0.25, 0.75]])
         """
-        logits = np.asarray(vectors, dtype=np.float64) @ self.weight.T + self.bias
         if self.is_linear:
-            return logits.clip(0, 1)
+            return np.asarray(vectors @ self.weight.T + self.bias).clip(0, 1)
+        logits = np.asarray(vectors, dtype=np.float64) @ self.weight.T + self.bias
         # A logistic regression of two classes has the logit of the second class only.
         if logits.shape[1] == 1:
             logits = np.hstack([np.zeros_like(logits), logits])

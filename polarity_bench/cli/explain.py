@@ -99,11 +99,11 @@ def explain(
     check_file("html", html, [".html"])
     if html is not None:
         check_installed("`html`", "jinja2")
-    sides = [Side(model, prompt, _finite("strength", strength))]
+    sides = [Side(model, prompt, strength)]
     if against is None:
         _check_alone(html, out, against_prompt, against_strength)
     else:
-        sides.append(Side(against, against_prompt, _finite("against_strength", against_strength)))
+        sides.append(Side(against, against_prompt, against_strength))
     if sides[0] in sides[1:]:
         raise InputError(f"`model` and `against` are both {model!r}; name two different encoders")
     spec = data.polarity_task(task)
@@ -138,14 +138,6 @@ class Side:
     name: str
     prompt: str | None
     strength: float | None
-
-
-def _finite(field: str, strength: float | None) -> float | None:
-    from math import isfinite
-
-    if strength is not None and not isfinite(strength):
-        raise InputError(f"`{field}` must be a finite number, got {strength}")
-    return None if strength is None else strength + 0.0  # turns -0.0 into 0.0
 
 
 def _check_alone(html: Path | None, out: OutputFlags, *of_other: object) -> None:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import altair as alt
@@ -177,15 +178,12 @@ def _lowest_groups(bars: BarChart) -> BarChart:
         return bars
     first = bars.series[0].values
     kept = sorted(range(len(first)), key=lambda i: (math.isnan(first[i]), first[i]))[:_MAX_GROUPS]
+    choose = itemgetter(*kept)
     series = [
-        Series(
-            each.name,
-            [each.values[i] for i in kept],
-            [each.intervals[i] for i in kept] if each.intervals else (),
-        )
+        Series(each.name, choose(each.values), choose(each.intervals) if each.intervals else ())
         for each in bars.series
     ]
-    return replace(bars, groups=[bars.groups[i] for i in kept], series=series)
+    return replace(bars, groups=choose(bars.groups), series=series)
 
 
 def _values(series: Sequence[Series], x: Sequence[Any], places: Sequence[str]) -> Rows:

@@ -225,7 +225,7 @@ def test_wrong_weights_are_refused_where_they_are_used(
     assert named in done.err
 
 
-def test_an_error_of_a_metric_or_weighting_names_it_its_package_and_the_line(
+def test_an_error_of_a_metric_names_its_package_and_the_line(
     bench: Bench, task_dir: Path, tmp_path: Path, install: Install
 ) -> None:
     install("[polarity_bench.metrics]\nodd = broken_odd:ODD\n")
@@ -235,7 +235,7 @@ def test_an_error_of_a_metric_or_weighting_names_it_its_package_and_the_line(
     )
     done = bench("run", "-m", "random", "--tasks", "mini", "--task-dir", task_dir)
     assert done.code == 2
-    assert "the metric 'odd' of the package 'toy-scores' does not work: AttributeErr" in done.err
+    assert "the package 'toy-scores' does not work: AttributeErr" in done.err
     assert "broken_odd.py, line 3)" in done.err
     assert "Traceback" not in done.err
 

@@ -142,7 +142,7 @@ class Broken(NamedTuple):
 NO_COUNTS = Broken(
     "    def counts(",
     "    def sizes(",
-    "the task type 'toy' of the package 'toys' does not work: TypeError: Can't instantiate "
+    "the package 'toys' does not work: TypeError: Can't instantiate "
     "abstract class ToyTask ",
 )
 MOVING_DIGEST = Broken(

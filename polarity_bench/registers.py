@@ -25,8 +25,8 @@ GROUPS = ("tasks", "metrics", "weightings", "task_types", "recipes")
 
 def plugin_failure(error: Exception) -> InputError | None:
     """Return an error that names the package, if a plug-in's code raised the error, or None."""
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    running = {frame.f_globals.get("__name__", "").partition(".")[0] for frame in frames}
+    frames = traceback.walk_tb(error.__traceback__)
+    running = {frame.f_globals.get("__name__", "").partition(".")[0] for frame, _ in frames}
     for each in chain(*(entry_points(group=f"polarity_bench.{group}") for group in GROUPS)):
         if each.module.partition(".")[0] in running and not isinstance(error, InputError):
             package = each.dist.name if each.dist else each.value

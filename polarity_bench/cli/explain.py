@@ -100,10 +100,13 @@ def explain(
     if html is not None:
         check_installed("`html`", "jinja2")
     sides = [Side(model, prompt, strength)]
-    if against is None:
-        _check_alone(html, out, against_prompt, against_strength)
-    else:
+    if against is not None:
         sides.append(Side(against, against_prompt, against_strength))
+    elif html is None or out.as_json or against_prompt is not None or against_strength is not None:
+        raise InputError(
+            "`against` is missing: name encoder B; without it, only a page of A's strengths can be "
+            "written, with `html` and without `as_json`, `against_prompt` and `against_strength`"
+        )
     if sides[0] in sides[1:]:
         raise InputError(f"`model` and `against` are both {model!r}; name two different encoders")
     spec = data.polarity_task(task)
@@ -138,15 +141,6 @@ class Side:
     name: str
     prompt: str | None
     strength: float | None
-
-
-def _check_alone(html: Path | None, out: OutputFlags, *of_other: object) -> None:
-    """Raise InputError if options need an encoder B, and the user named none."""
-    if html is None or out.as_json or any(each is not None for each in of_other):
-        raise InputError(
-            "`against` is missing: name encoder B; without it, only a page of A's strengths can be "
-            "written, with `html` and without `as_json`, `against_prompt` and `against_strength`"
-        )
 
 
 def _turned(
@@ -218,8 +212,7 @@ def _results(
     from polarity_bench.explain.explanation import find_stored, same_encoder
 
     def find(s: Side, by_name: bool = False) -> Result | None:
-        at, k = s.strength, task.ks[-1]
-        return find_stored(folder, s.name, task, k, prompt=s.prompt, strength=at, by_name=by_name)
+        return find_stored(folder, s.name, task, task.ks[-1], s.prompt, s.strength, by_name)
 
     stored = list(map(find, sides))
     plans: dict[int, EvaluationPlan] = {}

@@ -177,7 +177,6 @@ def find_stored(
     name: str,
     task: PolarityTask,
     k: int,
-    *,
     prompt: str | None = None,
     strength: float | None = None,
     by_name: bool = False,

@@ -23,7 +23,9 @@ from polarity_bench.embedding.embedder import EmbeddedTexts, Embedder
 from polarity_bench.embedding.store import EmbeddingStore
 from polarity_bench.encoders.base import Encoder
 from polarity_bench.encoders.load import load_encoder
+from polarity_bench.encoders.probe import TEXTS
 from polarity_bench.encoders.steered import at_strength
+from polarity_bench.errors import InputError
 from polarity_bench.metrics.statistics import N_PAIRED_SAMPLES, SEED, Bootstrap, interval
 from polarity_bench.retrieval import top_k
 from polarity_bench.scores import ScoreKey
@@ -46,6 +48,7 @@ def main() -> None:
     encoders = [at_strength(load_encoder(dial), 1.0) for dial in asked.dials]
     found = []
     with EmbeddingStore() as store:
+        check_bases(encoders, Embedder(store))
         for name in asked.tasks.split(","):
             task = load_task(name)
             assert isinstance(task, PolarityTask)
@@ -53,6 +56,17 @@ def main() -> None:
                 print(row, flush=True)
                 found.append(row)
     asked.output.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+def check_bases(encoders: list[Encoder], embedder: Embedder) -> None:
+    """Raise InputError if the vectors of two dials without their coordinates differ."""
+    one, other = (
+        embedder.embed(at_strength(encoder, 0.0), TEXTS).vectors(TEXTS).vectors
+        for encoder in encoders
+    )
+    if one.shape != other.shape or not np.allclose(one, other, atol=1e-5):
+        names = " and ".join(encoder.id.name for encoder in encoders)
+        raise InputError(f"the dials {names} have different bases; train both on one base")
 
 
 def rows_of(

@@ -20,14 +20,13 @@ from polarity_bench.evaluation.many_tasks import EvaluationPlan, run_suite
 from polarity_bench.metrics.polarity import rank_weights
 from polarity_bench.metrics.register import METRICS, Metric, metric_of
 from polarity_bench.progress import Bar, no_bar
-from polarity_bench.registers import Register, entry_points_of
+from polarity_bench.registers import Register, entry_points_of, plugin_failure
 from polarity_bench.render.format import percent
 from polarity_bench.results.result_files import Result
 from polarity_bench.scores import WEIGHTINGS, ScoreKey, Weighting
 from polarity_bench.tasks.catalogue import (
     KINDS,
     check_names,
-    load_spec,
     load_task,
     load_tasks,
     read_task,
@@ -116,8 +115,8 @@ def _wrong_weights(weighting: str) -> str:
     for k in (1, 2, 16):
         try:
             rank_weights(k, weighting)
-        except InputError as error:
-            return str(error)
+        except Exception as error:  # noqa: BLE001  A plug-in may raise any error.
+            return str(plugin_failure(error) or error)
     return ""
 
 
@@ -172,12 +171,12 @@ def _check_task(
             known[name] = spec
         yield Check(name, check)
         check = "loads"
-        task = load_spec(spec, access, Settings())
+        task = spec.load(access, Settings())
         yield Check(name, check)
         if spec.kind in KINDS.packages:
             yield Check(name, "digest", _moving_digest(file, access, task))
-    except InputError as error:
-        yield Check(name, check, str(error))
+    except Exception as error:  # noqa: BLE001  A plug-in may raise any error.
+        yield Check(name, check, str(plugin_failure(error) or error))
         return
     yield from _check_scores(name, task, bar)
 

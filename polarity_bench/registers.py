@@ -10,10 +10,10 @@ from __future__ import annotations
 import traceback
 import warnings
 from collections import UserDict
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
+from itertools import chain
 from typing import Any, TypeVar
 
 from polarity_bench.errors import InputError, InputWarning, check_known
@@ -21,6 +21,19 @@ from polarity_bench.errors import InputError, InputWarning, check_known
 T = TypeVar("T")
 GROUPS = ("tasks", "metrics", "weightings", "task_types", "recipes")
 """Entry-point groups of plug-ins, below `polarity_bench`. Only the first has no register."""
+
+
+def plugin_failure(error: Exception) -> InputError | None:
+    """Return an error that names the package, if a plug-in's code raised the error, or None."""
+    frames = traceback.walk_tb(error.__traceback__)
+    running = {frame.f_globals.get("__name__", "").partition(".")[0] for frame, _ in frames}
+    for each in chain(*(entry_points(group=f"polarity_bench.{group}") for group in GROUPS)):
+        if each.module.partition(".")[0] in running and not isinstance(error, InputError):
+            package = each.dist.name if each.dist else each.value
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            problem = f"{type(error).__name__}: {error} ({place.filename}, line {place.lineno})"
+            return InputError(f"the package {package!r} does not work: {problem}")
+    return None
 
 
 def entry_points_of(plugin: str) -> list[EntryPoint]:
@@ -104,20 +117,6 @@ class Register(UserDict[str, T]):
         kind = self.group.partition(".")[2].removesuffix("s").replace("_", " ")
         package = self.packages.get(name)
         return f"the {kind} {name!r}" + (f" of the package {package!r}" if package else "")
-
-    @contextmanager
-    def blaming(self, name: str) -> Iterator[None]:
-        """Convert an error in the code of another package to an InputError that names both."""
-        try:
-            yield
-        except Exception as error:
-            if isinstance(error, InputError) or name not in self.packages:
-                raise
-            place = traceback.extract_tb(error.__traceback__)[-1]
-            raise InputError(
-                f"{self.label(name)} does not work: {type(error).__name__}: {error} "
-                f"({place.filename}, line {place.lineno})"
-            ) from error
 
     @property
     def data(self) -> dict[str, T]:  # type: ignore[override]  # UserDict has an attribute.

@@ -471,6 +471,35 @@ def test_ranks_of_a_task_stand_whatever_else_was_run(tmp_path: Path) -> None:
     assert column_of(text, "reviews", 0) == ["1", "2", "3", "4"]
 
 
+@pytest.mark.parametrize(
+    ("n_tied", "certainty"),
+    [
+        (0, "separate it from all others"),
+        (1, "do not separate it from e1"),
+        (2, "do not separate it from e1 and e2, tuned"),
+        (3, "do not separate it from e1; e2, tuned; and e3"),
+        (5, "do not separate it from e1; e2, tuned; e3; and 2 more"),
+    ],
+)
+def test_the_finding_names_the_encoders_that_are_not_separated_from_the_best(
+    tmp_path: Path, n_tied: int, certainty: str
+) -> None:
+    rng = np.random.default_rng(1)
+    values = rng.normal(0.8, 0.1, 200).astype(np.float32)
+    names = ["e0", "e1", "e2, tuned", *(f"e{i}" for i in range(3, n_tied + 1))][: n_tied + 1]
+    key = ScoreKey("polarity", 16)
+    for i, name in enumerate([*names, "last"]):
+        noise = rng.normal(0, 0.1, 200)
+        own = values + noise - noise.mean() - (0.4 if name == "last" else 0.0001 * i)
+        own = own.astype(np.float32)
+        result = polarity(EncoderId(name, str(i)), "sst2", 0.5, 0.4, 0.3)
+        score = Score.single(float(own.mean(dtype=np.float64)), 200)
+        scores = dict(result.scores) | {key: score}
+        write_result(replace(result, scores=scores, arrays={str(key): own}), tmp_path)
+    found = find_board(tmp_path)
+    assert board(found).finding.endswith(f" Paired tests {certainty}.")
+
+
 def test_an_encoder_at_a_strength_below_0_has_no_rank() -> None:
     """It does its job where P is 0; joint is 0 there as well, and its S competes with none."""
     by_strength = {None: 0.5, 1.0: 0.9, 2.0: 0.8, -1.0: 0.0}

@@ -77,6 +77,10 @@ def test_an_encoder_without_a_prompt_is_an_error(
         done = bench(*RUN, *arguments)
         assert (done.code, expected in done.err) == (2, True), done.err
     assert not list(Path("results").glob("**/*.json"))
+    for file in tasks.glob("*.csv"):
+        file.unlink()
+    done = bench(*RUN, "-m", tiny_model)
+    assert "has no prompt in its configuration" in done.err, "it is checked before the data"
 
 
 def test_an_encoder_that_cannot_be_loaded_leaves_the_others(

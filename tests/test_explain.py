@@ -226,6 +226,18 @@ def test_a_name_is_never_answered_by_a_result_of_other_settings(
     assert (said["b"]["encoder_digest"], loadable) == (plain, [])
 
 
+def test_a_name_that_cannot_be_loaded_selects_a_result(
+    bench: Bench, task_dir: Path, task: PolarityTask, tmp_path: Path
+) -> None:
+    paths = [put(task, BagEncoder(name), tmp_path / "made").path for name in ("ash", "maple")]
+    done = ran(bench, task_dir, "-o", tmp_path / "made", "--json", "--offline")
+    said = json.loads(done.out)
+    assert [said[side]["file"] for side in "ab"] == list(map(str, paths))
+    assert done.err.splitlines() == [f"{p.parts[-3]}: from {p}" for p in paths]
+    assert ran(bench, task_dir, "-o", tmp_path / "made", "--offline", b="elm").code == 2
+    assert find_stored(tmp_path / "made", "ash", task, 4, prompt="query: ", by_name=True) is None
+
+
 def test_the_command_prints_json(
     bench: Bench, task_dir: Path, task: PolarityTask, loadable: list[str], tmp_path: Path
 ) -> None:

@@ -386,6 +386,18 @@ def test_lines_are_drawn_in_percent_with_gaps_bands_and_their_names() -> None:
     assert figure.note.startswith("Bands are 95 % intervals.")
 
 
+def test_the_interval_of_a_single_point_is_a_vertical_line() -> None:
+    """Before, its band had no width."""
+    point = Series("point", [0.25, math.nan], [(0.2, 0.3), None])
+    whole = Series("whole", [0.2, 0.3], [(0.1, 0.3), (0.2, 0.4)])
+    figure = figure_of(LineChart("title", "labels", "P", [20, 500], [whole, point]))
+    layer, rows = layers(figure)["ranges"]
+    assert [(row["name"], row["low"], row["high"]) for row in rows] == [("point", 20, 30)]
+    assert layer["mark"]["type"] == "rule"
+    assert figure.note.startswith("Bands and vertical lines are 95 % intervals.")
+    assert "ranges" not in layers(figure_of(LineChart("t", "k", "P", [20, 500], [whole])))
+
+
 def test_a_line_that_ends_early_has_a_dotted_line_to_its_name() -> None:
     """Before, the thin line from a single point to the margin looked like values."""
     whole, point = Series("whole", [0.2, 0.3]), Series("point", [0.25, math.nan])

@@ -382,6 +382,23 @@ def test_on_a_phone_only_tables_and_commands_scroll_sideways(page: Page) -> None
     assert page.evaluate("document.documentElement.scrollWidth") == 375
 
 
+BROKEN = """() => [...document.querySelectorAll('#t-all td.text')].flatMap((cell) => {
+  const range = document.createRange(), text = cell.firstChild;
+  return [...(text?.data ?? '').matchAll(/\\w+/g)].filter((word) => {
+    range.setStart(text, word.index);
+    range.setEnd(text, word.index + word[0].length);
+    return range.getClientRects().length > 1;
+  }).map((word) => word[0]);
+})"""
+
+
+@pytest.mark.parametrize("page", [{**PHONE, "name": "referred.html"}], indirect=True)
+def test_on_a_phone_no_word_of_a_cell_breaks(page: Page) -> None:
+    assert "not measured" in page.locator("#t-all td.text").all_inner_texts()
+    assert page.evaluate(BROKEN) == []
+    assert page.evaluate("document.documentElement.scrollWidth") == 375
+
+
 LUMINANCE = """(selector) => {
   const light = (colour) => {
     const canvas = document.createElement('canvas').getContext('2d');

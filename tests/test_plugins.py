@@ -225,7 +225,7 @@ def test_wrong_weights_are_refused_where_they_are_used(
     assert named in done.err
 
 
-def test_an_error_of_a_metric_or_weighting_names_it_its_package_and_the_line(
+def test_an_error_of_a_metric_names_its_package_and_the_line(
     bench: Bench, task_dir: Path, tmp_path: Path, install: Install
 ) -> None:
     install("[polarity_bench.metrics]\nodd = broken_odd:ODD\n")
@@ -235,8 +235,62 @@ def test_an_error_of_a_metric_or_weighting_names_it_its_package_and_the_line(
     )
     done = bench("run", "-m", "random", "--tasks", "mini", "--task-dir", task_dir)
     assert done.code == 2
-    assert "the metric 'odd' of the package 'toy-scores' does not work: AttributeErr" in done.err
+    assert "the package 'toy-scores' does not work: AttributeErr" in done.err
     assert "broken_odd.py, line 3)" in done.err
+    assert "Traceback" not in done.err
+
+
+BROKEN_TYPE = """
+from polarity_bench.tasks.types.polarity.task import PolaritySpec
+class Stuck(PolaritySpec):
+    kind: str
+    def load(self, access, settings):
+        raise KeyError("nothing here")
+"""
+BROKEN_RECIPE = """
+from dataclasses import dataclass
+from toy_recipe import Nudge
+@dataclass(frozen=True, kw_only=True)
+class Stuck(Nudge):
+    name = "stuck"
+    def fit(self, context, examples, epochs):
+        raise KeyError("nothing here")
+"""
+
+
+@pytest.mark.parametrize(
+    ("group", "module", "words"),
+    [
+        ("task_types", BROKEN_TYPE, ["neighbours", "warm", "-m", "random", "-t", "mini"]),
+        (
+            "task_types",
+            BROKEN_TYPE,
+            ["explain", "-m", "random", "--against", "tfidf", "-t", "mini"],
+        ),
+        ("recipes", BROKEN_RECIPE, ["train", "--recipe", "stuck", "-t", "mini", "-o", "x", "-m"]),
+    ],
+)
+def test_an_error_of_a_plug_in_names_its_package_in_every_command(
+    bench: Bench,
+    task_dir: Path,
+    tiny_model: Path,
+    tmp_path: Path,
+    install: Install,
+    group: str,
+    module: str,
+    words: list[str],
+) -> None:
+    install(f"[polarity_bench.{group}]\nstuck = broken_stuck:Stuck\n")
+    (tmp_path / "site" / "broken_stuck.py").write_text(module)
+    if group == "task_types":
+        file = task_dir / "mini.toml"
+        file.write_text(file.read_text().replace('kind = "polarity"', 'kind = "stuck"'))
+    else:
+        words = [*words, str(tiny_model)]
+    done = bench(*words, "--task-dir", task_dir)
+    assert done.code == 2, done.err
+    assert "the package 'toy-scores' does not work: KeyError: 'nothing here' (" in done.err
+    assert "broken_stuck.py, line " in done.err
     assert "Traceback" not in done.err
 
 

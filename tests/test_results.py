@@ -292,6 +292,17 @@ def test_a_failing_write_leaves_the_old_file_whole(
     assert [*tmp_path.iterdir()] == [file]
 
 
+@pytest.mark.parametrize("umask", [0o022, 0o002, 0o077])
+def test_a_file_has_the_mode_of_the_umask(tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        for content in (b"old", b"new"):
+            write_atomically(tmp_path / "file", content)
+            assert (tmp_path / "file").stat().st_mode & 0o777 == 0o666 & ~umask
+    finally:
+        os.umask(before)
+
+
 @pytest.mark.parametrize("n_writes", range(4))
 def test_a_run_killed_while_writing_leaves_no_result_of_another_question(
     task_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_writes: int

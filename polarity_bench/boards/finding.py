@@ -17,6 +17,9 @@ from polarity_bench.render.markdown import escape
 from polarity_bench.results.means import score_of
 from polarity_bench.values import count, shortest
 
+_NAMED = 3
+"""Maximum number of encoders that are named as not separated from the best."""
+
 
 def finding(sections: Sections) -> str:
     """Describe the best row of the first table, the runner-up and the base, with their scores.
@@ -102,11 +105,17 @@ def _number(row: Row) -> str:
 
 
 def _certainty(row: Row, rankings: Sequence[Ranking]) -> str:
-    """Describe which encoders differ significantly from this one; '' if its rank is unknown."""
+    """Name encoders that do not differ significantly from this one; '' if its rank is unknown."""
     for ranking in rankings:
-        if row["row"] in ranking.ranks:
-            best, worst = ranking.ranks[row["row"]]
-            if best == worst == 1:
+        if row["row"] in ranking.ranks and (standing := ranking.standing):
+            place = list(ranking.ranks).index(row["row"])
+            ties = [i for tie in standing.ties if place in tie for i in tie if i != place]
+            others = [escape(ranking.rows[i]["name"]) for i in dict.fromkeys(ties)]
+            if not others:
                 return "Paired tests separate it from all others."
-            return f"Paired tests do not separate it from {count(worst - best, 'other encoder')}."
+            if len(others) > _NAMED:
+                others[_NAMED:] = [f"{len(others) - _NAMED} more"]
+            *before, last = others  # Names may contain commas.
+            named = f"{'; '.join(before)}{';' * (len(before) > 1)} and {last}" if before else last
+            return f"Paired tests do not separate it from {named}."
     return ""

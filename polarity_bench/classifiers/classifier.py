@@ -1,4 +1,4 @@
-"""Text classifiers that predict classes from an encoder's vectors."""
+"""Text classifiers that predict classes from an encoder's vectors, or by the axis of an encoder."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ import pandas as pd
 
 from polarity_bench.classifiers.head import Head, pair_vectors
 from polarity_bench.classifiers.tokens import encode_all, tokenize
+from polarity_bench.embedding.embedder import Embedder
+from polarity_bench.encoders.axis import axis_of
 from polarity_bench.encoders.load import EncoderOptions, SentenceTransformerEncoder, load_encoder
+from polarity_bench.encoders.steered import at_strength
 from polarity_bench.errors import InputError
 from polarity_bench.files import expanded
 from polarity_bench.progress import Bar, no_bar
@@ -24,7 +27,7 @@ class Classifier:
     """Encoder with a classifier head.
 
     A classifier is stored in a valid sentence-transformers folder, which can also be loaded as an
-    encoder.
+    encoder. An encoder with an axis needs no stored head, because its vectors contain the class.
 
     Attributes:
         encoder: Encoder that computes the vectors of texts.
@@ -46,19 +49,22 @@ class Classifier:
             options: Options of the encoder; None for the defaults.
 
         Raises:
-            InputError: If the folder does not exist, if the head or the encoder is missing, or if
-                the head and the encoder have different numbers of dimensions.
+            InputError: If the folder does not exist, if the encoder is missing, if the encoder has
+                neither a head nor an axis, or if the head and the encoder have different numbers of
+                dimensions.
         """
         path = expanded(folder)
         if not path.is_dir():
             raise InputError(
                 f"classifier {str(folder)!r}: no such folder; name the folder of a classifier"
             )
-        head = Head.read(path)
         # The path is absolute, because `load_encoder` reads `minilm` as an encoder's short name.
         encoder = load_encoder(str(path.absolute()), options)
         # `load_encoder` returns this class for every folder.
         assert isinstance(encoder, SentenceTransformerEncoder)  # noqa: S101  for mypy
+        if (axis := axis_of(encoder.model)) is not None:
+            return cls(encoder, Head.of_axis(axis.classes))
+        head = Head.read(path)
         if encoder.id.pooling_added:
             raise InputError(
                 f"classifier {path}: modules.json is missing, so the folder is not a classifier "
@@ -123,13 +129,22 @@ class Classifier:
         return pair_vectors(firsts, seconds)
 
     def _encode(self, texts: Sequence[Text], bar: Bar) -> FloatArray:
-        if not callable(self.encoder.model.tokenizer):  # a static encoder
-            if not all(isinstance(text, str) for text in texts):
+        if not texts:
+            return np.empty((0, self.head.n_dimensions), dtype=np.float32)
+        n_coordinates = self.encoder.id.axis
+        if n_coordinates or not callable(self.encoder.model.tokenizer):  # a static encoder
+            singles = [text for text in texts if isinstance(text, str)]
+            if len(singles) < len(texts):
                 raise InputError(
-                    "`pair`: the classifier's encoder is static and does not accept pairs of "
-                    "texts; omit the second texts"
+                    "`pair`: the classifier's encoder does not accept pairs of texts; omit the "
+                    "second texts"
                 )
-            return self.encoder.encode([str(text) for text in texts])
+            if not n_coordinates:
+                return self.encoder.encode(singles)
+            dial = at_strength(self.encoder, 1.0)
+            with bar("classifying", len(set(singles))) as advance:
+                embedded = Embedder.on(self.encoder.device).embed(dial, singles, advance)
+            return embedded.sources(singles).vectors[:, :n_coordinates]
         rows = tokenize(self.encoder.model, texts, self.encoder.id.prompt or "")
         with bar("classifying", len(texts)) as advance:
             return encode_all(self.encoder.model, rows, advance)

@@ -41,6 +41,7 @@ class Head:
         beta: Weight of the linear layer in predictions with proxies, from 0 to 1.
         of_pairs: Whether the head classifies pairs of texts, see `pair_vectors`. The weights then
             have shape (c, 3d).
+        is_linear: Whether the linear layer gives probabilities instead of logits, see `of_axis`.
     """
 
     classes: Sequence[str]
@@ -49,6 +50,7 @@ class Head:
     proxies: FloatArray | None = None
     beta: float = 1.0
     of_pairs: bool = False
+    is_linear: bool = False
 
     def __post_init__(self) -> None:
         n_classes, shape = len(self.classes), self.weight.shape
@@ -76,6 +78,21 @@ class Head:
                 f"with {n_classes} classes and {shape[1]} dimensions, got {given}"
             )
 
+    @classmethod
+    def of_axis(cls, classes: Sequence[str]) -> Head:
+        """Return the head that computes probabilities from the coordinates of an axis.
+
+        It inverts `encoders.axis.coordinates`; a head of this kind is not stored.
+
+        Example:
+            >>> Head.of_axis(["bad", "good"]).probabilities(np.array([[0.5]]))
+            array([[0.25, 0.75]])
+        """
+        n = len(classes)
+        weight = np.array([[-0.5], [0.5]]) if n == 2 else np.sqrt(1 - 1 / n) * np.eye(n)
+        bias = np.full(n, 1 / n, dtype=np.float32)
+        return cls(classes, weight.astype(np.float32), bias, is_linear=True)
+
     @property
     def n_dimensions(self) -> int:
         """Number of dimensions of the encoder's vectors, d."""
@@ -93,6 +110,8 @@ class Head:
             array([[0.5 , 0.5 ],
                    [0.25, 0.75]])
         """
+        if self.is_linear:
+            return np.asarray(vectors @ self.weight.T + self.bias).clip(0, 1)
         logits = np.asarray(vectors, dtype=np.float64) @ self.weight.T + self.bias
         # A logistic regression of two classes has the logit of the second class only.
         if logits.shape[1] == 1:
@@ -165,7 +184,7 @@ class Head:
         if not file.is_file():
             raise InputError(
                 f"{folder}: {HEAD_FILE} is missing, so the folder is not a classifier; train one "
-                "with `polarity-bench train` and the recipe triple-entropy, setfit or scl"
+                "with `polarity-bench train` and the recipe triple-entropy, setfit, scl or axis"
             )
         before = f"{file}: not a classifier head of polarity-bench, or damaged ("
         kinds = (OSError, SafetensorError, KeyError, TypeError, ValueError)

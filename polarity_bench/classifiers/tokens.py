@@ -87,11 +87,9 @@ def tokenize(model: SentenceTransformer, texts: Sequence[Text], prompt: str = ""
 
     Args:
         model: Model with the tokenizer and the maximum length.
-        texts: Texts, or pairs of texts.
+        texts: Texts, or pairs of texts; at least one.
         prompt: Text to insert before each text, or before the first text of each pair.
     """
-    if not texts:
-        return TokenRows([], None, 0)
     firsts = [prompt + (text if isinstance(text, str) else text[0]) for text in texts]
     seconds = [text[1] for text in texts if not isinstance(text, str)]
     encoded = model.tokenizer(

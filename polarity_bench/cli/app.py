@@ -48,6 +48,7 @@ from polarity_bench.cli.train import train
 from polarity_bench.cli.verify import verify
 from polarity_bench.errors import InputError, InputWarning
 from polarity_bench.files import SET_FOLDERS, cannot_write
+from polarity_bench.registers import plugin_failure
 from polarity_bench.training.recipes import RECIPES
 
 _INTERRUPTED = 130
@@ -108,6 +109,8 @@ def main() -> None:
     except Exception as error:
         refused: Any = error
         if not hasattr(refused, "format_message"):  # only errors of the parser have this method
+            if blamed := plugin_failure(error):
+                _refuse(fields_to_flags(str(blamed)), as_json)
             raise
         if as_json:
             _refuse(refused.format_message(), as_json)

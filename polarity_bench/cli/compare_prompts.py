@@ -27,13 +27,13 @@ def with_and_without(request: EvaluationRequest) -> Iterator[EncoderReport]:
     """
     plain = replace(request.options, prompt="", prompt_name=None)
     for model in request.models:
-        for report in evaluate_models(replace(request, models=[model], check=_check_prompt)):
+        for report in evaluate_models(replace(request, models=[model], check=check_prompt)):
             yield report
             if report.error is None:
                 yield from evaluate_models(replace(request, models=[model], options=plain))
 
 
-def _check_prompt(encoder: Encoder, _reference: Encoder | None) -> None:
+def check_prompt(encoder: Encoder, _reference: Encoder | None = None) -> None:
     """Raise InputError if an encoder encodes texts without a prompt."""
     if encoder.id.prompt:
         return

@@ -40,7 +40,7 @@ def explain(
     *,
     model: Annotated[
         str,
-        "Encoder A: any name that `run` accepts, or the digest of an encoder with results.",
+        "Encoder A: any name that `run` accepts, or the name or digest of an encoder with results.",
         "-m",
     ],
     against: Annotated[
@@ -99,11 +99,14 @@ def explain(
     check_file("html", html, [".html"])
     if html is not None:
         check_installed("`html`", "jinja2")
-    sides = [Side(model, prompt, _finite("strength", strength))]
-    if against is None:
-        _check_alone(html, out, against_prompt, against_strength)
-    else:
-        sides.append(Side(against, against_prompt, _finite("against_strength", against_strength)))
+    sides = [Side(model, prompt, strength)]
+    if against is not None:
+        sides.append(Side(against, against_prompt, against_strength))
+    elif html is None or out.as_json or against_prompt is not None or against_strength is not None:
+        raise InputError(
+            "`against` is missing: name encoder B; without it, only a page of A's strengths can be "
+            "written, with `html` and without `as_json`, `against_prompt` and `against_strength`"
+        )
     if sides[0] in sides[1:]:
         raise InputError(f"`model` and `against` are both {model!r}; name two different encoders")
     spec = data.polarity_task(task)
@@ -138,23 +141,6 @@ class Side:
     name: str
     prompt: str | None
     strength: float | None
-
-
-def _finite(field: str, strength: float | None) -> float | None:
-    from math import isfinite
-
-    if strength is not None and not isfinite(strength):
-        raise InputError(f"`{field}` must be a finite number, got {strength}")
-    return None if strength is None else strength + 0.0  # turns -0.0 into 0.0
-
-
-def _check_alone(html: Path | None, out: OutputFlags, *of_other: object) -> None:
-    """Raise InputError if options need an encoder B, and the user named none."""
-    if html is None or out.as_json or any(each is not None for each in of_other):
-        raise InputError(
-            "`against` is missing: name encoder B; without it, only a page of A's strengths can be "
-            "written, with `html` and without `as_json`, `against_prompt` and `against_strength`"
-        )
 
 
 def _turned(
@@ -225,19 +211,25 @@ def _results(
     from polarity_bench.evaluation.many_tasks import EvaluationPlan
     from polarity_bench.explain.explanation import find_stored, same_encoder
 
-    stored = [
-        find_stored(folder, s.name, task, task.ks[-1], prompt=s.prompt, strength=s.strength)
-        for s in sides
-    ]
+    def find(s: Side, by_name: bool = False) -> Result | None:
+        return find_stored(folder, s.name, task, task.ks[-1], s.prompt, s.strength, by_name)
+
+    stored = list(map(find, sides))
     plans: dict[int, EvaluationPlan] = {}
     for i, side in enumerate(sides):
         if stored[i] is None:
             own = replace(options, prompt=side.prompt)
             fields = ("prompt", "strength") if i else ()
-            with reworded(words={f"`{name}`": f"`against_{name}`" for name in fields}):
-                encoder, reference = load_with_reference(side.name, own, None, remark)
-                if side.strength is not None:
-                    encoder = at_strength(encoder, side.strength)
+            try:
+                with reworded(words={f"`{name}`": f"`against_{name}`" for name in fields}):
+                    encoder, reference = load_with_reference(side.name, own, None, remark)
+                    if side.strength is not None:
+                        encoder = at_strength(encoder, side.strength)
+            except InputError:
+                stored[i] = find(side, by_name=True)
+                if stored[i] is None:
+                    raise
+                continue
             plans[i] = EvaluationPlan(encoder, reference, bar=progress_bar)
     names = [each.key.encoder if each else plans[i].encoder.id for i, each in enumerate(stored)]
     if names[0].digest == names[1].digest:

@@ -151,12 +151,10 @@ def load_data(
         InputError: If the data of a task is missing and `skip_missing` is not set, or if the data
             of all tasks is missing.
     """
-    from polarity_bench.tasks.catalogue import load_spec
-
     loaded, missing, named = [], {}, dict[str, list[str]]()
     for spec in specs:
         try:
-            loaded.append(load_spec(spec, access, settings))
+            loaded.append(spec.load(access, settings))
         except MissingDataError as error:
             missing[spec.name] = fields_to_flags(str(error))
             named.setdefault(missing[spec.name], []).append(spec.name)

@@ -21,7 +21,7 @@ def predict(
         "files may be compressed (.gz).",
         "FILE",
     ],
-    model: Annotated[Path, "Folder of a trained classifier, see `polarity-bench train`.", "-m"],
+    model: Annotated[Path, "Folder of a classifier or an axis, see `polarity-bench train`.", "-m"],
     column: Annotated[str, "Column with the texts."] = "text",
     pair: Annotated[str | None, "Column with the second texts, for a classifier of pairs."] = None,
     proxies: Annotated[
@@ -74,9 +74,8 @@ def _texts(file: Path, column: str, pair: str | None) -> list[str | tuple[str, s
         if pair:
             raise InputError(f"`pair` {pair}: {file} is a text file, which has no columns")
         return list(read_lines(file, form))
-    columns, header = {"column": column, "pair": pair}, read_header(file, form)
-    for field, name in columns.items():
-        if name is not None:
-            check_known(name, header, f"`{field}`: {file} has no column {name!r}")
-    rows = read_rows(file, form, [name for name in columns.values() if name is not None])
+    header, names = read_header(file, form), [column, pair] if pair is not None else [column]
+    for field, name in zip(("column", "pair"), names, strict=False):
+        check_known(name, header, f"`{field}`: {file} has no column {name!r}")
+    rows = read_rows(file, form, names)
     return [(row.values[0], row.values[1]) if pair else row.values[0] for row in rows]

@@ -268,6 +268,7 @@ def run(
     """
     from polarity_bench.cli import compare_prompts as prompts
     from polarity_bench.cli.fail_under import gate_json, gate_text
+    from polarity_bench.encoders.load import load_encoder
     from polarity_bench.evaluation.many_encoders import EvaluationRequest, evaluate_models
 
     specs, strengths = task.choose(data.task_dir, "demo"), parse_strengths(strength)
@@ -292,6 +293,8 @@ def run(
     gate = baseline.gate(output, specs, models, strengths)
     access = data.access()
     options = usable_options(encoder, offline=access.offline)
+    if compare_prompts and len(models) == 1:  # Fail before the data is loaded.
+        prompts.check_prompt(load_encoder(models[0], options))
     tasks, skipped = load_data(specs, access, settings, skip_missing)
     titles = _column_titles(columns, tasks)
     request = EvaluationRequest(

@@ -35,6 +35,7 @@ from polarity_bench.evaluation.one_task import (
 from polarity_bench.files import check_writable
 from polarity_bench.metrics.register import versions_of_scores
 from polarity_bench.progress import Bar, Progress, no_bar
+from polarity_bench.registers import plugin_failure
 from polarity_bench.results.packed_results import is_stored
 from polarity_bench.results.result_files import (
     TRAINED_BY,
@@ -327,6 +328,8 @@ def _attempt(task: str, make: Callable[[], Result], output: Path) -> _Attempt:
     except InputError as error:
         return _Attempt(task, failure=str(error))
     except Exception as error:  # noqa: BLE001
+        if blamed := plugin_failure(error):
+            return _Attempt(task, failure=str(blamed))
         traceback.print_exc()
         return _Attempt(task, failure=f"{type(error).__name__}: {error}", unexpected=True)
 

@@ -177,14 +177,14 @@ def find_stored(
     name: str,
     task: PolarityTask,
     k: int,
-    *,
     prompt: str | None = None,
     strength: float | None = None,
+    by_name: bool = False,
 ) -> Result | None:
     """Return a stored result of a task by the encoder's digest or by file; None if there is none.
 
-    The encoder's name does not select a result, because its weights and settings are only known
-    after the encoder was loaded.
+    By default, the encoder's name does not select a result, because its weights and settings are
+    only known after the encoder was loaded.
 
     Args:
         folder: Folder of results.
@@ -193,12 +193,13 @@ def find_stored(
         k: Number of retrieved sources at which the result must have scores.
         prompt: Required prompt of the encoder; None allows any prompt.
         strength: Required strength of the encoder's axis; None allows any strength.
+        by_name: Whether the encoder's name selects a result too, as for encoders that are gone.
 
     Raises:
         InputError: If `name` is a file, but not a result of this task with this data and k.
     """
     is_file = name.endswith(".json") and is_stored(Path(name))
-    if not is_file and (Path(name).is_dir() or not _DIGEST.fullmatch(name)):
+    if not is_file and (Path(name).is_dir() or not (by_name or _DIGEST.fullmatch(name))):
         return None
     try:
         found = contenders(folder, name, task.spec.name)
@@ -206,7 +207,7 @@ def find_stored(
             result
             for result in sorted(found, key=lambda result: len(result.experiment))
             if _is_current(result, task, k)
-            and (is_file or result.key.encoder.digest.startswith(name))
+            and (is_file or by_name or result.key.encoder.digest.startswith(name))
             and prompt in {None, result.key.encoder.prompt}
             and strength in {None, result.key.encoder.strength}
         ]

@@ -41,8 +41,7 @@ def rank_weights(k: int, weighting: str) -> FloatArray:
         >>> rank_weights(3, "linear") * 6  # 2 (k + 1 - i) / (k (k + 1))
         array([3., 2., 1.])
     """
-    with WEIGHTINGS.blaming(weighting):
-        weights = np.asarray(WEIGHTINGS[weighting].weights(k), dtype=np.float64)
+    weights = np.asarray(WEIGHTINGS[weighting].weights(k), dtype=np.float64)
     is_right = weights.shape == (k,) and bool((weights >= 0).all())  # NaN is not at least 0
     if not is_right or not math.isclose(weights.sum(), 1, abs_tol=1e-9):
         shown = np.array2string(weights, precision=4, threshold=6)

@@ -125,8 +125,7 @@ class Metric:
             InputError: If the function does not return a number or NaN for each query.
         """
         assert self.of_queries is not None  # noqa: S101  The caller chooses such metrics.
-        with METRICS.blaming(self.name):
-            values = np.asarray(self.of_queries(found, weighting), dtype=np.float64)
+        values = np.asarray(self.of_queries(found, weighting), dtype=np.float64)
         if values.shape != found.query_labels.shape or np.isinf(values).any():
             raise InputError(
                 f"{METRICS.label(self.name)} must return a finite number or NaN for each of the "

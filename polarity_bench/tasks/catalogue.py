@@ -72,13 +72,7 @@ def load_task(
         InputError: If the task is unknown, or its data is missing or does not match the task file.
     """
     spec = choose_task(load_tasks(task_dir), name)
-    return load_spec(spec, access or DataAccess.from_environment(), settings or Settings())
-
-
-def load_spec(spec: TaskSpec, access: DataAccess, settings: Settings) -> Task:
-    """Load a task, and name its type and package if their code does not work."""
-    with KINDS.blaming(spec.kind):
-        return spec.load(access, settings)
+    return spec.load(access or DataAccess.from_environment(), settings or Settings())
 
 
 def load_tasks(task_dir: str | Path | None = None) -> dict[str, TaskSpec]:

@@ -166,7 +166,8 @@ def task_from(
     hint = _hint(options.get("columns", ()), text, label)
     tables = [read_table(each, hint) for each in data]
     rows = [[list(table.rows), table.rows.to_numpy().tolist()] for table in tables]
-    place = Path(folder) if folder else cache_folder() / "tasks" / digest_of([options, rows])
+    # Increase the number with every change to the content of task files.
+    place = Path(folder) if folder else cache_folder() / "tasks" / digest_of([1, options, rows])
     return new_task(tables, task_name=name, folder=place, **options)
 
 
@@ -351,9 +352,12 @@ def _check_pairs(tables: Sequence[Table], keys: pd.Series[str], labels: pd.Serie
     n_labels = labels[is_repeated].groupby(keys[is_repeated], sort=False).nunique()
     several = n_labels.index[n_labels > 1]
     if len(several):
-        files = ", ".join(dict.fromkeys(table.place for table in tables))
+        rows = [(table, index) for table in tables for index in table.rows.index]
+        places = np.flatnonzero(keys == several[0])
+        other = next(place for place in places if labels.iloc[place] != labels.iloc[places[0]])
+        lines = "; ".join(table.at(index) for table, index in (rows[places[0]], rows[other]))
         warn(
-            f"{files}: {len(several):,} of {keys.nunique():,} distinct texts have more than one "
+            f"{lines}: {len(several):,} of {keys.nunique():,} distinct texts have more than one "
             f"label, such as {several[0][:60]!r}; correct or remove them"
         )
 
@@ -483,6 +487,7 @@ def _toml(
             "name": file.stem,
             "kind": "polarity",
             "title": file.stem.replace("-", " ").capitalize(),
+            "languages": ["eng-Latn"],
             "labels": names,
             "format": columns | format_keys,
             "splits": {
@@ -493,6 +498,7 @@ def _toml(
         }
     )
     meanings = "" if is_named else "; fill in the meanings"
+    document["languages"].comment('assumed; for German texts, write "deu-Latn"')
     document["labels"].comment(f"label in the file = its meaning{meanings}")
     header = ", ".join(map(_quote, tables[0].rows))
     document["format"].comment(f"guessed from the columns {header}")

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from numpy.testing import assert_allclose
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
-from standins import word_tokenizer
+from standins import Bench, word_tokenizer
 
 from polarity_bench.classifiers.classifier import Classifier
 from polarity_bench.classifiers.head import HEAD_FILE, Head
+from polarity_bench.encoders.axis import Axis
 from polarity_bench.errors import InputError
 
 TEXTS = ["The a was warm.", "The b was cold and dull.", ""]
@@ -80,8 +83,34 @@ def test_a_static_encoder_predicts_too(tmp_path: Path) -> None:
     static.save_pretrained(str(tmp_path / "static"), create_model_card=False)
     classifier = Classifier.load(with_head(tmp_path / "static", tmp_path / "x", head_of(8)))
     assert_allclose(classifier.vectors(TEXTS[:2]), static.encode(TEXTS[:2]), atol=1e-6)
-    with pytest.raises(InputError, match="static and does not accept pairs"):
+    with pytest.raises(InputError, match="encoder does not accept pairs"):
         classifier.predict([("The a was warm.", "The b was cold.")])
+
+
+@pytest.mark.parametrize("classes", [["bad", "good"], ["bad", "fair", "good"]])
+@pytest.mark.parametrize("strength", [0.0, 0.25])
+def test_an_axis_predicts_as_its_classifier_does(
+    bench: Bench, tiny_model: Path, tmp_path: Path, classes: list[str], strength: float
+) -> None:
+    model = SentenceTransformer(str(tiny_model), device="cpu")
+    vectors = torch.from_numpy(model.encode(TEXTS))
+    axis = Axis(classes, 32, strength=strength).eval()
+    model.append(axis)
+    model.save_pretrained(str(tmp_path / "dial"), create_model_card=False)
+    wanted = axis.head(vectors).softmax(dim=1).detach().numpy()
+    classifier = Classifier.load(tmp_path / "dial")
+    assert_allclose(classifier.predict_proba(TEXTS), wanted, atol=1e-5)
+    Path("some.txt").write_text("".join(f"{text}\n" for text in TEXTS))
+    printed = json.loads(bench("predict", "-m", tmp_path / "dial", "some.txt", "--json").out)
+    assert [row["text"] for row in printed["rows"]] == TEXTS
+    assert [row["label"] for row in printed["rows"]] == classifier.predict(TEXTS)
+    assert_allclose([list(row["scores"].values()) for row in printed["rows"]], wanted, atol=1e-5)
+    assert classifier.predict([*TEXTS, TEXTS[0]])[3] == classes[wanted[0].argmax()]
+    assert classifier.predict([]) == []
+    with pytest.raises(InputError, match="encoder does not accept pairs"):
+        classifier.predict([("The a was warm.", "The b was cold.")])
+    with pytest.raises(InputError, match="trained without proxies"):
+        classifier.predict(TEXTS, with_proxies=True)
 
 
 @pytest.mark.parametrize("name", ["minilm", "random", "constant"])

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
@@ -18,6 +20,7 @@ from scipy.stats import special_ortho_group
 from sklearn.linear_model import LogisticRegression
 
 from polarity_bench.classifiers.head import HEAD_FILE, Head
+from polarity_bench.encoders.axis import coordinates
 from polarity_bench.errors import InputError
 
 CLASSES = ("bad", "middling", "good")
@@ -188,3 +191,18 @@ def test_similarity_to_a_class_is_the_largest_cosine_to_its_proxies(
         for value, own in zip(row, proxies, strict=True):
             cosines = [1 - cosine(vector, proxy) for proxy in own]
             assert value == pytest.approx(max(cosines))
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 6])
+def test_probabilities_are_those_that_the_coordinates_were_made_of(n_classes: int) -> None:
+    known = list("abcdef")[:n_classes]
+    shares = np.random.default_rng(0).dirichlet(np.ones(n_classes), 50)
+    placed = coordinates(torch.from_numpy(shares)).numpy()
+    head = Head.of_axis(known)
+    assert_allclose(head.probabilities(placed), shares, atol=1e-6)
+    float32 = placed.astype(np.float32)
+    found = float32 * np.float32(math.sqrt(1 - 1 / n_classes)) + np.float32(1 / n_classes)
+    if n_classes == 2:
+        found = np.hstack([1 - float32, 1 + float32]) / 2
+    assert_array_equal(head.probabilities(float32), found.clip(0, 1), "as teachers had them")
+    assert head.probabilities(float32).dtype == np.float32

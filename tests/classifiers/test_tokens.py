@@ -43,10 +43,6 @@ def test_all_are_those_of_sentence_transformers(model: SentenceTransformer) -> N
     assert sum(done) == len(many)
 
 
-def test_no_texts_give_no_vectors(model: SentenceTransformer) -> None:
-    assert encode_all(model, tokenize(model, [])).shape == (0, 32)
-
-
 def test_a_prompt_stands_before_every_text(model: SentenceTransformer) -> None:
     found = encode_all(model, tokenize(model, TEXTS[:3], "The soup was "))
     assert_allclose(found, model.encode(TEXTS[:3], prompt="The soup was "), atol=1e-6)

@@ -77,6 +77,7 @@ def test_one_file_is_divided_and_no_text_stands_on_both_sides(tmp_path: Path) ->
     assert file == tmp_path / "my-reviews.toml"
     assert '-query.csv" # a fifth of the distinct texts of My reviews.csv' in file.read_text()
     assert 'guessed from the columns "text", "label"\ntext = "text"' in file.read_text()
+    assert '\nlanguages = ["eng-Latn"] # assumed' in file.read_text()
     with pytest.warns(InputWarning, match=repeated):
         task = load(file)
     assert len(task.source) + len(task.query) == 600
@@ -105,7 +106,9 @@ def test_what_is_drawn_keeps_the_share_of_each_label_and_all_columns(tmp_path: P
 
 def test_texts_of_several_labels_are_warned_of(tmp_path: Path) -> None:
     rows = [*TEXTS, *((text, "10"[int(label)]) for text, label in TEXTS[:10])]
-    several = r"r\.csv: 10 of 500 distinct texts have more than one label"
+    several = (
+        r"r\.csv, line 2; .*r\.csv, line 502: 10 of 500 distinct texts have more than one label"
+    )
     with (
         pytest.warns(InputWarning, match=several),
         pytest.warns(InputWarning, match="r: 2 of 102 queries repeat the text"),

@@ -25,7 +25,7 @@ from standins import QUERIES, SOURCES, Bench, tiny_encoder, word_tokenizer, writ
 from standins.training import HERE, OFFLINE, SMALL, equal, run, weights
 
 from polarity_bench.embedding.embedder import Embedder
-from polarity_bench.encoders.axis import SCALE, coordinates
+from polarity_bench.encoders.axis import SCALE
 from polarity_bench.encoders.load import (
     SentenceTransformerEncoder,
     digest_of_model,
@@ -39,7 +39,7 @@ from polarity_bench.training.loops import descent
 from polarity_bench.training.recipes.axis import probe
 from polarity_bench.training.recipes.axis.probe import logistic
 from polarity_bench.training.recipes.axis.recipe import Axis
-from polarity_bench.training.recipes.axis.teacher import probabilities, read_unlabelled
+from polarity_bench.training.recipes.axis.teacher import read_unlabelled
 from polarity_bench.training.recipes.base import Recipe
 from polarity_bench.training.train import TrainingRun
 
@@ -252,16 +252,6 @@ def test_a_teacher_teaches_every_head(
     assert run(tiny_model, tasks, tmp_path / "axis", recipe).reused
     with pytest.raises(InputError, match="another run"):
         run(tiny_model, tasks, tmp_path / "axis", replace(recipe, distil_from=str(towered)))
-
-
-@pytest.mark.parametrize("n_classes", [2, 3, 6])
-def test_probabilities_are_those_that_the_coordinates_were_made_of(n_classes: int) -> None:
-    known = list("abcdef")[:n_classes]
-    shares = np.random.default_rng(0).dirichlet(np.ones(n_classes), 50)
-    placed = coordinates(torch.from_numpy(shares)).numpy()
-    found = probabilities(placed, known, known[::-1])
-    assert_allclose(found[:, ::-1], shares, atol=1e-6)
-    assert found.dtype == np.float32
 
 
 def test_a_teacher_at_strength_0_teaches_too(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import altair as alt
@@ -35,6 +37,7 @@ _MAX_GROUPS = 50  # maximum number of groups of bars
 _TEXT = {"fontSize": SIZE, "color": "--ink", "limit": 260}
 _STYLES: Styles = {
     "bands": {"type": "area", "opacity": 0.15, "clip": True},
+    "ranges": {"type": "rule", "strokeWidth": 1.6},
     "others": {"type": "line", "color": "--faint", "strokeWidth": 0.9},
     "lines": {"type": "line", "point": {"size": 40}, "strokeWidth": 1.6},
     "label-lines": {"type": "rule", "stroke": "--faint", "strokeWidth": 0.6},
@@ -51,12 +54,14 @@ _INTERVALS = "95 % intervals."
 def lines_figure(lines: LineChart, looks: Looks) -> Figure:
     """Lay out a line chart; only the first `N_COLOURS` lines are coloured, other lines are grey.
 
-    If all lines are coloured, bands show their 95 % intervals.
+    If all lines are coloured, bands show their 95 % intervals; single points have vertical lines.
     """
     names = [plain(series.name) for series in lines.series]
     places = [f"{at:g}" for at in lines.x]
     values = _values(lines.series, lines.x, places)
     bands = [row for row in values if "high" in row] if len(names) <= N_COLOURS else []
+    n_points = Counter(row["name"] for row in values)
+    single = [row for row in bands if n_points[row["name"]] == 1]
     low, high, margin = _extent(values, () if values else (0.0, 100.0), 0.04)
     span = [round(low - margin, 4), round(high + margin, 4)]
     height = max(_LEAST, round(_LINE * min(len(names), _MAX_NAMED)))
@@ -79,8 +84,10 @@ def lines_figure(lines: LineChart, looks: Looks) -> Figure:
     early = [row for row in ends if row["x"] < lines.x[-1]]
     tips = names_of("name", "at", "value")
     by_name = {**at, "color": colour}
+    by_interval = {**by_name, "y": y("low:Q"), "y2": "high:Q"}
     layers = {
-        "bands": (bands, {**by_name, "y": y("low:Q"), "y2": "high:Q"}),
+        "bands": (bands, by_interval),
+        "ranges": (single, by_interval),
         "others": (faint, {**at, "detail": "name:N", "tooltip": tips}),
         "lines": (strong, {**by_name, "tooltip": tips}),
         "label-lines": ([row for row in ends if row not in early], to_label),
@@ -96,7 +103,7 @@ def lines_figure(lines: LineChart, looks: Looks) -> Figure:
         [lines.x_title, *(series.name for series in lines.series)],
         _grid(places, lines.series),
         [
-            f"Bands are {_INTERVALS}" if bands else "",
+            f"Bands{' and vertical lines' if single else ''} are {_INTERVALS}" if bands else "",
             "Dotted lines lead to the names of lines that end earlier." if early else "",
             f"{more} more are grey and have no name." if more > 0 else "",
         ],
@@ -171,15 +178,12 @@ def _lowest_groups(bars: BarChart) -> BarChart:
         return bars
     first = bars.series[0].values
     kept = sorted(range(len(first)), key=lambda i: (math.isnan(first[i]), first[i]))[:_MAX_GROUPS]
+    choose = itemgetter(*kept)
     series = [
-        Series(
-            each.name,
-            [each.values[i] for i in kept],
-            [each.intervals[i] for i in kept] if each.intervals else (),
-        )
+        Series(each.name, choose(each.values), choose(each.intervals) if each.intervals else ())
         for each in bars.series
     ]
-    return replace(bars, groups=[bars.groups[i] for i in kept], series=series)
+    return replace(bars, groups=choose(bars.groups), series=series)
 
 
 def _values(series: Sequence[Series], x: Sequence[Any], places: Sequence[str]) -> Rows:

@@ -203,8 +203,7 @@ def derived(
     by_metric = {key.metric: means[key] for key in component_keys(metric, k, weighting)}
     of_means = METRICS[metric].of_means
     assert of_means is not None  # noqa: S101  The caller chooses such metrics.
-    with METRICS.blaming(metric):
-        return of_means(by_metric)
+    return of_means(by_metric)
 
 
 def score_of_queries(main: ScoreKey, arrays: Mapping[str, NDArray[Any]], rows: BoolArray) -> Score:

@@ -388,8 +388,8 @@ class Axis(Recipe[Lesson]):
 
 def _taught(context: TrainingContext, lesson: Lesson, embedder: Embedder) -> Lesson:
     """Return a lesson whose texts all have the teacher's labels, if there is a teacher."""
+    from polarity_bench.classifiers.head import Head
     from polarity_bench.training.recipes.axis.probe import MOST_ROWS
-    from polarity_bench.training.recipes.axis.teacher import probabilities
 
     if (teacher := lesson.others.get("distil_from")) is None:
         return lesson
@@ -400,7 +400,8 @@ def _taught(context: TrainingContext, lesson: Lesson, embedder: Embedder) -> Les
     # At strength 0, the vectors have no coordinates.
     embedded = replace(embedded, encoder=replace(embedded.encoder, strength=1.0))
     placed = embedded.sources(texts).vectors[:, : teacher.id.axis]
-    soft = probabilities(placed, axis.classes, given.classes)
+    order = [axis.classes.index(name) for name in given.classes]
+    soft = Head.of_axis(axis.classes).probabilities(placed)[:, order]
     predicted = soft.argmax(axis=1)
     labels = np.concatenate([given.labels, predicted[len(given.labels) :]])
     counts, n_rarest = np.bincount(predicted, minlength=soft.shape[1]), np.bincount(labels).min()

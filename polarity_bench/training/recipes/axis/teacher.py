@@ -10,12 +10,9 @@ References:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from polarity_bench.encoders.base import Encoder
 from polarity_bench.encoders.load import (
@@ -27,7 +24,7 @@ from polarity_bench.errors import InputError
 from polarity_bench.evaluation.contamination import known_to
 from polarity_bench.files import expanded, read_errors
 from polarity_bench.training.data import TrainingData, relatives
-from polarity_bench.values import FloatArray, normalised
+from polarity_bench.values import normalised
 
 
 def load_teacher(
@@ -51,24 +48,6 @@ def load_teacher(
             f"{', '.join(axis.classes)}; use a teacher that was trained on the same classes"
         )
     return teacher
-
-
-def probabilities(placed: FloatArray, known: Sequence[str], classes: Sequence[str]) -> FloatArray:
-    """Return the class probabilities of texts, the inverse of `encoders.axis.coordinates`.
-
-    Args:
-        placed: Coordinates of the texts, (n, c); (n, 1) for two classes.
-        known: Classes of the coordinates, in order.
-        classes: The same classes, in the order of the result.
-
-    Returns:
-        Probabilities, (n, c) float32.
-    """
-    found: FloatArray = placed * math.sqrt(1 - 1 / len(known)) + 1 / len(known)
-    if len(known) == 2:
-        found = np.hstack([1 - placed, 1 + placed]) / 2
-    order = [list(known).index(name) for name in classes]
-    return np.asarray(found[:, order].clip(0, 1), dtype=np.float32)
 
 
 def read_unlabelled(file: Path) -> list[str]:

@@ -173,6 +173,13 @@ def test_heads_are_numbers_where_all_are() -> None:
     assert 'data-order="10000"' in html
 
 
+def test_a_column_of_one_text_says_little_unless_it_tells_rows_apart() -> None:
+    """Two rows of one encoder differ by their prompt only."""
+    heads = [("encoder", ["e5", "e5"]), ("prompt", ["-", "'query: '"]), ("k", ["16", "16"])]
+    (laid_out,) = lay_out([Table("", heads, [])])
+    assert [head.says_little for head in laid_out.heads] == [False, False, True]
+
+
 def test_columns_are_grouped_by_what_their_titles_begin_with() -> None:
     titles = ["P", "P, negation", "S", "Transfer (accuracy, k = 10)"]
     table = Table("", [("x", ["a"])], [Column(title, [0.5]) for title in titles])

@@ -168,7 +168,9 @@ def _head(title: str, cells: Sequence[str], after_name: int, hint: Hint) -> Page
         is_number,
         choices if can_choose else [],
         hint(title) if title in _EXPLAINED else "",
-        max(map(counts.__getitem__, telling), default=0) >= _MOST * len(telling),
+        # Without the prompts, two rows of one encoder would look alike.
+        title != "prompt"
+        and max(map(counts.__getitem__, telling), default=0) >= _MOST * len(telling),
     )
 
 

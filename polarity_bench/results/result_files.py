@@ -57,7 +57,7 @@ from polarity_bench.results.packed_results import (
     result_paths,
 )
 from polarity_bench.scores import Score, ScoreKey
-from polarity_bench.validation import as_json, validated
+from polarity_bench.validation import NullableFloat, as_json, validated
 from polarity_bench.values import digest_of
 
 
@@ -94,6 +94,9 @@ _AGAIN = "run the evaluation again"
 _SPREAD = ("std", "ci95_low", "ci95_high", "n_undefined")
 _OF_MTEB = ("main_score", "hf_subset", "languages")
 """Fields of mteb beside the scores."""
+_Numbers = dict[str, NullableFloat]
+_DAMAGE = (ValueError, TypeError, LookupError, AttributeError)
+"""Errors of reading a record that has its checksum, but not its structure."""
 
 
 @lru_cache(maxsize=4096)
@@ -178,7 +181,7 @@ class ResultKey:
         mention lower-casing.
         """
         protocol = self.protocol
-        label = " ".join(filter(None, [protocol["name"], protocol.get("preset")]))
+        label = " ".join(map(str, filter(None, map(protocol.get, ("name", "preset")))))
         folds = f"k = {protocol['kfold']}" if "kfold" in protocol else ""
         lowered = protocol.get("lower_case") and "preset" not in protocol
         return ", ".join(filter(None, [label, folds, "lower-cased" if lowered else ""]))
@@ -245,7 +248,9 @@ class Result:
     limit: int | None = None
     seconds: Annotated[Mapping[str, float], PlainSerializer(_rounded)] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
-    date: Annotated[float, _at("mteb", "date"), PlainSerializer(_in_iso_format)] = 0.0
+    date: Annotated[
+        float, _at("mteb", "date"), Field(ge=-1e10, le=1e11), PlainSerializer(_in_iso_format)
+    ] = 0.0
     arrays: Annotated[Mapping[str, NDArray[Any]], SkipValidation, Field(exclude=True)] = field(
         default_factory=dict, repr=False, compare=False
     )
@@ -313,11 +318,12 @@ def _scores_of(row: Mapping[str, Any], n: Mapping[str, int | None]) -> dict[Scor
         n: Number of values behind each score, by the score's name; missing if unknown.
     """
     scores = {}
-    for key, name, (std, low, high, n_undefined) in _keys_of(tuple(row)):
-        mean = math.nan if row[name] is None else row[name]
-        ci95 = row.get(low, math.nan), row.get(high, math.nan)
-        undefined = int(row.get(n_undefined, 0))
-        scores[key] = Score(mean, row.get(std, math.nan), ci95, n.get(name), undefined)
+    numbers = validated(_Numbers, {name: row[name] for name in row if name not in _OF_MTEB})
+    for key, name, (std, low, high, n_undefined) in _keys_of(tuple(numbers)):
+        ci95 = numbers.get(low, math.nan), numbers.get(high, math.nan)
+        undefined = int(numbers.get(n_undefined, 0))
+        spread = numbers.get(std, math.nan)
+        scores[key] = Score(numbers[name], spread, ci95, n.get(name), undefined)
     return scores
 
 
@@ -326,10 +332,10 @@ def _keys_of(names: tuple[str, ...]) -> tuple[tuple[ScoreKey, str, tuple[str, ..
     """Return the key, the name and the names of the spread of each score.
 
     Args:
-        names: Names of scores, of their spreads and of mteb's own fields.
+        names: Names of scores and of their spreads.
     """
     spreads = {name: tuple(f"{name}_{part}" for part in _SPREAD) for name in names}
-    others = {part for spread in spreads.values() for part in spread}.union(_OF_MTEB)
+    others = {part for spread in spreads.values() for part in spread}
     keys = {name: ScoreKey.parse(name) for name in names if name not in others}
     return tuple((key, name, spreads[name]) for name, key in keys.items())
 
@@ -431,10 +437,13 @@ def read_result(path: str | Path) -> Result:
         digest = ""
     if digest != made.get("scores_sha256"):
         raise InputError(f"{path}: the scores were edited or are incomplete; {_AGAIN}")
-    with reworded(f"{path}: not a result of polarity-bench (", f"); {_AGAIN}"):
-        scores = _scores_of(stored["scores"]["test"][0], made.get("n", {}))
+    with reworded(f"{path}: not a result of polarity-bench (", f"); {_AGAIN}", *_DAMAGE):
+        n = validated(dict[str, int | None], made.get("n", {}))
+        scores = _scores_of(stored["scores"]["test"][0], n)
         further = {"key": validated(ResultKey, made), "scores": scores, "mteb": stored}
-        return validated(Result, {**made, **further, "path": path})
+        result = validated(Result, {**made, **further, "path": path})
+        result.scores[result.main_score]
+    return result
 
 
 def write_seen(result: Result) -> None:
@@ -471,7 +480,10 @@ def stored_kinds(folder: Path) -> Iterator[str]:
         InputError: If the provenance of a result is damaged.
     """
     for path in result_paths(folder):
-        yield _read_provenance(path)["task"]["kind"]
+        made = _read_provenance(path)
+        with reworded(f"{path}: not a result of polarity-bench (", f"); {_AGAIN}", *_DAMAGE):
+            kind = made["task"]["kind"]
+        yield kind
 
 
 def read_arrays(path: Path, names: Collection[str] | None = None) -> dict[str, NDArray[Any]]:

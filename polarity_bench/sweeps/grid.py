@@ -204,13 +204,14 @@ def _check_common(common: Setting, lines: TomlLines) -> None:
 
 def _add_common_settings(block: Setting, common: Setting) -> list[Setting]:
     """Add the settings of `[all]` and `[all.RECIPE]` to a block; return one block per recipe."""
-    everywhere = {key: each for key, each in common.items() if not isinstance(each, dict)}
+    tables = {key: each for key, each in common.items() if isinstance(each, dict)}
+    everywhere = {key: each for key, each in common.items() if key not in tables}
     recipes = block.get("recipe", everywhere.get("recipe", _USUAL["recipe"]))
     if recipes == []:
         raise InputError("'recipe' must not be an empty list")
     completed: list[Setting] = []
     for recipe in _as_list(recipes):
-        of_table = common.get(recipe, {}) if isinstance(recipe, str) and recipe in RECIPES else {}
+        of_table = tables.get(recipe, {}) if isinstance(recipe, str) else {}
         of_recipe = {} if recipe == recipes and "recipe" not in block else {"recipe": recipe}
         completed.append({**everywhere, **of_table, **block, **of_recipe})
     return completed

@@ -111,9 +111,9 @@ def _encoder(content: str) -> EncoderId:
     return EncoderId(**stored)  # not converted, because the digests of 4 and 4.0 differ
 
 
-def _at(place: str, *further: str | int) -> Any:
+def _at(place: str, *further: str | int, **bounds: Any) -> Any:
     """Declare where a field is in the provenance, or below `mteb` in the file of the scores."""
-    return Field(validation_alias=AliasPath(place, *further))
+    return Field(validation_alias=AliasPath(place, *further), **bounds)
 
 
 StoredKey = Annotated[ScoreKey, BeforeValidator(ScoreKey.parse), PlainSerializer(str)]
@@ -248,9 +248,7 @@ class Result:
     limit: int | None = None
     seconds: Annotated[Mapping[str, float], PlainSerializer(_rounded)] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
-    date: Annotated[
-        float, _at("mteb", "date"), Field(ge=-1e10, le=1e11), PlainSerializer(_in_iso_format)
-    ] = 0.0
+    date: Annotated[float, _at("mteb", "date", ge=0, le=1e11), PlainSerializer(_in_iso_format)] = 0
     arrays: Annotated[Mapping[str, NDArray[Any]], SkipValidation, Field(exclude=True)] = field(
         default_factory=dict, repr=False, compare=False
     )
@@ -319,11 +317,10 @@ def _scores_of(row: Mapping[str, Any], n: Mapping[str, int | None]) -> dict[Scor
     """
     scores = {}
     numbers = validated(_Numbers, {name: row[name] for name in row if name not in _OF_MTEB})
-    for key, name, (std, low, high, n_undefined) in _keys_of(tuple(numbers)):
-        ci95 = numbers.get(low, math.nan), numbers.get(high, math.nan)
+    for key, name, (*parts, n_undefined) in _keys_of(tuple(numbers)):
+        std, low, high = (numbers.get(part, math.nan) for part in parts)
         undefined = int(numbers.get(n_undefined, 0))
-        spread = numbers.get(std, math.nan)
-        scores[key] = Score(numbers[name], spread, ci95, n.get(name), undefined)
+        scores[key] = Score(numbers[name], std, (low, high), n.get(name), undefined)
     return scores
 
 
@@ -441,9 +438,8 @@ def read_result(path: str | Path) -> Result:
         n = validated(dict[str, int | None], made.get("n", {}))
         scores = _scores_of(stored["scores"]["test"][0], n)
         further = {"key": validated(ResultKey, made), "scores": scores, "mteb": stored}
-        result = validated(Result, {**made, **further, "path": path})
-        result.scores[result.main_score]
-    return result
+        scores[ScoreKey.parse(made["main_score"])]
+        return validated(Result, {**made, **further, "path": path})
 
 
 def write_seen(result: Result) -> None:
@@ -471,19 +467,6 @@ def read_results(folder: Path, *, of_folds: bool | None = False) -> Iterator[Res
     for result in map(read_result, result_paths(folder)):
         if of_folds in (None, result.kind == CROSS_VALIDATION):
             yield result
-
-
-def stored_kinds(folder: Path) -> Iterator[str]:
-    """Yield the task types of the results below a folder, without reading their scores.
-
-    Raises:
-        InputError: If the provenance of a result is damaged.
-    """
-    for path in result_paths(folder):
-        made = _read_provenance(path)
-        with reworded(f"{path}: not a result of polarity-bench (", f"); {_AGAIN}", *_DAMAGE):
-            kind = made["task"]["kind"]
-        yield kind
 
 
 def read_arrays(path: Path, names: Collection[str] | None = None) -> dict[str, NDArray[Any]]:

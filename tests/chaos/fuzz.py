@@ -361,6 +361,7 @@ def readers(samples: Path) -> list[Reader]:
     from polarity_bench.encoders.baselines import WordVectorsEncoder
     from polarity_bench.encoders.load import EncoderOptions, load_encoder
     from polarity_bench.encoders.saved_vectors import SavedVectorsEncoder
+    from polarity_bench.evaluation.contamination import TrainingTexts
     from polarity_bench.integrations.mteb_results import read_mteb
     from polarity_bench.results.curve_files import read_curve
     from polarity_bench.results.published import read_published
@@ -488,6 +489,11 @@ def readers(samples: Path) -> list[Reader]:
         Reader("weights", "tiny/model.safetensors", encoder("tiny")),
         Reader("modules.json", "tiny/modules.json", encoder("tiny")),
         Reader("tokenizer", "tiny/tokenizer.json", encoder("tiny")),
+        Reader(
+            "training texts",
+            "dial/training_texts.json.gz",
+            lambda f: TrainingTexts.read(f / "dial"),
+        ),
         Reader("axis", below("dial", "*Axis/*.json"), encoder("dial")),
         Reader(
             "train.json",

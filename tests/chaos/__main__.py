@@ -37,8 +37,11 @@ TRIALS = {"kill": 48, "fail": 10, "fill": 8, "flip": 12}
 """Attacks on each command: 252 trials with kills in all, of which every third has two."""
 SHORT = {"kill": 2, "fail": 1, "fill": 0, "flip": 1}
 """The form in CI: no attack depends on time, on load, or on the right to mount a disk."""
-_SLOW = {"sweep": 4, "sweep on Ray": 8}
-"""Commands with fewer trials, because their processes import everything again."""
+_SLOW = {"sweep": 12, "sweep on Ray": 48}
+"""Commands with fewer trials, because their processes import everything again.
+
+A trial with kills has four of them.
+"""
 _LONG = {"sweep", "sweep on Ray", "train margins"}
 """Commands that the short form leaves out."""
 _SECONDS, _FILES = 6.0, 20

@@ -69,7 +69,6 @@ class Bench:
     expected: Mapping[str, str]
     whole: Ended
     places: list[tuple[str, int]]
-    of_worker: list[tuple[str, int]]
     is_short: bool
 
     @classmethod
@@ -78,17 +77,15 @@ class Bench:
         # The same folder for all trials, because some files name the path of the base.
         folder = copy(root / "template", root / "work")
         trace = root / "trace.txt"
-        whole = run(subject.words, folder, trace=trace)
+        # strace makes the start of workers far slower, so it follows only the driver.
+        victim = "driver" if subject.has_workers else ""
+        whole = run(subject.words, folder, trace=trace, victim=victim)
         assert whole.code == 0, f"{subject.line}: {whole.err}"
         expected = made(folder / subject.product)
         assert expected
         draw = random.Random(f"{seed} {subject.name}")
-        places, of_worker = positions(trace, whole.group), []
-        if subject.has_workers:  # strace makes their start far slower, so the time is another
-            of_worker = positions(trace, whole.group, of_worker=True)
-            copy(root / "template", root / "work")
-            whole = run(subject.words, folder)
-        return cls(root, subject, draw, expected, whole, places, of_worker, is_short)
+        places = positions(trace, whole.group)
+        return cls(root, subject, draw, expected, whole, places, is_short)
 
     def fresh(self) -> Path:
         return copy(self.root / "template", self.root / "work")
@@ -107,31 +104,30 @@ class Bench:
         return f"other bytes in {', '.join(sorted(other))}" if other else ""
 
 
-KILLS = [("driver", True), ("worker", True), ("driver", False)]
-KILLS += [("", False), ("driver", True), ("worker", False)]
-"""What kills of a command with workers hit, in turn, and whether at a call that writes.
+KILLS = [("driver", True), ("driver", False), ("", False), ("worker", False)]
+"""Kills of a command with workers: what is hit, and whether at a call that writes.
 
-'' is all of its processes at once.
+'' is all of its processes at once. The last kill lets the command end, because the driver replaces
+a worker.
 """
 
 
 def kill(bench: Bench, n: int) -> Figures:
     """Kill the command n times: every third time twice, and half of them at a random instant.
 
-    The others are at a call that writes. In the short form, all are. If a command has workers, a
-    kill hits the driver, which the next run resumes, or a worker, which the driver replaces.
+    The others are at a call that writes. In the short form, all are. A command with workers is
+    killed and resumed in all ways of `KILLS`, one after another in the same folder.
     """
     figures = Figures("kill -9", bench.subject.name)
+    has_workers = bench.subject.has_workers
     for i in range(n):
         bench.fresh()
         said, groups = [], []
-        victim, at_call = "", bench.is_short or i % 2 == 1
-        if bench.of_worker:
-            victim, at_call = KILLS[i % len(KILLS)]
-        for _ in range(1 + i % 3 // 2):  # each third trial is killed twice
+        # Each third trial is killed twice.
+        kills = KILLS if has_workers else [("", bench.is_short or i % 2 == 1)] * (1 + i % 3 // 2)
+        for victim, at_call in kills:
             if at_call:
-                places = bench.of_worker if victim == "worker" else bench.places
-                name, number = bench.draw.choice(places)
+                name, number = bench.draw.choice(bench.places)
                 ended = bench.run(inject=f"{name}:signal=SIGKILL:when={number}", victim=victim)
                 said.append(f"{victim} {name} {number}")
             else:
@@ -141,7 +137,7 @@ def kill(bench: Bench, n: int) -> Figures:
             groups.append(ended.group)
             if not (ended.is_killed or ended.lost_worker):
                 figures.count("had ended before", 0)
-            elif bench.of_worker:
+            elif has_workers:
                 figures.count(f"{victim or 'driver and worker'} killed")
             else:
                 figures.n += 1
@@ -151,10 +147,11 @@ def kill(bench: Bench, n: int) -> Figures:
             figures.defects.append(f"killed at {' and '.join(said)}: {problem}")
         else:
             figures.count("ended in the same bytes", 0)
-        for group in groups:  # workers whose driver was killed, if they did not end by themselves
+        for group in groups:  # of a killed driver, if its workers did not end by themselves
             with suppress(ProcessLookupError):
                 os.killpg(group, signal.SIGKILL)
                 figures.outcomes["left a process"] = figures.outcomes.get("left a process", 0) + 1
+        print(figures, flush=True)
     return figures
 
 
@@ -164,8 +161,10 @@ def fail(bench: Bench, n: int) -> Figures:
     for i in range(n):
         bench.fresh()
         error, (name, number) = ERRORS[i % len(ERRORS)], bench.draw.choice(bench.places)
+        victim = "driver" if bench.subject.has_workers else ""
         trace = bench.root / "trace.txt"
-        ended = bench.run(inject=f"{name}:error={error}:when={number}", trace=trace)
+        inject = f"{name}:error={error}:when={number}"
+        ended = bench.run(inject=inject, trace=trace, victim=victim)
         call = failed_call(trace).replace(f"{bench.root / 'work'}/", "")
         if not call or is_outside(call):  # another thread was first, or it wrote to the terminal
             figures.count("no file was hit", 0)

@@ -157,18 +157,13 @@ def call(
     )
 
 
-def positions(trace: Path, driver: int, *, of_worker: bool = False) -> list[tuple[str, int]]:
-    """Return the calls that write to files, of the driver's main thread or of a worker.
+def positions(trace: Path, driver: int) -> list[tuple[str, int]]:
+    """Return the calls of the driver's main thread that write to files.
 
     Each is given by the name of the system call and its number among those of this name, because
     strace counts the calls of each name and each thread for itself.
     """
-    lines = [line.split(maxsplit=1) for line in trace.read_text(errors="replace").splitlines()]
-    main = str(driver)
-    if of_worker:
-        others = Counter(thread for thread, _ in lines if thread != main)
-        ((main, _),) = others.most_common(1)
-    calls = [call for thread, call in lines if thread == main]
+    calls = [call for thread, call in _calls(trace) if thread in (str(driver), "")]
     calls = [each for each in calls if re.match(r"\w+\(", each)]
     found, numbers = [], Counter[str]()
     for each in calls:
@@ -181,8 +176,14 @@ def positions(trace: Path, driver: int, *, of_worker: bool = False) -> list[tupl
 
 def failed_call(trace: Path) -> str:
     """Return the call that failed because of `inject`, or nothing if it was not reached."""
-    calls = [line.split(maxsplit=1)[1] for line in trace.read_text(errors="replace").splitlines()]
-    return next((each for each in calls if each.endswith("(INJECTED)")), "")
+    return next((call for _, call in _calls(trace) if call.endswith("(INJECTED)")), "")
+
+
+def _calls(trace: Path) -> list[tuple[str, str]]:
+    """Return the thread and the text of each traced call; '' if strace followed one thread."""
+    lines = trace.read_text(errors="replace").splitlines()
+    found = [re.fullmatch(r"(?:(\d+) +)?(.*)", line) for line in lines]
+    return [(each[1] or "", each[2]) for each in found if each]
 
 
 def is_outside(call: str) -> bool:

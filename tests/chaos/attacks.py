@@ -72,7 +72,7 @@ class Bench:
     is_short: bool
 
     @classmethod
-    def of(cls, root: Path, subject: Subject, seed: int, *, is_short: bool) -> Bench:
+    def of(cls, root: Path, subject: Subject, *, is_short: bool) -> Bench:
         """Run the subject once, and record where it writes."""
         # The same folder for all trials, because some files name the path of the base.
         folder = copy(root / "template", root / "work")
@@ -83,9 +83,13 @@ class Bench:
         assert whole.code == 0, f"{subject.line}: {whole.err}"
         expected = made(folder / subject.product)
         assert expected
-        draw = random.Random(f"{seed} {subject.name}")
         places = positions(trace, whole.group)
-        return cls(root, subject, draw, expected, whole, places, is_short)
+        return cls(root, subject, random.Random(), expected, whole, places, is_short)
+
+    def attack(self, name: str, n: int, seed: int) -> Figures:
+        """Attack n times, as the seed and the names of the attack and the subject determine."""
+        self.draw.seed(f"{seed} {self.subject.name} {name}")
+        return ATTACKS[name](self, n)
 
     def fresh(self) -> Path:
         return copy(self.root / "template", self.root / "work")
@@ -151,7 +155,6 @@ def kill(bench: Bench, n: int) -> Figures:
             with suppress(ProcessLookupError):
                 os.killpg(group, signal.SIGKILL)
                 figures.outcomes["left a process"] = figures.outcomes.get("left a process", 0) + 1
-        print(figures, flush=True)
     return figures
 
 
@@ -246,10 +249,10 @@ def flip(bench: Bench, n: int) -> Figures:
 
 
 ATTACKS: dict[str, Callable[[Bench, int], Figures]] = {
-    "kill": kill,
-    "fail": fail,
-    "fill": fill,
-    "flip": flip,
+    "kill -9": kill,
+    "failed write": fail,
+    "full disk": fill,
+    "bit flip": flip,
 }
 
 

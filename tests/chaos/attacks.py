@@ -77,7 +77,7 @@ class Bench:
         # The same folder for all trials, because some files name the path of the base.
         folder = copy(root / "template", root / "work")
         trace = root / "trace.txt"
-        # strace makes the start of workers far slower, so it follows only the driver.
+        # strace would make the start of workers far slower.
         victim = "driver" if subject.has_workers else ""
         whole = run(subject.words, folder, trace=trace, victim=victim)
         assert whole.code == 0, f"{subject.line}: {whole.err}"

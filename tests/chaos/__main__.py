@@ -38,10 +38,10 @@ TRIALS = {"kill -9": 48, "failed write": 10, "full disk": 8, "bit flip": 12}
 """Attacks on each command: 252 trials with kills in all, of which every third has two."""
 SHORT = {"kill -9": 2, "failed write": 1, "full disk": 0, "bit flip": 1}
 """The form in CI: no attack depends on time, on load, or on the right to mount a disk."""
-_SLOW = {"sweep": 12, "sweep on Ray": 48}
+_SLOW = {"sweep": 24, "sweep on Ray": 48}
 """Commands with fewer trials, because their processes import everything again.
 
-A trial with kills has four of them.
+A trial with kills has six of them.
 """
 _LONG = {"sweep", "sweep on Ray", "train margins"}
 """Commands that the short form leaves out."""

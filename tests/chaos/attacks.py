@@ -108,7 +108,7 @@ class Bench:
         return f"other bytes in {', '.join(sorted(other))}" if other else ""
 
 
-KILLS = [("driver", True), ("driver", False), ("", False), ("worker", False)]
+KILLS = [("driver", True)] * 3 + [("driver", False), ("", False), ("worker", False)]
 """Kills of a command with workers: what is hit, and whether at a call that writes.
 
 '' is all of its processes at once. The last kill lets the command end, because the driver replaces

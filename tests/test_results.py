@@ -375,6 +375,16 @@ def shown_by_board(folder: Path) -> list[str]:
     return [name for i, name in enumerate(roles) if table.role(i) == "encoder"]
 
 
+def test_a_board_of_results_without_a_gold_label_score_has_no_row_of_it(
+    task_dir: Path, tmp_path: Path
+) -> None:
+    result = made(task_dir)
+    scores = {key: score for key, score in result.scores.items() if "oracle" not in key.metric}
+    scores |= {key: result.scores[key] for key in result.scores if key.metric == "polarity_oracle"}
+    write_result(replace(result, scores=scores), tmp_path)
+    assert shown_by_board(tmp_path) == ["hash"]
+
+
 def test_a_folder_in_place_of_a_file_is_an_error_of_one_line(
     task_dir: Path, tmp_path: Path
 ) -> None:

@@ -41,7 +41,7 @@ SHORT = {"kill -9": 2, "failed write": 1, "full disk": 0, "bit flip": 1}
 _SLOW = {"sweep": 24, "sweep on Ray": 48}
 """Commands with fewer trials, because their processes import everything again.
 
-A trial with kills has six of them.
+A trial with kills has seven of them.
 """
 _LONG = {"sweep", "sweep on Ray", "train margins"}
 """Commands that the short form leaves out."""

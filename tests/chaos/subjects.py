@@ -27,12 +27,13 @@ _VOLATILE = frozenset(
         "sha256",
         "queries_sha256",
         "command",
+        "commit",
         "seconds_per_fold",
         "made",
         "began",
     ]
 )
-"""Fields with times, or with a checksum over times."""
+"""Fields with times, or with a checksum over times, and the commit, which `--write` makes dirty."""
 _QUICK = "--epochs 2 --batch-size 8 --held-out 0"
 _BOARD = 'title = "Mini"\nintroduction = "Two encoders."\n'
 

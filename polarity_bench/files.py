@@ -228,7 +228,7 @@ def read_json(path: Path) -> Any:
     """
     with input_errors(f"{path}: cannot be read"):
         content = path.read_bytes()
-    with reworded(f"{path}: damaged, not valid JSON: ", "", ValueError):
+    with reworded(f"{path}: damaged, not valid JSON: ", "", ValueError, RecursionError):
         return json.loads(content)
 
 
@@ -241,4 +241,17 @@ def read_toml(path: Path) -> dict[str, Any]:
     with input_errors(f"{path}: cannot be read"):
         content = path.read_bytes()
     with reworded(f"{path}: not valid TOML: ", "", ValueError):
-        return tomllib.loads(content.decode())
+        return parse_toml(content.decode())
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """Parse TOML.
+
+    Raises:
+        InputError: If the text is not TOML, is nested too deeply, or has a number that cannot be
+            printed.
+    """
+    with reworded("", "", ValueError, RecursionError):
+        values = tomllib.loads(text)
+        repr(values)  # fails for a number with more digits than Python prints
+    return values

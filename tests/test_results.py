@@ -29,7 +29,13 @@ from polarity_bench.errors import InputError
 from polarity_bench.evaluation import environment
 from polarity_bench.evaluation.environment import command_line
 from polarity_bench.evaluation.one_task import evaluate
-from polarity_bench.files import check_writable, folder_name, json_bytes, write_atomically
+from polarity_bench.files import (
+    check_writable,
+    folder_name,
+    json_bytes,
+    with_checksum,
+    write_atomically,
+)
 from polarity_bench.results import result_files
 from polarity_bench.results.packed_results import stored_bytes
 from polarity_bench.results.result_files import (
@@ -380,6 +386,16 @@ def shown_by_board(folder: Path) -> list[str]:
     return [name for i, name in enumerate(roles) if table.role(i) == "encoder"]
 
 
+def test_a_board_of_results_without_a_gold_label_score_has_no_row_of_it(
+    task_dir: Path, tmp_path: Path
+) -> None:
+    result = made(task_dir)
+    scores = {key: score for key, score in result.scores.items() if "oracle" not in key.metric}
+    scores |= {key: result.scores[key] for key in result.scores if key.metric == "polarity_oracle"}
+    write_result(replace(result, scores=scores), tmp_path)
+    assert shown_by_board(tmp_path) == ["hash"]
+
+
 def test_a_folder_in_place_of_a_file_is_an_error_of_one_line(
     task_dir: Path, tmp_path: Path
 ) -> None:
@@ -394,6 +410,7 @@ def test_a_folder_in_place_of_a_file_is_an_error_of_one_line(
     ("name", "content", "message"),
     [
         ("MiniPolarityRetrieval.json", "{", "damaged, not valid JSON"),
+        ("MiniPolarityRetrieval.json", "[" * 100_000, "damaged, not valid JSON: maximum recurs"),
         ("MiniPolarityRetrieval.provenance.json", "{", "damaged, not valid JSON"),
         ("MiniPolarityRetrieval.provenance.json", "{}", "not a result of polarity-bench"),
         ("MiniPolarityRetrieval.provenance.json", '{"format": 0}', "in format 6, got format 0"),
@@ -423,6 +440,53 @@ def test_a_damaged_result_is_refused(
     else:
         file.write_text(content)
     with pytest.raises(InputError, match=message):
+        read_result(path)
+
+
+SEALED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "a score": ({}, {"overlap_at_4": [0.5]}, "'overlap_at_4' must be a number"),
+    "a text": ({}, {"overlap_at_4": "x"}, "'overlap_at_4' must be a number"),
+    "an end": ({}, {"overlap_at_4_ci95_low": {}}, "'overlap_at_4_ci95_low' must be a number"),
+    "no main score": ({"main_score": "joint_at_5"}, {}, "ScoreKey"),
+    "n": ({"n": []}, {}, "must be a table|valid dictionary"),
+    "encoder": ({"encoder": {"name": "a", "proto": 1}}, {}, "unknown key 'proto'"),
+    "task": ({"task": "mini"}, {}, "'task.digest' is missing"),
+    "main score": ({"main_score": 0.5}, {}, "expected string"),
+}
+
+
+@pytest.mark.parametrize(("of_provenance", "of_scores", "said"), SEALED.values(), ids=SEALED)
+def test_a_result_with_its_checksum_and_a_wrong_structure_is_refused(
+    task_dir: Path,
+    tmp_path: Path,
+    of_provenance: dict[str, Any],
+    of_scores: dict[str, Any],
+    said: str,
+) -> None:
+    path = write_result(made(task_dir), tmp_path)
+    file = path.with_name(PROVENANCE)
+    stored, about = json.loads(path.read_text()), json.loads(file.read_text()) | of_provenance
+    stored["scores"]["test"][0].update(of_scores)
+    about["scores_sha256"] = hashlib.sha256(json_bytes(stored["scores"])).hexdigest()
+    path.write_bytes(json_bytes(stored))
+    file.write_bytes(json_bytes(with_checksum(about)))
+    with pytest.raises(InputError, match=f"not a result of polarity-bench .*({said})"):
+        read_result(path)
+
+
+def test_results_without_a_kind_or_with_an_odd_date_are_refused(
+    task_dir: Path, tmp_path: Path
+) -> None:
+    path = write_result(made(task_dir), tmp_path)
+    stored = json.loads(path.read_text()) | {"date": 1e300}
+    path.write_bytes(json_bytes(stored))
+    with pytest.raises(InputError, match=r"'mteb\.date' must be at most"):
+        read_result(path)
+    path = write_result(made(task_dir), tmp_path)
+    about = json.loads(path.with_name(PROVENANCE).read_text())
+    del about["task"]["kind"]
+    path.with_name(PROVENANCE).write_bytes(json_bytes(with_checksum(about)))
+    with pytest.raises(InputError, match=r"'task\.kind' is missing"):
         read_result(path)
 
 

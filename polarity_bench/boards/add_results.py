@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from polarity_bench.boards.board import board, find_board
-from polarity_bench.boards.board_folder import holds_folds, kind_of
+from polarity_bench.boards.board_folder import kind_of
 from polarity_bench.boards.config import FILE
 from polarity_bench.errors import InputError, InputWarning
 from polarity_bench.files import remove, write_atomically
@@ -134,7 +134,7 @@ def refuse_cross_validations(folder: Path) -> None:
         InputError: If the board contains cross-validations, because only `polarity-bench fewshot`
             can add to them.
     """
-    if holds_folds(folder) and kind_of(folder) == "cross-validation":
+    if any(read_results(folder, of_folds=True)) and kind_of(folder) == "cross-validation":
         raise InputError(
             f"{folder}: the board contains cross-validations, to which only `polarity-bench "
             "fewshot` can add; choose a board of results or of a sweep"

@@ -15,7 +15,7 @@ from polarity_bench.boards.sweep_tables import SweepScores, read_sweep, sweep_as
 from polarity_bench.compare.encoder_ranks import Standings
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.render.table import Board
-from polarity_bench.results.result_files import CROSS_VALIDATION, stored_kinds
+from polarity_bench.results.result_files import CROSS_VALIDATION, read_results
 from polarity_bench.sweeps.plan import FILE as PLAN
 
 Kind = Literal["results", "sweep", "cross-validation"]
@@ -53,19 +53,14 @@ def kind_of(folder: Path) -> Kind:
     """
     if (folder / PLAN).is_file():
         return "sweep"
-    if any(kind != CROSS_VALIDATION for kind in stored_kinds(folder)):
+    if any(read_results(folder)):
         return "results"
-    if holds_folds(folder):
+    if any(read_results(folder, of_folds=True)):
         return CROSS_VALIDATION
     raise InputError(
         f"{folder}: the board has no results; add results with `leaderboard add`, or run "
         f"`polarity-bench run` with the output folder {folder / 'results'}"
     )
-
-
-def holds_folds(folder: Path) -> bool:
-    """Return whether a folder contains cross-validations."""
-    return any(kind == CROSS_VALIDATION for kind in stored_kinds(folder))
 
 
 def open_board(

@@ -197,7 +197,7 @@ def bound_records(measured: Sequence[Record], names: Mapping[str, str]) -> Itera
         metrics += [f"polarity_{ending}", f"similarity_{ending}"]
         for share, k, place in order:
             by_reference = cells[share, k, place]
-            known = next((of for of in by_reference.values() if metrics[-2] in of), None)
+            known = next((of for of in by_reference.values() if of.keys() >= {*metrics}), None)
             if known is None:
                 continue
             chance, s_chance, s_reference, p, s = np.array([known[metric] for metric in metrics])

@@ -77,10 +77,10 @@ def find(reference: FileRef, spec: Owner, access: DataAccess) -> Path | None:
     if reference.path is None:
         return None
     folders = [spec.file.parent]
-    if access.folder is not None:
-        folders += [access.folder / layout for layout in _LAYOUTS]
+    folders += [access.folder / layout for layout in _LAYOUTS if access.folder is not None]
     places = [*(folder / reference.path for folder in folders), _download_path(reference)]
-    return next((place for place in places if place and place.is_file()), None)
+    # Unlike `Path.is_file`, this function takes a name that is too long for a missing file.
+    return next((place for place in places if place and os.path.isfile(place)), None)  # noqa: PTH113
 
 
 def obtain(reference: FileRef, spec: Owner, access: DataAccess) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, cached_property
-from typing import Any, Literal, Protocol, get_args, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, get_args, runtime_checkable
 
 from polarity_bench.errors import InputError
 from polarity_bench.values import FloatArray, IntArray, digest_of, printable, shortest
@@ -82,6 +82,8 @@ class EncoderId:
     quantize: Quantization | None = None
     sides: Sides | None = None
     probe: Sequence[int] | None = field(default=None, compare=False, repr=False)
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     @cached_property
     def digest(self) -> str:

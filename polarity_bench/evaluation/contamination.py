@@ -26,7 +26,7 @@ from polarity_bench.encoders.base import Encoder, EncoderId
 from polarity_bench.encoders.reference_encoder import find_base
 from polarity_bench.encoders.train_file import TrainFile
 from polarity_bench.errors import InputError, MissingValuesError
-from polarity_bench.files import expanded
+from polarity_bench.files import expanded, read_errors
 from polarity_bench.results.result_files import (
     Result,
     has_values_per_query,
@@ -77,13 +77,9 @@ class TrainingTexts:
         file = expanded(model) / TEXTS_FILE
         if not file.is_file():
             return None
-        try:
+        with read_errors(file, remedy="train the encoder again"):
             stored = json.loads(gzip.decompress(file.read_bytes()))
             return cls(frozenset(stored["exact"]), frozenset(stored["words"]))
-        except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
-            raise InputError(
-                f"{file}: the file is damaged ({error!r}); train the encoder again"
-            ) from error
 
     def to_bytes(self) -> bytes:
         """Return the content of the file. Equal texts give equal bytes."""

@@ -191,7 +191,7 @@ def _parsed(file: Path, _version: tuple[int, ...]) -> Mapping[str, Any]:
             line = {"model_meta": None, **json.loads(text)}
             files = {name.as_posix(): line[key] for key, name in _files(Path(line["path"])).items()}
             why = f"a second line of {line['path']}" if line["path"] in contents else ""
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
             why = repr(error)
         if why:
             raise InputError(

@@ -57,7 +57,7 @@ from polarity_bench.results.packed_results import (
     result_paths,
 )
 from polarity_bench.scores import Score, ScoreKey
-from polarity_bench.validation import as_json, validated
+from polarity_bench.validation import NullableFloat, as_json, validated
 from polarity_bench.values import digest_of
 
 
@@ -94,6 +94,9 @@ _AGAIN = "run the evaluation again"
 _SPREAD = ("std", "ci95_low", "ci95_high", "n_undefined")
 _OF_MTEB = ("main_score", "hf_subset", "languages")
 """Fields of mteb beside the scores."""
+_Numbers = dict[str, NullableFloat]
+_DAMAGE = (ValueError, TypeError, LookupError, AttributeError)
+"""Errors of reading a record that has its checksum, but not its structure."""
 
 
 @lru_cache(maxsize=4096)
@@ -108,9 +111,9 @@ def _encoder(content: str) -> EncoderId:
     return EncoderId(**stored)  # not converted, because the digests of 4 and 4.0 differ
 
 
-def _at(place: str, *further: str | int) -> Any:
+def _at(place: str, *further: str | int, **bounds: Any) -> Any:
     """Declare where a field is in the provenance, or below `mteb` in the file of the scores."""
-    return Field(validation_alias=AliasPath(place, *further))
+    return Field(validation_alias=AliasPath(place, *further), **bounds)
 
 
 StoredKey = Annotated[ScoreKey, BeforeValidator(ScoreKey.parse), PlainSerializer(str)]
@@ -178,7 +181,7 @@ class ResultKey:
         mention lower-casing.
         """
         protocol = self.protocol
-        label = " ".join(filter(None, [protocol["name"], protocol.get("preset")]))
+        label = " ".join(map(str, filter(None, map(protocol.get, ("name", "preset")))))
         folds = f"k = {protocol['kfold']}" if "kfold" in protocol else ""
         lowered = protocol.get("lower_case") and "preset" not in protocol
         return ", ".join(filter(None, [label, folds, "lower-cased" if lowered else ""]))
@@ -245,7 +248,7 @@ class Result:
     limit: int | None = None
     seconds: Annotated[Mapping[str, float], PlainSerializer(_rounded)] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
-    date: Annotated[float, _at("mteb", "date"), PlainSerializer(_in_iso_format)] = 0.0
+    date: Annotated[float, _at("mteb", "date", ge=0, le=1e11), PlainSerializer(_in_iso_format)] = 0
     arrays: Annotated[Mapping[str, NDArray[Any]], SkipValidation, Field(exclude=True)] = field(
         default_factory=dict, repr=False, compare=False
     )
@@ -313,11 +316,11 @@ def _scores_of(row: Mapping[str, Any], n: Mapping[str, int | None]) -> dict[Scor
         n: Number of values behind each score, by the score's name; missing if unknown.
     """
     scores = {}
-    for key, name, (std, low, high, n_undefined) in _keys_of(tuple(row)):
-        mean = math.nan if row[name] is None else row[name]
-        ci95 = row.get(low, math.nan), row.get(high, math.nan)
-        undefined = int(row.get(n_undefined, 0))
-        scores[key] = Score(mean, row.get(std, math.nan), ci95, n.get(name), undefined)
+    numbers = validated(_Numbers, {name: row[name] for name in row if name not in _OF_MTEB})
+    for key, name, (*parts, n_undefined) in _keys_of(tuple(numbers)):
+        std, low, high = (numbers.get(part, math.nan) for part in parts)
+        undefined = int(numbers.get(n_undefined, 0))
+        scores[key] = Score(numbers[name], std, (low, high), n.get(name), undefined)
     return scores
 
 
@@ -326,10 +329,10 @@ def _keys_of(names: tuple[str, ...]) -> tuple[tuple[ScoreKey, str, tuple[str, ..
     """Return the key, the name and the names of the spread of each score.
 
     Args:
-        names: Names of scores, of their spreads and of mteb's own fields.
+        names: Names of scores and of their spreads.
     """
     spreads = {name: tuple(f"{name}_{part}" for part in _SPREAD) for name in names}
-    others = {part for spread in spreads.values() for part in spread}.union(_OF_MTEB)
+    others = {part for spread in spreads.values() for part in spread}
     keys = {name: ScoreKey.parse(name) for name in names if name not in others}
     return tuple((key, name, spreads[name]) for name, key in keys.items())
 
@@ -431,9 +434,11 @@ def read_result(path: str | Path) -> Result:
         digest = ""
     if digest != made.get("scores_sha256"):
         raise InputError(f"{path}: the scores were edited or are incomplete; {_AGAIN}")
-    with reworded(f"{path}: not a result of polarity-bench (", f"); {_AGAIN}"):
-        scores = _scores_of(stored["scores"]["test"][0], made.get("n", {}))
+    with reworded(f"{path}: not a result of polarity-bench (", f"); {_AGAIN}", *_DAMAGE):
+        n = validated(dict[str, int | None], made.get("n", {}))
+        scores = _scores_of(stored["scores"]["test"][0], n)
         further = {"key": validated(ResultKey, made), "scores": scores, "mteb": stored}
+        scores[ScoreKey.parse(made["main_score"])]
         return validated(Result, {**made, **further, "path": path})
 
 
@@ -462,16 +467,6 @@ def read_results(folder: Path, *, of_folds: bool | None = False) -> Iterator[Res
     for result in map(read_result, result_paths(folder)):
         if of_folds in (None, result.kind == CROSS_VALIDATION):
             yield result
-
-
-def stored_kinds(folder: Path) -> Iterator[str]:
-    """Yield the task types of the results below a folder, without reading their scores.
-
-    Raises:
-        InputError: If the provenance of a result is damaged.
-    """
-    for path in result_paths(folder):
-        yield _read_provenance(path)["task"]["kind"]
 
 
 def read_arrays(path: Path, names: Collection[str] | None = None) -> dict[str, NDArray[Any]]:

@@ -33,6 +33,7 @@ evaluated once, automatically. Cross-validations are scored on their own folds a
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -72,6 +73,8 @@ from polarity_bench.values import digest_of
 _USUAL = {"recipe": "margins", "model": "minilm"}
 """Default settings of a training run."""
 _NAME_LENGTH = 80
+_MOST_COMBINATIONS = 1_000_000
+"""Largest number of combinations of a block, because all of them are kept in memory."""
 _LISTS = ("tasks", "seeds")
 """Settings whose single value is a list."""
 _VALIDATE = "cross-validate"
@@ -191,9 +194,7 @@ def read_grid(file: Path, setup: Setup) -> Grid:
 
 def _check_common(common: Setting, lines: TomlLines) -> None:
     """Check the names and the settings of the tables `[all.RECIPE]`."""
-    for name, table in common.items():
-        if not isinstance(table, dict):
-            continue
+    for name, table in ((key, each) for key, each in common.items() if isinstance(each, dict)):
         with lines.locate_errors():
             check_known(name, RECIPES, f"'all.{name}': unknown recipe")
         settings = [*flattened(RECIPES[name]), "model", "task", "skip", *OPTIONS]
@@ -204,13 +205,14 @@ def _check_common(common: Setting, lines: TomlLines) -> None:
 
 def _add_common_settings(block: Setting, common: Setting) -> list[Setting]:
     """Add the settings of `[all]` and `[all.RECIPE]` to a block; return one block per recipe."""
-    everywhere = {key: each for key, each in common.items() if not isinstance(each, dict)}
+    tables = {key: each for key, each in common.items() if isinstance(each, dict)}
+    everywhere = {key: each for key, each in common.items() if key not in tables}
     recipes = block.get("recipe", everywhere.get("recipe", _USUAL["recipe"]))
     if recipes == []:
         raise InputError("'recipe' must not be an empty list")
     completed: list[Setting] = []
     for recipe in _as_list(recipes):
-        of_table = common.get(recipe, {}) if isinstance(recipe, str) and recipe in RECIPES else {}
+        of_table = tables.get(recipe, {}) if isinstance(recipe, str) else {}
         of_recipe = {} if recipe == recipes and "recipe" not in block else {"recipe": recipe}
         completed.append({**everywhere, **of_table, **block, **of_recipe})
     return completed
@@ -229,9 +231,9 @@ def _product(block: Setting) -> Sequence[Setting]:
             if each not in axes[key]:
                 near = nearest(str(each), map(str, axes[key]))
                 raise InputError(f"'skip': {each!r} is not a value of {key!r} in this block{near}")
-    settings = [
-        dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())
-    ]
+    if (n := math.prod(map(len, axes.values()))) > _MOST_COMBINATIONS:
+        raise InputError(f"the block has {n:,} combinations, at most {_MOST_COMBINATIONS:,} fit")
+    settings = [dict(zip(axes, each, strict=True)) for each in itertools.product(*axes.values())]
     combinations = [
         setting
         for setting in settings

@@ -252,7 +252,7 @@ def read_task(path: str | Path) -> TaskSpec:
     path = Path(path)
     values = read_toml(path)
     kind = values.get("kind")
-    if kind not in KINDS:
+    if kind not in [*KINDS]:  # a list, because the kind may be unhashable
         problem = "'kind' is missing" if kind is None else f"unknown kind {kind!r}"
         raise InputError(f"{path}: {problem}{nearest(str(kind), KINDS)}")
     with reworded(f"{path}: "):

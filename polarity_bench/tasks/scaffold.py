@@ -38,6 +38,8 @@ from polarity_bench.values import digest_of
 
 _SPLIT = ("split", "part", "subset", "set")
 _MOST_LABELS = 50
+_LONGEST_LABEL = 10_000
+"""Longest label, in characters. To write longer names to a task file takes seconds."""
 _MOST_QUERIES = 5_000
 _SEED = 42
 _ROWS_AT_ONCE = 100_000
@@ -212,10 +214,12 @@ def _choose(
             problem = f"{other.place}: no column {name!r}, as in {table.place}; rename a column"
             check_known(name, [str(column) for column in other.rows], problem)
     found = rows[label].unique()
+    longest = max(map(len, found))
     if len(found) == 1:
         problem = f"every row has the label {found[0]!r}"
-    elif len(found) > _MOST_LABELS and not has_classes:
-        problem = f"the column {label!r} has {len(found):,} different labels"
+    elif max(len(found) / _MOST_LABELS, longest / _LONGEST_LABEL) > 1 and not has_classes:
+        n = f"{len(found):,} different labels of up to {longest:,} characters"
+        problem = f"the column {label!r} has {n}"
     else:
         return (table.form or FormatSpec()).model_copy(update={"text": text, "label": label})
     raise InputError(

@@ -6,7 +6,6 @@ read back. The process that runs a job opens the store and the data.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import MISSING, asdict, dataclass, field, replace
@@ -20,6 +19,7 @@ from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.embedding.store import EmbeddingStore
 from polarity_bench.encoders.load import EncoderOptions
 from polarity_bench.errors import InputError, reworded
+from polarity_bench.files import parse_toml
 from polarity_bench.training.parameters import Parameters, parameter
 from polarity_bench.training.recipes import RECIPES
 from polarity_bench.training.recipes.base import Recipe
@@ -96,8 +96,8 @@ class Job(Parameters):
         Raises:
             InputError: If the text is not valid TOML, or does not describe a job.
         """
-        with reworded("invalid TOML: ", "", tomllib.TOMLDecodeError):
-            values = tomllib.loads(text)
+        with reworded("invalid TOML: "):
+            values = parse_toml(text)
         with reworded("[options]: "):
             options = validated(EncoderOptions, values.pop("options", {}))
         return replace(cls.from_dict(values), options=options)

@@ -278,7 +278,7 @@ def chosen(family: Mapping[str, type[P]], name: Any) -> type[P]:
     Raises:
         InputError: If the name is unknown. The message suggests similar names.
     """
-    if name not in family:
+    if name not in [*family]:  # a list, because a name from a file may be unhashable
         what = next(iter(family.values())).family
         raise InputError(f"`{what}`: unknown {what} {name!r}{nearest(str(name), family)}")
     return family[name]

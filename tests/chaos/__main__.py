@@ -3,8 +3,11 @@
     python -m chaos [--short] [--seed N] [--only NAME …] [--fuzz SECONDS] [--write]
 
 Run it with tests/ on the path, as `make chaos` does, on Linux as root: full disks are mounted. With
-`--write`, the figures go to docs/reliability.json and to the table in docs/reliability.md. The exit
-code is 1 if a promise was broken.
+`--only`, only these commands, attacks and readers (`fuzz` means all of them) are chosen. With
+`--write`, each figure goes to docs/reliability.json and to the table in docs/reliability.md as soon
+as it is known, and other figures stay. With `--fuzz` and `--write`, a reader goes on after the
+files that its figure counts, until it has had the seconds, so a long run can be stopped, continued
+and split. The exit code is 1 if a promise was broken.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +34,16 @@ from chaos.subjects import SUBJECTS, make_template
 REPOSITORY = Path(__file__).parents[2]
 PAGE = REPOSITORY / "docs" / "reliability.md"
 RECORD = PAGE.with_suffix(".json")
-TRIALS = {"kill": 48, "fail": 10, "fill": 4, "flip": 12}
+TRIALS = {"kill -9": 48, "failed write": 10, "full disk": 8, "bit flip": 12}
 """Attacks on each command: 252 trials with kills in all, of which every third has two."""
-SHORT = {"kill": 2, "fail": 1, "fill": 0, "flip": 1}
+SHORT = {"kill -9": 2, "failed write": 1, "full disk": 0, "bit flip": 1}
 """The form in CI: no attack depends on time, on load, or on the right to mount a disk."""
-_SLOW = {"sweep": 4}
-"""Commands with every fourth trial only, because their processes import everything again."""
-_LONG = {"sweep", "train margins"}
+_SLOW = {"sweep": 24, "sweep on Ray": 48}
+"""Commands with fewer trials, because their processes import everything again.
+
+A trial with kills has seven of them.
+"""
+_LONG = {"sweep", "sweep on Ray", "train margins"}
 """Commands that the short form leaves out."""
 _SECONDS, _FILES = 6.0, 20
 """Limits of a reader: time, and in the short form the number of files."""
@@ -59,18 +66,29 @@ def main() -> int:
     found = []
     for each in attack(args.seed, SHORT if args.short else TRIALS, args):
         found.append(each)
+        if args.write:
+            write(args.seed, each)
         print(each.attack, each.subject, each.n, dict(each.outcomes), flush=True)
         for defect in each.defects:
             print(f"  BROKEN {defect}", flush=True)
     minutes = (time.monotonic() - begun) / 60
     print(table([asdict(each) for each in found]))
     print(f"seed {args.seed}, {minutes:.0f} minutes")
-    if args.write:
-        figures = [asdict(each) for each in found]
-        record = {"seed": args.seed, "figures": figures}
-        RECORD.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-        PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), record), encoding="utf-8")
     return int(any(each.defects for each in found))
+
+
+def recorded() -> dict[tuple[str, str], dict[str, Any]]:
+    """Return the figures of the record, by attack and subject, in its order."""
+    figures = json.loads(RECORD.read_text(encoding="utf-8"))["figures"]
+    return {(each["attack"], each["subject"]): each for each in figures}
+
+
+def write(seed: int, figures: Figures) -> None:
+    """Write figures to the record and to the page, in place of those of the same attack."""
+    known = recorded() | {(figures.attack, figures.subject): asdict(figures)}
+    record = {"seed": seed, "figures": [*known.values()]}
+    RECORD.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), record), encoding="utf-8")
 
 
 def attack(seed: int, trials: dict[str, int], args: Any) -> Iterator[Figures]:
@@ -81,17 +99,28 @@ def attack(seed: int, trials: dict[str, int], args: Any) -> Iterator[Figures]:
         template = make_template(root / "template")
         for subject in SUBJECTS:
             is_left_out = args.short and subject.name in _LONG
-            if is_left_out or (args.only and subject.name not in args.only):
+            attacks = ATTACKS if not args.only or subject.name in args.only else args.only
+            chosen = [name for name in ATTACKS if name in attacks and trials[name]]
+            if is_left_out or not chosen or (subject.needs and find_spec(subject.needs) is None):
                 continue
-            bench = Bench.of(root, subject, seed, is_short=args.short)
-            for name, run in ATTACKS.items():
-                if n := trials[name]:
-                    yield run(bench, max(1, n // _SLOW.get(subject.name, 1)))
-        limit = Limit(files=_FILES) if args.short else Limit(seconds=args.fuzz or _SECONDS)
+            bench = Bench.of(root, subject, is_short=args.short)
+            for name in chosen:
+                yield bench.attack(name, max(1, trials[name] // _SLOW.get(subject.name, 1)), seed)
         samples = make_samples(root / "samples", template)
         for reader in readers(samples):
-            if not args.only or {reader.name, "fuzz"} & {*args.only}:
-                yield fuzz(reader, samples, root / "work", seed, limit)
+            if args.only and not {reader.name, "fuzz"} & {*args.only}:
+                continue
+            limit, earlier = Limit(files=_FILES), None
+            if not args.short:
+                earlier = recorded().get(("fuzz", reader.name)) if args.fuzz else None
+                goal, done = args.fuzz or _SECONDS, earlier["seconds"] if earlier else 0.0
+                if done >= goal:
+                    continue
+                limit = Limit(seconds=goal - done, first=earlier["n"] if earlier else 0)
+            figures = fuzz(reader, samples, root / "work", seed, limit)
+            if earlier:
+                figures.add(Figures(**earlier))
+            yield figures
 
 
 def table(figures: Sequence[dict[str, Any]]) -> str:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
+import signal
 import subprocess
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,6 +29,7 @@ class Figures:
         n: Number of attacks that had an effect.
         outcomes: How often each harmless outcome was seen.
         defects: One line for each attack that broke a promise.
+        seconds: Time of a reader; 0 for a command.
     """
 
     attack: str
@@ -33,11 +37,19 @@ class Figures:
     n: int = 0
     outcomes: dict[str, int] = field(default_factory=dict)
     defects: list[str] = field(default_factory=list)
+    seconds: float = 0
 
     def count(self, outcome: str, n: int = 1) -> None:
         """Count an outcome of n attacks that had an effect; n is 0 for one without."""
         self.n += n
         self.outcomes[outcome] = self.outcomes.get(outcome, 0) + 1
+
+    def add(self, earlier: Figures) -> None:
+        """Add the figures of an earlier run of the same attack."""
+        counts = Counter(earlier.outcomes) + Counter(self.outcomes)
+        self.outcomes, self.n = dict(counts), self.n + earlier.n
+        self.defects = [*earlier.defects, *self.defects]
+        self.seconds = round(self.seconds + earlier.seconds, 1)
 
     def judge(self, where: str, problem: str, ended: Ended, unharmed: str) -> None:
         """Count an attack by its problem, by the message that named it, or as `unharmed`."""
@@ -60,17 +72,24 @@ class Bench:
     is_short: bool
 
     @classmethod
-    def of(cls, root: Path, subject: Subject, seed: int, *, is_short: bool) -> Bench:
+    def of(cls, root: Path, subject: Subject, *, is_short: bool) -> Bench:
         """Run the subject once, and record where it writes."""
         # The same folder for all trials, because some files name the path of the base.
         folder = copy(root / "template", root / "work")
         trace = root / "trace.txt"
-        whole = run(subject.words, folder, trace=trace)
+        # strace would make the start of workers far slower.
+        victim = "driver" if subject.has_workers else ""
+        whole = run(subject.words, folder, trace=trace, victim=victim)
         assert whole.code == 0, f"{subject.line}: {whole.err}"
         expected = made(folder / subject.product)
         assert expected
-        draw = random.Random(f"{seed} {subject.name}")
-        return cls(root, subject, draw, expected, whole, positions(trace), is_short)
+        places = positions(trace, whole.group)
+        return cls(root, subject, random.Random(), expected, whole, places, is_short)
+
+    def attack(self, name: str, n: int, seed: int) -> Figures:
+        """Attack n times, as the seed and the names of the attack and the subject determine."""
+        self.draw.seed(f"{seed} {self.subject.name} {name}")
+        return ATTACKS[name](self, n)
 
     def fresh(self) -> Path:
         return copy(self.root / "template", self.root / "work")
@@ -89,32 +108,55 @@ class Bench:
         return f"other bytes in {', '.join(sorted(other))}" if other else ""
 
 
+KILLS = [("driver", True)] * 4 + [("driver", False), ("", False), ("worker", False)]
+"""Kills of a command with workers: what is hit, and whether at a call that writes.
+
+'' is all of its processes at once. The last kill lets the command end, because the driver replaces
+a worker.
+"""
+
+
 def kill(bench: Bench, n: int) -> Figures:
     """Kill the command n times: every third time twice, and half of them at a random instant.
 
-    The others are at a call that writes. In the short form, all are.
+    The others are at a call that writes. In the short form, all are. A command with workers is
+    killed and resumed in all ways of `KILLS`, one after another in the same folder.
     """
     figures = Figures("kill -9", bench.subject.name)
+    has_workers, places = bench.subject.has_workers, bench.places
+    if has_workers:  # because a run that is resumed makes fewer calls
+        places = places[: len(places) // 3]
     for i in range(n):
         bench.fresh()
-        said = []
-        for _ in range(1 + i % 3 // 2):  # each third trial is killed twice
-            if bench.is_short or i % 2:
-                name, number = bench.draw.choice(bench.places)
-                ended = bench.run(inject=f"{name}:signal=SIGKILL:when={number}")
-                said.append(f"{name} {number}")
+        said, groups = [], []
+        # Each third trial is killed twice.
+        kills = KILLS if has_workers else [("", bench.is_short or i % 2 == 1)] * (1 + i % 3 // 2)
+        for victim, at_call in kills:
+            if at_call:
+                name, number = bench.draw.choice(places)
+                ended = bench.run(inject=f"{name}:signal=SIGKILL:when={number}", victim=victim)
+                said.append(f"{victim} {name} {number}")
             else:
                 after = bench.draw.uniform(0, bench.whole.seconds)
-                ended = bench.run(kill_after=after)
-                said.append(f"{after:.3f} s")
-            if not ended.is_killed:
+                ended = bench.run(kill_after=after, victim=victim)
+                said.append(f"{victim} {after:.3f} s")
+            groups.append(ended.group)
+            if not (ended.is_killed or ended.lost_worker):
                 figures.count("had ended before", 0)
-                continue
-            figures.n += 1
+            elif has_workers:
+                figures.count(f"{victim or 'driver and worker'} killed")
+            else:
+                figures.n += 1
+            if problem := "" if ended.is_killed else _unexpected(ended):
+                figures.defects.append(f"killed at {' and '.join(said)}: {problem}")
         if problem := bench.problem_after():
             figures.defects.append(f"killed at {' and '.join(said)}: {problem}")
         else:
             figures.count("ended in the same bytes", 0)
+        for group in groups:  # of a killed driver, if its workers did not end by themselves
+            with suppress(ProcessLookupError):
+                os.killpg(group, signal.SIGKILL)
+                figures.outcomes["left a process"] = figures.outcomes.get("left a process", 0) + 1
     return figures
 
 
@@ -124,8 +166,10 @@ def fail(bench: Bench, n: int) -> Figures:
     for i in range(n):
         bench.fresh()
         error, (name, number) = ERRORS[i % len(ERRORS)], bench.draw.choice(bench.places)
+        victim = "driver" if bench.subject.has_workers else ""
         trace = bench.root / "trace.txt"
-        ended = bench.run(inject=f"{name}:error={error}:when={number}", trace=trace)
+        inject = f"{name}:error={error}:when={number}"
+        ended = bench.run(inject=inject, trace=trace, victim=victim)
         call = failed_call(trace).replace(f"{bench.root / 'work'}/", "")
         if not call or is_outside(call):  # another thread was first, or it wrote to the terminal
             figures.count("no file was hit", 0)
@@ -136,18 +180,33 @@ def fail(bench: Bench, n: int) -> Figures:
 
 
 def fill(bench: Bench, n: int) -> Figures:
-    """Run the command on n disks that are too small, then on one with room."""
+    """Run the command on n disks that are too small, then on one with room.
+
+    An undisturbed run shows how much the command writes. Each disk has room for a part of it.
+    """
     figures = Figures("full disk", bench.subject.name)
-    size = sum(p.stat().st_size for p in bench.fresh().rglob("*") if p.is_file()) // 1024
+    template, work = bench.root / "template", bench.root / "work"
+    with _disk(work, 2**20):
+        shutil.copytree(template, work, dirs_exist_ok=True)
+        before = _used(work)
+        bench.run()
+        written = _used(work) - before
+    assert written > 0
     for _ in range(n):
-        more = bench.draw.randrange(8, 600)
-        with _disk(bench.root / "work", size * 5 // 4 + more) as grow:
-            shutil.copytree(bench.root / "template", bench.root / "work", dirs_exist_ok=True)
+        room = bench.draw.randrange(written * 9 // 10) // 1024
+        with _disk(work, before // 1024 + room) as grow:
+            shutil.copytree(template, work, dirs_exist_ok=True)
             ended = bench.run()
             grow()
             problem = _unexpected(ended) or bench.problem_after()
-            figures.judge(f"{more} KiB left", problem, ended, "had room")
+            figures.judge(f"{room} KiB left", problem, ended, "went on without")
     return figures
+
+
+def _used(folder: Path) -> int:
+    """Return the bytes in use on the disk that is mounted at a folder."""
+    disk = os.statvfs(folder)
+    return (disk.f_blocks - disk.f_bfree) * disk.f_frsize
 
 
 def flip(bench: Bench, n: int) -> Figures:
@@ -192,10 +251,10 @@ def flip(bench: Bench, n: int) -> Figures:
 
 
 ATTACKS: dict[str, Callable[[Bench, int], Figures]] = {
-    "kill": kill,
-    "fail": fail,
-    "fill": fill,
-    "flip": flip,
+    "kill -9": kill,
+    "failed write": fail,
+    "full disk": fill,
+    "bit flip": flip,
 }
 
 

@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 WRITES = (
     "write,pwrite64,writev,pwritev,rename,renameat,renameat2,unlink,unlinkat,mkdir,mkdirat,rmdir,"
     "ftruncate,fallocate,fsync,fdatasync,link,linkat,symlink,chmod,fchmod"
@@ -30,6 +32,9 @@ WRITES = (
 """System calls that change files, or that make a change last."""
 TIMEOUT = 900.0
 """Seconds after which a command counts as hung."""
+_KILLED = "+++ killed by SIGKILL +++"
+_WORKERS = re.compile("spawn_main|ray::")
+"""Command lines of workers, of both engines."""
 _HEAVY = "torch sentence_transformers mteb datasets sklearn.linear_model scipy.stats"
 _OUTSIDE = re.compile(r"(pwrite64|writev?|pwritev)\((1|2|\d+<(pipe|socket|/dev/|anon_inode))")
 
@@ -43,12 +48,16 @@ class Ended:
         out: What it printed on stdout.
         err: What it printed on stderr.
         seconds: Wall-clock time.
+        group: Number of its process group, which processes that it left behind are in.
+        lost_worker: Whether a process that it started was killed, and it was not.
     """
 
     code: int
     out: str
     err: str
     seconds: float
+    group: int
+    lost_worker: bool = False
 
     @property
     def is_killed(self) -> bool:
@@ -86,6 +95,7 @@ def run(
     inject: str | None = None,
     trace: Path | None = None,
     kill_after: float | None = None,
+    victim: str = "",
 ) -> Ended:
     """Run a command line of polarity-bench in a child, in a folder that also holds its cache.
 
@@ -94,7 +104,9 @@ def run(
         folder: Working folder.
         inject: What happens at a system call, as strace says it: `write:error=EIO:when=3`.
         trace: File for the record of all system calls that write.
-        kill_after: Seconds after which the child and its own children are killed.
+        kill_after: Seconds after which processes are killed.
+        victim: What is hit: `driver`, the first process; `worker`, the processes that it starts; or
+            '' for all of them.
     """
 
     def command() -> None:
@@ -103,7 +115,8 @@ def run(
         sys.argv = ["polarity-bench", *map(str, words)]
         app.main()
 
-    return call(command, folder, inject=inject, trace=trace, kill_after=kill_after)
+    how = {"inject": inject, "trace": trace, "kill_after": kill_after, "victim": victim}
+    return call(command, folder, **how)  # type: ignore[arg-type]
 
 
 def call(
@@ -113,6 +126,7 @@ def call(
     inject: str | None = None,
     trace: Path | None = None,
     kill_after: float | None = None,
+    victim: str = "",
 ) -> Ended:
     """Call a function in a child; see `run`."""
     # Beside the folder, because a full disk or a lost permission must not hit them.
@@ -124,30 +138,32 @@ def call(
         os.close(go)
         _become(function, folder, out, err, waiting)
     os.close(waiting)
-    tracer = _attach(child, inject, trace) if inject or trace else None
+    log = trace or folder.with_name(f"{folder.name}-calls.txt")
+    tracer = _attach(child, inject, log, victim) if inject or trace else None
     os.write(go, b"x")
     os.close(go)
-    status = _wait(child, kill_after)
+    status, lost_worker = _wait(child, kill_after, victim)
     seconds = time.monotonic() - begun
     if tracer is not None:
         tracer.wait(60)
+        lost_worker = _KILLED in log.read_text(errors="replace")
     return Ended(
         os.waitstatus_to_exitcode(status),
         out.read_text(errors="replace"),
         err.read_text(errors="replace"),
         seconds,
+        child,
+        lost_worker and status != signal.SIGKILL,
     )
 
 
-def positions(trace: Path) -> list[tuple[str, int]]:
-    """Return the calls of the main thread that write to files.
+def positions(trace: Path, driver: int) -> list[tuple[str, int]]:
+    """Return the calls of the driver's main thread that write to files.
 
     Each is given by the name of the system call and its number among those of this name, because
-    strace counts the calls of each name for itself.
+    strace counts the calls of each name and each thread for itself.
     """
-    lines = [line.split(maxsplit=1) for line in trace.read_text(errors="replace").splitlines()]
-    ((main, _),) = Counter(thread for thread, _ in lines).most_common(1)
-    calls = [call for thread, call in lines if thread == main]
+    calls = [call for thread, call in _calls(trace) if thread in (str(driver), "")]
     calls = [each for each in calls if re.match(r"\w+\(", each)]
     found, numbers = [], Counter[str]()
     for each in calls:
@@ -160,8 +176,14 @@ def positions(trace: Path) -> list[tuple[str, int]]:
 
 def failed_call(trace: Path) -> str:
     """Return the call that failed because of `inject`, or nothing if it was not reached."""
-    calls = [line.split(maxsplit=1)[1] for line in trace.read_text(errors="replace").splitlines()]
-    return next((each for each in calls if each.endswith("(INJECTED)")), "")
+    return next((call for _, call in _calls(trace) if call.endswith("(INJECTED)")), "")
+
+
+def _calls(trace: Path) -> list[tuple[str, str]]:
+    """Return the thread and the text of each traced call; '' if strace followed one thread."""
+    lines = trace.read_text(errors="replace").splitlines()
+    found = [re.fullmatch(r"(?:(\d+) +)?(.*)", line) for line in lines]
+    return [(each[1] or "", each[2]) for each in found if each]
 
 
 def is_outside(call: str) -> bool:
@@ -193,8 +215,9 @@ def _become(function: Callable[[], Any], folder: Path, out: Path, err: Path, wai
         os._exit(code)
 
 
-def _attach(child: int, inject: str | None, trace: Path | None) -> subprocess.Popen[str]:
-    words = ["strace", "-f", "-y", "-p", str(child), "-o", str(trace or os.devnull)]
+def _attach(child: int, inject: str | None, log: Path, victim: str) -> subprocess.Popen[str]:
+    words = ["strace", "-y", "-p", str(child), "-o", str(log)]
+    words += [] if victim == "driver" else ["-f"]  # without it, only the first thread is traced
     words += ["-e", f"trace={WRITES}"]
     words += ["-e", f"inject={inject}"] if inject else []
     tracer = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
@@ -204,16 +227,35 @@ def _attach(child: int, inject: str | None, trace: Path | None) -> subprocess.Po
     return tracer
 
 
-def _wait(child: int, kill_after: float | None) -> int:
-    deadline = time.monotonic() + (TIMEOUT if kill_after is None else kill_after)
+def _wait(child: int, kill_after: float | None, victim: str) -> tuple[int, bool]:
+    """Wait for a child, and return its status and whether one of its workers was killed."""
+    begun, lost_worker = time.monotonic(), False
     while True:
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:
-            return status
-        if time.monotonic() > deadline:
+            return status, lost_worker
+        seconds = time.monotonic() - begun
+        if seconds > TIMEOUT:
             os.killpg(child, signal.SIGKILL)
-            _, status = os.waitpid(child, 0)
-            if kill_after is None:
-                raise TimeoutError(f"a command had not ended after {TIMEOUT:.0f} s")
-            return status
+            os.waitpid(child, 0)
+            raise TimeoutError(f"a command had not ended after {TIMEOUT:.0f} s")
+        if kill_after is not None and seconds > kill_after:
+            if victim == "worker":
+                lost_worker = _kill_worker(child)
+            elif victim == "driver":
+                os.kill(child, signal.SIGKILL)
+            else:
+                os.killpg(child, signal.SIGKILL)
+            kill_after = None
         time.sleep(0.002)
+
+
+def _kill_worker(child: int) -> bool:
+    """Kill the youngest worker of a child, and return whether there was one."""
+    with suppress(psutil.Error):
+        inside = psutil.Process(child).children(recursive=True)
+        workers = [each for each in inside if _WORKERS.search(" ".join(each.cmdline()))]
+        if workers:
+            max(workers, key=lambda each: each.create_time()).kill()
+            return True
+    return False

@@ -6,17 +6,21 @@ else is a defect: another exception, a hang, a burst of memory.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import random
 import resource
 import shutil
 import signal
+import tempfile
 import time
 import traceback
 import warnings
+import zipfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,15 +29,106 @@ from standins import QUERIES, SOURCES, Workshop, write_task
 
 from chaos.attacks import Figures
 from chaos.children import call, run
+from chaos.mutations import mutate
 
-HANG = 20
+HANG = 2
 """Seconds of computing after which a reader hangs; a waiting one ends with `children.TIMEOUT`."""
+_BURST = 500 * 2**20
+"""Bytes of memory more than before, at any time of a read, that count as a burst."""
 _MEMORY = 3 * 2**30
-_WORDS = '\0 \r \\ , \t [[ ]] { } [] {} NaN Infinity -1 1e999 0x10 1_000 null true =1+1 \' " ""\n\n'
-_WORDS += " 99999999999999999999 __class__ 1970-01-01 ../../etc/passwd /dev/zero <script> \x1b[31m"
-_NOT_TEXT = [b"\xff\xfe", b"\xef\xbb\xbf", b"\xe2\x80\xae", b"\xf0\x9f\x98\x80", b"\xed\xa0\x80"]
-_TOKENS = [word.encode() for word in _WORDS.split(" ")] + _NOT_TEXT
-"""Marks of formats, odd numbers, paths, markup, controls, and bytes that are not UTF-8."""
+
+
+REPOSITORY = Path(__file__).parents[2]
+BOARDS = REPOSITORY / "leaderboards"
+_RICH_TASK = """
+name = "rich"
+kind = "polarity"
+title = "A task with every setting"
+description = "x"
+languages = ["eng-Latn"]
+domains = ["Reviews"]
+licence = "mit"
+homepage = "https://example.org/x"
+citation = "@misc{x}"
+labels = { 0 = "bad", 1 = "good", 2 = "bad" }
+[format]
+type = "csv"
+delimiter = ","
+quoted = true
+encoding = "utf-8"
+text = "text"
+label = "label"
+columns = ["label"]
+[protocol]
+k = 3
+sources_per_query = 2
+n_queries = 6
+sample_seed = 1
+overlap = 0
+groups = ["label"]
+breakdown = "label"
+[splits.source]
+path = "mini-source.csv"
+rows = 12
+label_rows = { bad = 4, good = 8 }
+cut = { seed = 1, share = 0.5, rest = true }
+format = { columns = ["label"], type = "csv" }
+[splits.query]
+path = "mini-query.csv"
+[splits.query.hub]
+id = "a/b"
+revision = "0000000000000000000000000000000000000000"
+split = "test"
+config = "x"
+"""
+_RICH_BOARD = """
+title = "Board"
+introduction = "A [link](https://example.org) and `code`."
+details = "x"
+weighting = "uniform"
+tasks = ["mini"]
+encoders = ["tiny", "random"]
+protocols = ["polarity-retrieval"]
+columns = ["P", "S", "retention"]
+measures = { sts = "Pearson all" }
+sort = "P"
+unmeasured = ["mr"]
+group_by = "k"
+keep = 0.5
+gains = true
+numbers = "labels"
+[[method]]
+name = "both"
+encoders = ["tiny", "random"]
+at = 3
+line = "x"
+"""
+_RICH_GRID = """
+title = "Rich"
+tasks = ["mini"]
+[all]
+model = "tiny"
+task = "mini"
+seed = [0, 1]
+[all.margins]
+examples = 64
+[[train]]
+recipe = "axis"
+head = "tuned"
+strength = [1.0, 2.0]
+skip = [{ strength = 1.0, seed = 1 }]
+[[train]]
+loss = ["mnrl", "triplet"]
+rate = [1e-3, 1e-4]
+[[evaluate]]
+model = "random"
+k = [1, 3]
+[[cross-validate]]
+task = ["mini"]
+loss = ["cce", "triplet"]
+rows = 20
+folds = [2, 3]
+"""
 
 
 @dataclass(frozen=True)
@@ -44,41 +139,30 @@ class Reader:
         name: What it reads.
         file: The sample, below the folder that `make_samples` makes.
         read: Function of that folder.
+        more: Contents of further samples, which the reader need not accept.
+        seal: Function of the folder that makes the checksums right again, so that the code behind
+            them is reached, too.
+        suffix: Format of the file, if its own suffix does not say it.
     """
 
     name: str
     file: str
     read: Callable[[Path], Any]
-
-
-def mutate(content: bytes, draw: random.Random) -> bytes:
-    """Return the content with one to four random changes."""
-    data = bytearray(content)
-    for _ in range(draw.randint(1, 4)):
-        at = draw.randrange(len(data) + 1)
-        end = min(len(data), at + draw.choice((1, 2, 4, 16, 64)))
-        kind = draw.randrange(6)
-        if kind == 0 and at < len(data):
-            data[at] ^= 1 << draw.randrange(8)
-        elif kind == 1:
-            data[at:at] = draw.choice(_TOKENS)
-        elif kind == 2:
-            data[at:end] = draw.choice(_TOKENS)
-        elif kind == 3:
-            del data[at:end]
-        elif kind == 4:
-            data[at:at] = data[at:end] * draw.choice((1, 2, 50))
-        elif draw.random() < 0.3:
-            del data[at:]
-    return bytes(data)
+    more: Sequence[bytes] = ()
+    seal: Callable[[Path], None] | None = None
+    suffix: str = ""
 
 
 @dataclass(frozen=True)
 class Limit:
-    """When to stop: after some seconds or, in every run alike, after a number of files."""
+    """When to stop: after some seconds or, in every run alike, after a number of files.
+
+    `first` is the number of the first file, so that a run can continue an earlier one.
+    """
 
     seconds: float = math.inf
     files: float = math.inf
+    first: int = 0
 
 
 def fuzz(reader: Reader, samples: Path, folder: Path, seed: int, limit: Limit) -> Figures:
@@ -89,14 +173,22 @@ def fuzz(reader: Reader, samples: Path, folder: Path, seed: int, limit: Limit) -
     report.unlink(missing_ok=True)
     ended = call(lambda: _read_mutations(reader, folder, seed, limit, report), folder)
     figures = Figures("fuzz", reader.name)
-    if not report.is_file():
-        figures.defects.append(f"the process ended with {ended.code}: {ended.err[-300:]}")
-        return figures
-    found = json.loads(report.read_text())
+    found = json.loads(report.read_text()) if report.is_file() else {"outcomes": {}, "defects": []}
     figures.outcomes.update(found["outcomes"])
-    figures.n = sum(found["outcomes"].values()) + len(found["defects"])
+    figures.n = sum(found["outcomes"].values())
     figures.defects += found["defects"]
+    if ended.code:
+        kept = _kept(folder / reader.file, reader, "end")
+        figures.defects.append(f"the process ended with {ended.code}: {ended.err[-300:]} {kept}")
+    figures.seconds = round(ended.seconds, 1)
     return figures
+
+
+def content_of(reader: Reader, whole: bytes, seed: int, number: int) -> bytes:
+    """Return a mutated file, which the seed and its number determine."""
+    draw = random.Random(f"{seed} {reader.name} {number}")
+    sample = draw.choice([whole, *reader.more])
+    return mutate(sample, draw, reader.suffix or Path(reader.file).suffix)
 
 
 def _read_mutations(reader: Reader, folder: Path, seed: int, limit: Limit, report: Path) -> None:
@@ -110,15 +202,19 @@ def _read_mutations(reader: Reader, folder: Path, seed: int, limit: Limit, repor
     from polarity_bench.errors import InputError
 
     file = folder / reader.file
-    whole, draw = file.read_bytes(), random.Random(f"{seed} {reader.name}")
+    whole = file.read_bytes()
+    kept_files = [path for path in folder.rglob("*") if path.is_file() and reader.seal]
+    contents = {path: path.read_bytes() for path in kept_files}
     outcomes: Counter[str] = Counter()
     defects: dict[str, str] = {}
     reader.read(folder)  # the sample itself is read
-    deadline, n_read = time.monotonic() + limit.seconds, 0
-    while time.monotonic() < deadline and n_read < limit.files:
-        n_read += 1
-        content = mutate(whole, draw)
-        file.write_bytes(content)
+    deadline, number = time.monotonic() + limit.seconds, limit.first
+    while time.monotonic() < deadline and number < limit.first + limit.files:
+        file.write_bytes(content_of(reader, whole, seed, number))
+        if reader.seal and number % 8:
+            with suppress(Exception):  # what cannot be sealed is read as it is
+                reader.seal(folder)
+        before, key = _memory(), ""
         signal.setitimer(signal.ITIMER_PROF, HANG)
         try:
             reader.read(folder)
@@ -126,25 +222,43 @@ def _read_mutations(reader: Reader, folder: Path, seed: int, limit: Limit, repor
         except InputError as error:
             outcomes["refused" if str(error).strip() else "refused without a word"] += 1
         except BaseException as error:  # noqa: BLE001  The unexpected is what is looked for.
+            outcomes["neither"] += 1
             frames = traceback.extract_tb(error.__traceback__)
             ours = [frame for frame in frames if "polarity_bench" in frame.filename]
             last = (ours or frames)[-1]
             key = f"{type(error).__name__} at {Path(last.filename).name}:{last.lineno}"
-            if key not in defects:
-                kept = _kept(file, reader, len(defects))
-                defects[key] = f"{key}: {str(error)[:160]}; file {kept}"
+            key += f": {str(error)[:160]}" if key not in " ".join(defects) else ""
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
+        burst = _memory() - before
+        if burst > _BURST:
+            key = key or f"a burst of {burst >> 20} MiB"
+        short = key.partition(": ")[0]
+        if key and short not in defects:
+            kept = _kept(file, reader, str(number))
+            defects[short] = f"{key}; file {number}, {kept}"
+        for path, content in contents.items():
+            if path.read_bytes() != content:
+                path.write_bytes(content)
+        number += 1
         report.write_text(json.dumps({"outcomes": outcomes, "defects": [*defects.values()]}))
     file.write_bytes(whole)
+
+
+def _memory() -> int:
+    """Return the most memory used since the last call, and begin to measure again."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    (peak,) = (int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
+    Path("/proc/self/clear_refs").write_text("5")
+    return peak
 
 
 class _Hung(BaseException):
     """Not an Exception, so that no reader takes it for a damaged file."""
 
 
-def _kept(file: Path, reader: Reader, number: int) -> Path:
-    kept = file.parents[len(Path(reader.file).parts) - 1].with_name("found")
+def _kept(file: Path, reader: Reader, number: str) -> Path:
+    kept = Path(tempfile.gettempdir()) / "chaos-found"
     kept.mkdir(exist_ok=True)
     name = f"{reader.name.replace(' ', '-').replace('/', '-')}-{number}{file.suffix}"
     return Path(shutil.copy(file, kept / name))
@@ -159,6 +273,7 @@ def make_samples(folder: Path, template: Path) -> Path:
     import pandas as pd
 
     from polarity_bench.results.packed_results import pack
+    from polarity_bench.sweeps.state_files import ItemOutcome, SweepState
     from polarity_bench.training.job import Job
     from polarity_bench.training.recipes import RECIPES
 
@@ -210,15 +325,32 @@ def make_samples(folder: Path, template: Path) -> Path:
     (folder / "job.toml").write_text(job.to_toml())
     shutil.copytree(folder / "leaderboards" / "mini" / "results", folder / "packed")
     pack(folder / "packed")
+    published = (folder / "published.csv").read_text().replace("sst2", "mini")
+    (folder / "leaderboards" / "mini" / "published.csv").write_text(published)
     line = "train axis --model tiny --task mini --task-dir tasks -o dial"
     ended = run(line.split(), folder)
     assert ended.code == 0, ended.err
+    curve = next(iter(sorted((BOARDS / "axis" / "results" / "curves").glob("*.json"))))
+    shutil.copy(curve, folder / "curve.json")
+    shutil.copy(BOARDS / "margins" / "sweep.json", folder)
+    SweepState(folder).record("a", ItemOutcome("done", "a", files=("results/b.json",)))
+    (folder / "new").mkdir()
+    for suffix in ("csv", "jsonl", "parquet"):
+        shutil.copy(folder / suffix / f"mini-source.{suffix}", folder / "new" / f"new.{suffix}")
+    rows.to_json(folder / "new" / "new.json", orient="records")
+    rows.to_excel(folder / "new" / "new.xlsx", index=False)
+    labelled = [f"__label__{label} {text}\n" for text, label in SOURCES]
+    (folder / "new" / "new.txt").write_text("".join(labelled))
+    with zipfile.ZipFile(folder / "new" / "new.zip", "w") as packed:
+        for text, label in SOURCES:
+            packed.writestr(f"reviews/{label}/{text[4]}.txt", text)
     return folder
 
 
 def readers(samples: Path) -> list[Reader]:
     """Return every reader with its sample."""
-    from polarity_bench.boards.config import BoardFile, board_file
+    from polarity_bench.boards.board_folder import open_board
+    from polarity_bench.boards.build import rendered
     from polarity_bench.data.nli import load_nli
     from polarity_bench.data.senteval import (
         read_labelled_lines,
@@ -229,19 +361,25 @@ def readers(samples: Path) -> list[Reader]:
     from polarity_bench.encoders.baselines import WordVectorsEncoder
     from polarity_bench.encoders.load import EncoderOptions, load_encoder
     from polarity_bench.encoders.saved_vectors import SavedVectorsEncoder
+    from polarity_bench.evaluation.contamination import TrainingTexts
     from polarity_bench.integrations.mteb_results import read_mteb
+    from polarity_bench.results.curve_files import read_curve
     from polarity_bench.results.published import read_published
     from polarity_bench.results.result_files import read_results
     from polarity_bench.sweeps.grid import read_grid
     from polarity_bench.sweeps.items import Setup
+    from polarity_bench.sweeps.plan import read_plan
+    from polarity_bench.sweeps.state_files import SweepState
     from polarity_bench.tasks.catalogue import read_task
+    from polarity_bench.tasks.scaffold import task_from
     from polarity_bench.tasks.types.base import Settings
     from polarity_bench.training.job import Job
+    from polarity_bench.training.recipes import RECIPES
 
     def load(name: str) -> Callable[[Path], Any]:
         def read(folder: Path) -> Any:
             access = DataAccess(folder / "data", offline=True)
-            return read_task(folder / name / "mini.toml").load(access, Settings())
+            return read_task(folder / name / "mini.toml").load(access, Settings()).digest
 
         return read
 
@@ -255,11 +393,29 @@ def readers(samples: Path) -> list[Reader]:
             folder / "small.toml", Setup(folder / "out", options, task_dir=folder / "tasks")
         )
 
+    def board(folder: Path) -> Any:
+        return rendered(open_board(folder / "leaderboards" / "mini"), with_report=False)
+
+    def new(suffix: str) -> Callable[[Path], Any]:
+        def read(folder: Path) -> Any:
+            shutil.rmtree(folder / "out", ignore_errors=True)
+            return task_from(folder / "new" / f"new.{suffix}", folder=folder / "out")
+
+        return read
+
+    def contents(pattern: str) -> list[bytes]:
+        return [path.read_bytes() for path in sorted(REPOSITORY.glob(pattern))]
+
     def below(folder: str, pattern: str) -> str:
         return str(next(iter(sorted((samples / folder).rglob(pattern)))).relative_to(samples))
 
     found = [
-        Reader("task file", "csv/mini.toml", load("csv")),
+        Reader(
+            "task file",
+            "csv/mini.toml",
+            load("csv"),
+            [_RICH_TASK.encode()] * 9 + contents("tasks/*/*.toml"),
+        ),
         *(
             Reader(f"task data, {suffix}", f"{suffix}/mini-source.{suffix}", load(suffix))
             for suffix in ("csv", "tsv", "jsonl", "parquet")
@@ -280,7 +436,10 @@ def readers(samples: Path) -> list[Reader]:
     gold, lines = texts.replace("input", "gs"), below("data", "rt.pos")
     result = below("leaderboards/mini/results", "*Retrieval.json")
     provenance = below("leaderboards/mini/results", "*.provenance.json")
-    stored = "leaderboards/mini/results"
+    values = below("leaderboards/mini/results", "*.safetensors")
+    jobs = [
+        Job(recipe(), "tiny", "mini", Path("out")).to_toml().encode() for recipe in RECIPES.values()
+    ]
     config = "leaderboards/mini/board.toml"
     access = DataAccess(None, offline=True)
     found += [
@@ -289,16 +448,40 @@ def readers(samples: Path) -> list[Reader]:
         Reader("STS, scores", gold, lambda f: read_sts(f / texts, f / gold)),
         Reader("labelled lines", lines, lambda f: read_labelled_lines(f / lines, f / lines)),
         Reader("NLI pairs", "nli.jsonl", lambda f: load_nli([str(f / "nli.jsonl")], access)),
-        Reader("result", result, lambda f: list(read_results(f / stored))),
-        Reader("provenance", provenance, lambda f: list(read_results(f / stored))),
+        Reader("result", result, board, seal=lambda f: _seal_result(f / result)),
+        Reader("provenance", provenance, board, seal=lambda f: _seal_result(f / result)),
+        Reader("values per query", values, board, seal=lambda f: _seal_result(f / result)),
         Reader(
-            "packed results", "packed/results.jsonl", lambda f: list(read_results(f / "packed"))
+            "packed results",
+            "packed/results.jsonl",
+            lambda f: list(read_results(f / "packed")),
+            seal=lambda f: _seal_packed(f / "packed" / "results.jsonl"),
+        ),
+        Reader(
+            "curve",
+            "curve.json",
+            lambda f: read_curve(f / "curve.json"),
+            seal=lambda f: _seal(f / "curve.json"),
+        ),
+        Reader("plan", "sweep.json", read_plan),
+        Reader("state", "state/a.json", lambda f: SweepState(f).outcomes(["a"])),
+        *(
+            Reader(f"new task, {suffix}", f"new/new.{suffix}", new(suffix))
+            for suffix in ("csv", "txt", "json", "jsonl", "parquet", "xlsx", "zip")
         ),
         Reader("mteb's results", result, lambda f: read_mteb(f / "leaderboards")),
-        Reader("board.toml", config, lambda f: board_file(f / config, BoardFile)),
-        Reader("published numbers", "published.csv", lambda f: read_published(f / "published.csv")),
-        Reader("grid", "small.toml", grid),
-        Reader("job", "job.toml", lambda f: Job.read(f / "job.toml")),
+        Reader(
+            "board.toml", config, board, [_RICH_BOARD.encode()] * 4 + contents("l*/*/board.toml")
+        ),
+        Reader(
+            "published numbers",
+            "published.csv",
+            lambda f: read_published(f / "published.csv"),
+            contents("leaderboards/[ao]*/published.csv"),
+        ),
+        Reader("board with published numbers", "leaderboards/mini/published.csv", board),
+        Reader("grid", "small.toml", grid, [_RICH_GRID.encode()] * 3 + contents("*/*/grid*.toml")),
+        Reader("job", "job.toml", lambda f: Job.read(f / "job.toml"), jobs),
         Reader("saved vectors, npy", "npy/v.npy", lambda f: SavedVectorsEncoder(f / "npy")),
         Reader("saved vectors, texts", "npy/v.texts.txt", lambda f: SavedVectorsEncoder(f / "npy")),
         Reader("saved parquet", "vectors/v.parquet", lambda f: SavedVectorsEncoder(f / "vectors")),
@@ -306,8 +489,18 @@ def readers(samples: Path) -> list[Reader]:
         Reader("weights", "tiny/model.safetensors", encoder("tiny")),
         Reader("modules.json", "tiny/modules.json", encoder("tiny")),
         Reader("tokenizer", "tiny/tokenizer.json", encoder("tiny")),
+        Reader(
+            "training texts",
+            "dial/training_texts.json.gz",
+            lambda f: TrainingTexts.read(f / "dial"),
+        ),
         Reader("axis", below("dial", "*Axis/*.json"), encoder("dial")),
-        Reader("train.json", "dial/train.json", encoder("dial")),
+        Reader(
+            "train.json",
+            "dial/train.json",
+            encoder("dial"),
+            seal=lambda f: _seal(f / "dial/train.json"),
+        ),
     ]
     return found
 
@@ -316,3 +509,39 @@ def _senteval(layout: str, name: str) -> Reader:
     from polarity_bench.data.senteval import read_split
 
     return Reader(f"SentEval, {layout}", name, lambda folder: read_split(folder / name, layout))
+
+
+# Right checksums of what was changed, as the one who made a wrong file would write them
+
+
+def _seal(file: Path) -> None:
+    from polarity_bench.files import json_bytes, with_checksum
+
+    file.write_bytes(json_bytes(with_checksum(json.loads(file.read_text()))))
+
+
+def _seal_result(file: Path) -> None:
+    from polarity_bench.files import json_bytes, with_checksum
+    from polarity_bench.results.result_files import files_of
+
+    scores, values, _, provenance = files_of(file)
+    made = json.loads(provenance.read_text())
+    made["scores_sha256"] = _digest(json_bytes(json.loads(scores.read_text())["scores"]))
+    made["queries_sha256"] = _digest(values.read_bytes())
+    provenance.write_bytes(json_bytes(with_checksum(made)))
+
+
+def _seal_packed(file: Path) -> None:
+    from polarity_bench.files import json_bytes, with_checksum
+
+    lines = []
+    for text in file.read_text().splitlines():
+        line = json.loads(text)
+        line["provenance"]["scores_sha256"] = _digest(json_bytes(line["scores"]["scores"]))
+        line["provenance"] = with_checksum(line["provenance"])
+        lines.append(json.dumps(line, ensure_ascii=False) + "\n")
+    file.write_text("".join(lines))
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

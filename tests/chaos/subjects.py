@@ -27,12 +27,13 @@ _VOLATILE = frozenset(
         "sha256",
         "queries_sha256",
         "command",
+        "commit",
         "seconds_per_fold",
         "made",
         "began",
     ]
 )
-"""Fields with times, or with a checksum over times."""
+"""Fields with times, or with a checksum over times, and the commit, which `--write` makes dirty."""
 _QUICK = "--epochs 2 --batch-size 8 --held-out 0"
 _BOARD = 'title = "Mini"\nintroduction = "Two encoders."\n'
 
@@ -44,12 +45,15 @@ class Subject:
     name: str
     line: str
     product: str
+    has_workers: bool = False
+    needs: str = ""
 
     @property
     def words(self) -> list[str]:
         return self.line.split()
 
 
+_SWEEP = "sweep small.toml --task-dir tasks --retry-failed -o made"
 _TINY = "--model tiny --task-dir tasks -o made"
 SUBJECTS = [
     Subject("run", f"run {_TINY} --data-dir data --tasks mini,little-sts,little-mr", "made"),
@@ -64,9 +68,8 @@ SUBJECTS = [
         f"fewshot {_TINY} --task mini --loss cce,frozen --rows 4 --folds 3 --workers 1",
         "made",
     ),
-    Subject(
-        "sweep", "sweep small.toml --task-dir tasks --workers 1 --retry-failed -o made", "made"
-    ),
+    Subject("sweep", f"{_SWEEP} --workers 1", "made", has_workers=True),
+    Subject("sweep on Ray", f"{_SWEEP} --engine ray", "made", has_workers=True, needs="ray"),
     Subject("leaderboard build", "leaderboard build", "leaderboards"),
 ]
 

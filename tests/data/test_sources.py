@@ -24,6 +24,13 @@ def test_missing_data_names_the_files_the_places_and_the_remedy(
         assert part in str(error.value)
 
 
+def test_a_file_whose_name_is_too_long_is_missing(task_dir: Path) -> None:
+    file = task_dir / "mini.toml"
+    file.write_text(file.read_text().replace("mini-source.csv", f"{'x' * 300}.csv"))
+    with pytest.raises(InputError, match=r"xxx\.csv is not in "):
+        read_task(file).load(HERE, Settings())
+
+
 def test_a_file_that_both_splits_share_is_named_once(task_dir: Path) -> None:
     file = task_dir / "mini.toml"
     file.write_text(file.read_text().replace("mini-source.csv", "mini-query.csv"))

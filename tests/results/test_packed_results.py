@@ -183,6 +183,14 @@ def test_a_damaged_line_is_refused(
     assert file.read_bytes() == content
 
 
+def test_a_deeply_nested_line_is_refused(results: Path) -> None:
+    pack(results)
+    with (results / PACKED).open("a", encoding="utf-8") as file:
+        file.write("[" * 100_000)
+    with pytest.raises(InputError, match=r"line 5: the line is damaged .*RecursionError"):
+        list(read_results(results))
+
+
 def test_an_edited_line_is_refused(results: Path) -> None:
     pack(results)
     text = (results / PACKED).read_text(encoding="utf-8")

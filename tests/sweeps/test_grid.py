@@ -243,7 +243,10 @@ def test_no_name_becomes_a_path(tmp_path: Path) -> None:
             r"line 6: `task`: the task 'mteb:NusaX-senti' has 12 subsets; choose one: mteb:NusaX-",
         ),
         (('prompt = "query: "', "prompt = 3"), r"line 18: 'prompt' must be text, got 3"),
+        (("[all]", "[all]\naxis = 1979-05-27"), "no such setting"),
         (("epochs = 1", "epochs = "), r"grid\.toml: not valid TOML"),
+        (("epochs = 1", f"epochs = 0x1{'0' * 9000}"), r"grid\.toml: not valid TOML: Exceeds the l"),
+        (("epochs = 1", "epochs = " + "[" * 5000), r"grid\.toml: not valid TOML: maximum recursio"),
         (('recipe = "axis"\nhead = "tuned"\nprompt = "query: "', 'loss = "triplet"\nmargin = 0.5'),
          r"two training runs have the same settings: 'model minilm, loss triplet, margin 0\.5' an"),
     ],
@@ -253,6 +256,13 @@ def test_what_is_wrong_is_said_with_its_line(
 ) -> None:
     text = GRID.replace("./here", "glove:x").replace(*change, 1)
     with pytest.raises(InputError, match=message):
+        read(tmp_path, text)
+
+
+def test_a_block_of_too_many_combinations_is_refused_at_once(tmp_path: Path) -> None:
+    many = "".join(f"{key} = {[*range(1, 101)]}\n" for key in ("seed", "epochs", "batch_size"))
+    text = f'[[train]]\ntask = "contrast"\n{many}loss = ["triplet", "mnrl"]\n'
+    with pytest.raises(InputError, match="has 2,000,000 combinations, at most 1,000,000 fit"):
         read(tmp_path, text)
 
 

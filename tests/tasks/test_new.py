@@ -216,6 +216,14 @@ def test_what_cannot_be_a_task_is_refused(tmp_path: Path, content: str, message:
     assert not (tmp_path / "reviews.toml").exists()
 
 
+def test_a_label_of_many_characters_is_refused_in_no_time(tmp_path: Path) -> None:
+    path = table(
+        tmp_path / "r.csv", [*TEXTS, ("One more.", "\n" * 10_001 + "x")], ("text", "label")
+    )
+    with pytest.raises(InputError, match=r"'label' has 3 different labels of up to 10,002 chara"):
+        new_task([path])
+
+
 def test_a_path_that_no_task_file_may_hold_leaves_none(tmp_path: Path) -> None:
     sides = [table(tmp_path / f"a:{i}.csv", TEXTS, ("text", "label")) for i in range(2)]
     with pytest.raises(InputError, match="expected a relative path with forward slashes"):

@@ -201,6 +201,7 @@ def test_suites_name_known_tasks() -> None:
         ('path = "film/train.csv"', "", "a file with a 'url' needs a 'path'"),
         ("[splits.query]", "[splits.quary]", "'splits.quary"),
         ("title =", "title == 3\n#", "not valid TOML"),
+        ('kind = "polarity"', "kind = {}", "unknown kind {}"),
         ("[labels]", "[labels]\n[labels]", "not valid TOML"),
     ],
 )

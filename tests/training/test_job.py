@@ -143,6 +143,8 @@ def test_what_is_left_out_has_its_default() -> None:
     ("old", "new", "said"),
     [
         ("model =", "model :", "invalid TOML: "),
+        ("seed = 0", "seed = " + "[" * 5000, "invalid TOML: maximum recursion depth exceeded"),
+        ('name = "margins"', "name = [1]", "unknown recipe [1]"),
         ('task = "sst2"', "", "the job 'train' needs the parameter 'task'"),
         ('task = "sst2"', "task = 2", "`task` must be text, got 2"),
         ("store = false", 'store = "no"', "`store` must be true or false, got 'no'"),

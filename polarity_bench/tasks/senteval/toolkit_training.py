@@ -227,19 +227,19 @@ def _squared_error_gradient(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 class _Rows:
-    """One row of values for each classifier, (r, c·d + c), and views of its parts.
+    """One row of values for each classifier, and views of its parts.
 
     Attributes:
-        values: The rows: the weights, then the biases.
+        values: The rows: the weights, then the biases, then zeros up to a multiple of 16 bytes,
+            because the rounding of BLAS depends on the alignment of the memory that it writes to.
         weights: View of the weights, (r, c, d).
         biases: View of the biases, (r, c).
     """
 
-    def __init__(self, values: Tensor, n_classes: int) -> None:
+    def __init__(self, values: Tensor, shape: torch.Size) -> None:
         self.values = values
-        n_features = values.shape[1] // n_classes - 1
-        self.weights = values[:, :-n_classes].view(-1, n_classes, n_features)
-        self.biases = values[:, -n_classes:]
+        self.weights = values[:, : shape.numel()].view(-1, *shape)
+        self.biases = values[:, shape.numel() :][:, : shape[0]]
 
 
 class _Stack:
@@ -250,16 +250,17 @@ class _Stack:
     """
 
     def __init__(self, start: nn.Linear, weight_decays: Sequence[float]) -> None:
-        row = torch.cat([start.weight.flatten(), start.bias])
+        padding = start.bias.new_zeros(-len(start.bias) % 4)
+        row = torch.cat([start.weight.flatten(), start.bias, padding])
         values = row.repeat(len(weight_decays), 1)
         self._mean, self._square = torch.zeros_like(values), torch.zeros_like(values)
         self._weight_decay = torch.tensor(weight_decays).unsqueeze(1)
-        self._n_steps, self._n_classes = 0, len(start.bias)
+        self._n_steps, self._shape = 0, start.weight.shape
         self._set(values)
 
     def _set(self, values: Tensor) -> None:
-        self._parameters = _Rows(values, self._n_classes)
-        self._gradient = _Rows(torch.empty_like(values), self._n_classes)
+        self._parameters = _Rows(values, self._shape)
+        self._gradient = _Rows(torch.zeros_like(values), self._shape)
         self._spread = torch.empty_like(values)
 
     def step(

@@ -230,7 +230,7 @@ class _Rows:
     """One row of values for each classifier, and views of its parts.
 
     Attributes:
-        values: The rows: the weights, then the biases, then zeros up to a multiple of 16 bytes,
+        values: The rows: the weights, then the biases, then zeros up to a multiple of 64 bytes,
             because the rounding of BLAS depends on the alignment of the memory that it writes to.
         weights: View of the weights, (r, c, d).
         biases: View of the biases, (r, c).
@@ -250,7 +250,7 @@ class _Stack:
     """
 
     def __init__(self, start: nn.Linear, weight_decays: Sequence[float]) -> None:
-        padding = start.bias.new_zeros(-len(start.bias) % 4)
+        padding = start.bias.new_zeros(-(start.weight.numel() + len(start.bias)) % 16)
         row = torch.cat([start.weight.flatten(), start.bias, padding])
         values = row.repeat(len(weight_decays), 1)
         self._mean, self._square = torch.zeros_like(values), torch.zeros_like(values)

@@ -275,8 +275,12 @@ class _Stack:
                 with respect to the logits, (r, b, c).
         """
         to_logits = gradient(self._logits(features), targets)
-        for of_layer, weights in zip(to_logits, self._gradient.weights, strict=True):
-            torch.mm(of_layer.t(), features, out=weights)
+        stacked = features.expand(len(to_logits), -1, -1)
+        if self._is_small(features):
+            for of_layer, weights in zip(to_logits, self._gradient.weights, strict=True):
+                torch.mm(of_layer.t(), features, out=weights)
+        else:
+            torch.bmm(to_logits.transpose(1, 2), stacked, out=self._gradient.weights)
         torch.sum(to_logits, 1, out=self._gradient.biases)
         self._adam(self._gradient.values, self._parameters.values)
 
@@ -313,13 +317,17 @@ class _Stack:
 
     def _logits(self, features: Tensor) -> Tensor:
         weights, biases = self._parameters.weights, self._parameters.biases
-        # For a single row, BLAS uses a routine whose rounding depends on the memory alignment of
-        # the operands. Copies have the same alignment as the operands in a standard torch loop.
-        # Stacked products of fewer than 400 multiplications do not use BLAS and round differently.
-        if len(features) == 1 or len(features) * weights[0].numel() < 400:
+        if len(features) == 1 or self._is_small(features):
+            # For a single row, BLAS uses a routine whose rounding depends on the memory alignment
+            # of the operands. Copies have the same alignment as the operands in a standard torch
+            # loop.
             row, layers = features.clone(), zip(weights, biases, strict=True)
             return torch.stack([torch.addmm(b.clone(), row, w.clone().t()) for w, b in layers])
         if len(weights) == 1:  # faster than a batch of one product
             return torch.addmm(biases[0], features, weights[0].t()).unsqueeze(0)
         stacked = features.expand(len(weights), -1, -1)
         return torch.baddbmm(biases.unsqueeze(1), stacked, weights.transpose(1, 2))
+
+    def _is_small(self, features: Tensor) -> bool:
+        """Return whether torch would multiply stacks without BLAS, which rounds differently."""
+        return len(features) * self._shape.numel() < 400

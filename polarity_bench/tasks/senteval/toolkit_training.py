@@ -22,6 +22,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 _RATE, _BETA, _BETA_SQUARE, _EPSILON = 1e-3, 0.9, 0.999, 1e-8  # Adam's defaults
+_ALIGNED = 16
+"""Rows of values have a multiple of this length: BLAS rounding depends on memory alignment."""
 
 Examples = tuple[Tensor, Tensor]
 """Features, (n, d), and targets: labels, (n,), or other values that the loss accepts."""
@@ -230,8 +232,7 @@ class _Rows:
     """One row of values for each classifier, and views of its parts.
 
     Attributes:
-        values: The rows: the weights, then the biases, then zeros up to a multiple of 64 bytes,
-            because the rounding of BLAS depends on the alignment of the memory that it writes to.
+        values: The rows: the weights, the biases, and zeros (see `_ALIGNED`).
         weights: View of the weights, (r, c, d).
         biases: View of the biases, (r, c).
     """
@@ -250,9 +251,8 @@ class _Stack:
     """
 
     def __init__(self, start: nn.Linear, weight_decays: Sequence[float]) -> None:
-        padding = start.bias.new_zeros(-(start.weight.numel() + len(start.bias)) % 16)
-        row = torch.cat([start.weight.flatten(), start.bias, padding])
-        values = row.repeat(len(weight_decays), 1)
+        row = torch.cat([start.weight.flatten(), start.bias])
+        values = nn.functional.pad(row, (0, -len(row) % _ALIGNED)).repeat(len(weight_decays), 1)
         self._mean, self._square = torch.zeros_like(values), torch.zeros_like(values)
         self._weight_decay = torch.tensor(weight_decays).unsqueeze(1)
         self._n_steps, self._shape = 0, start.weight.shape
@@ -276,7 +276,11 @@ class _Stack:
         """
         to_logits = gradient(self._logits(features), targets)
         stacked = features.expand(len(to_logits), -1, -1)
-        torch.bmm(to_logits.transpose(1, 2), stacked, out=self._gradient.weights)
+        if self._is_small(features):
+            for of_layer, weights in zip(to_logits, self._gradient.weights, strict=True):
+                torch.mm(of_layer.t(), features, out=weights)
+        else:
+            torch.bmm(to_logits.transpose(1, 2), stacked, out=self._gradient.weights)
         torch.sum(to_logits, 1, out=self._gradient.biases)
         self._adam(self._gradient.values, self._parameters.values)
 
@@ -313,7 +317,7 @@ class _Stack:
 
     def _logits(self, features: Tensor) -> Tensor:
         weights, biases = self._parameters.weights, self._parameters.biases
-        if len(features) == 1:
+        if len(features) == 1 or self._is_small(features):
             # For a single row, BLAS uses a routine whose rounding depends on the memory alignment
             # of the operands. Copies have the same alignment as the operands in a standard torch
             # loop.
@@ -323,3 +327,7 @@ class _Stack:
             return torch.addmm(biases[0], features, weights[0].t()).unsqueeze(0)
         stacked = features.expand(len(weights), -1, -1)
         return torch.baddbmm(biases.unsqueeze(1), stacked, weights.transpose(1, 2))
+
+    def _is_small(self, features: Tensor) -> bool:
+        """Return whether torch would multiply stacks without BLAS, which rounds differently."""
+        return len(features) * self._shape.numel() < 400

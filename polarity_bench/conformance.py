@@ -95,7 +95,7 @@ def _check_object(
         if register.get(name) is not found:
             raise InputError("the name is taken; choose another name")  # noqa: TRY301
     except Exception as error:  # noqa: BLE001  A plug-in may raise any error.
-        yield Check(name, "loads", str(error))
+        yield Check(name, "loads", _problem(error))
         return
     yield Check(name, "loads")
     if isinstance(found, Weighting):
@@ -111,12 +111,17 @@ def _check_object(
         yield from _check_recipe(found, model, bar)
 
 
+def _problem(error: Exception) -> str:
+    """Describe an error, and never by an empty text, which would pass the check."""
+    return str(plugin_failure(error) or error) or type(error).__name__
+
+
 def _wrong_weights(weighting: str) -> str:
     for k in (1, 2, 16):
         try:
             rank_weights(k, weighting)
         except Exception as error:  # noqa: BLE001  A plug-in may raise any error.
-            return str(plugin_failure(error) or error)
+            return _problem(error)
     return ""
 
 
@@ -131,7 +136,7 @@ def _check_recipe(recipe: type[Recipe], model: str, bar: Bar) -> Iterator[Check]
             paths = [Path(folder, name) for name in ("one", "two", "one")]
             runs = [train(Job(recipe(), model, TASK, path), bar=bar) for path in paths]
         except Exception as error:  # noqa: BLE001  A plug-in may raise any error.
-            yield Check(recipe.name, "trains", str(error))
+            yield Check(recipe.name, "trains", _problem(error))
             return
     yield Check(recipe.name, "trains")
     yield Check(recipe.name, "resumes", "" if runs[2].reused else "the run was not reused")
@@ -176,7 +181,7 @@ def _check_task(
         if spec.kind in KINDS.packages:
             yield Check(name, "digest", _moving_digest(file, access, task))
     except Exception as error:  # noqa: BLE001  A plug-in may raise any error.
-        yield Check(name, check, str(plugin_failure(error) or error))
+        yield Check(name, check, _problem(error))
         return
     yield from _check_scores(name, task, bar)
 

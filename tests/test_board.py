@@ -333,7 +333,9 @@ def test_means_are_over_the_tasks_that_every_row_has_and_say_so() -> None:
     assert means.startswith("Summary: sst2\n")
     assert "| org/all-mini | itself | 16 | 60.00 |" in means
     assert "| org/tuned | itself | 16 | **90.00** |" in means
-    assert "for which every row has results, without irony (polarity-retrieval)." in text
+    assert (
+        "leave out tasks for which some rows have no results: irony (polarity-retrieval)." in text
+    )
     results.append(polarity(TUNED, "irony", 0.7, 0.4, 0.9))
     assert "## Means over 2 polarity tasks\n" in shown(results)
     assert "every row has" not in shown(results)

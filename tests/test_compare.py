@@ -407,7 +407,7 @@ def test_the_command_prints_difference_interval_p_and_queries(
         r"(not )?significant at 5 %\."
     )
     assert re.search(said, done.out)
-    assert re.search(r"a difference of \d+\.\d points or more is detected four times", done.out)
+    assert re.search(r"Minimum detectable difference \(80 % power.*: \d+\.\d points\.", done.out)
     assert f"{n_moving} of 10 queries differ" in done.out
     rows = [line for line in done.out.splitlines() if re.match(r"\| \d+ ", line)]
     assert len(rows) == n_moving

@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 import pytest
 from standins.programs import load_program
 from traced.raw import Raw, label, read_raw
@@ -33,6 +34,7 @@ MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 OF_CONTRAST = {"all-MiniLM-L6-v2": MINILM, "`tfidf` (bag of words)": "tfidf"}
 OF_CONTRAST |= {"`random` vectors": "random"}
 """The constant vector has no result: chance is its score."""
+OF_THE_TOWERS = ("tower-minilm-1e-4", "tower-mpnet")
 OF_THE_AXIS = {
     "the base": [MINILM],
     "`--stretch 5`": ["stretch-5"],
@@ -45,9 +47,9 @@ OF_THE_AXIS = {
         f"axis-tuned-{seed}" for seed in range(3)
     ],
     "`tuned` with `--tower all-mpnet-base-v2`, 20,000 labels, 1 epoch, rate 3e-5, one seed": [
-        "tower-mpnet"
+        OF_THE_TOWERS[1]
     ],
-    "`tuned`, 20,000 labels, 1 epoch, rate 1e-4, one seed": ["tower-minilm-1e-4"],
+    "`tuned`, 20,000 labels, 1 epoch, rate 1e-4, one seed": [OF_THE_TOWERS[0]],
     "`shared`, 2 epochs, rate 1e-4, bfloat16, mean of three seeds": [
         f"axis-shared-{seed}" for seed in range(3)
     ],
@@ -140,6 +142,22 @@ def check_the_axis(text: str) -> None:
 
 def test_what_was_found_of_the_axis_is_that_of_the_board() -> None:
     check_the_axis(FINDINGS)
+
+
+def test_the_towers_on_the_page_of_the_dial_are_those_of_the_board() -> None:
+    raw, grid = raw_of("axis"), table_of(DIAL, "classifier", "strength", "P", "S")
+    dials = [f"{name} (strength {s})" for name in OF_THE_TOWERS for s in ("0.25", "1")]
+    names = [f"{metric}_uniform_at_16" for metric in ("polarity", "similarity")]
+    places = [(task, name) for task in ("sst2", "sst2-unseen") for name in names]
+    for dial, row in zip([MINILM, *dials], grid.rows, strict=True):
+        assert row[2:] == [percent(raw, task, [dial], name) for task, name in places]
+    small, large = (np.array([row[2:] for row in grid.rows[i : i + 2]], float) for i in (1, 3))
+    p, s = (large - small)[:, ::2], (large - small)[:, 1::2]
+    assert f"P is {p.min():.1f} to {p.max():.1f} points higher" in plain(DIAL)
+    found = plain(FINDINGS)
+    assert f"raises P by {p.min():.1f} to {p.max():.1f} points** at strengths 0.25 and 1." in found
+    assert f"At strength 0.25, S differs by at most {s[0].max():.2f} points; at 1," in found
+    assert f"it is {s[1].min():.1f} to {s[1].max():.1f} points higher with mpnet's" in found
 
 
 def test_the_headline_of_the_readme_is_what_was_found() -> None:

@@ -235,6 +235,7 @@ def test_a_name_that_cannot_be_loaded_selects_a_result(
     assert [said[side]["file"] for side in "ab"] == list(map(str, paths))
     assert done.err.splitlines() == [f"{p.parts[-3]}: from {p}" for p in paths]
     assert ran(bench, task_dir, "-o", tmp_path / "made", "--offline", b="elm").code == 2
+    assert ran(bench, task_dir, "-o", tmp_path / "made", "--dtype", "float16").code == 2
     assert find_stored(tmp_path / "made", "ash", task, 4, prompt="query: ", by_name=True) is None
 
 

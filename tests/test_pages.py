@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import typer.main
-from standins import write_task
+from standins import call, write_task
 
 import polarity_bench
 from polarity_bench import training
@@ -188,6 +188,17 @@ def test_every_python_block_runs(
         assert re.fullmatch(r"{'sources': 24, 'queries': 8, .*} joint \d\d\.\d\d\n", output)
     elif "evaluate(" in code:
         assert re.fullmatch(r"P \d\d\.\d\d\n", output)
+
+
+def test_p_can_be_computed_from_what_was_retrieved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert call(monkeypatch, capsys, "run", "--model", "random", "--output", "results").code == 0
+    (code,) = (each for each in blocks("python", text_of(DOCS / "results.md")) if "hits" in each)
+    exec(code, {"__name__": "__main__"})
+    computed, stored = map(float, capsys.readouterr().out.split())
+    assert computed == pytest.approx(stored, abs=1e-9)
 
 
 def test_no_name_of_the_package_is_that_of_a_module() -> None:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from polarity_bench.metrics.register import METRICS, Metric
 from polarity_bench.registers import Register
 from polarity_bench.results.result_files import read_results
 from polarity_bench.scores import WEIGHTINGS, ScoreKey, Weighting
+from polarity_bench.sweeps import execute
 from polarity_bench.tasks.catalogue import KINDS
 from polarity_bench.training.recipes import RECIPES
 
@@ -268,6 +270,11 @@ class Stuck(Nudge):
             ["explain", "-m", "random", "--against", "tfidf", "-t", "mini"],
         ),
         ("recipes", BROKEN_RECIPE, ["train", "--recipe", "stuck", "-t", "mini", "-o", "x", "-m"]),
+        (
+            "task_types",
+            BROKEN_TYPE.replace("KeyError", "FileNotFoundError"),
+            ["neighbours", "warm", "-m", "random", "-t", "mini"],
+        ),
     ],
 )
 def test_an_error_of_a_plug_in_names_its_package_in_every_command(
@@ -289,9 +296,24 @@ def test_an_error_of_a_plug_in_names_its_package_in_every_command(
         words = [*words, str(tiny_model)]
     done = bench(*words, "--task-dir", task_dir)
     assert done.code == 2, done.err
-    assert "the package 'toy-scores' does not work: KeyError: 'nothing here' (" in done.err
+    error = "FileNotFoundError: nothing" if "FileNotFound" in module else "KeyError: 'nothing"
+    assert f"the package 'toy-scores' does not work: {error} here" in done.err
     assert "broken_stuck.py, line " in done.err
     assert "Traceback" not in done.err
+
+
+def test_an_error_of_a_plug_in_without_a_message_fails_the_item_and_the_check(
+    tiny_model: Path, tmp_path: Path, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, a check whose error had no message passed, and a sweep did not name the package."""
+    install("[polarity_bench.recipes]\nstuck = broken_stuck:Stuck\n")
+    module = BROKEN_RECIPE.replace('raise KeyError("nothing here")', "raise AssertionError")
+    (tmp_path / "site" / "broken_stuck.py").write_text(module)
+    said = "the package 'toy-scores' does not work: AssertionError: "
+    assert problems(str(tiny_model))["stuck"]["trains"].startswith(said)
+    nothing: Any = SimpleNamespace(name="one")
+    monkeypatch.setattr(execute, "_make", lambda *_: RECIPES["stuck"].fit(*[nothing] * 4))
+    assert execute._attempt(nothing, nothing, tmp_path / "log").why.startswith(said)
 
 
 @pytest.mark.parametrize(("register", "name"), [(METRICS, "first_hit"), (WEIGHTINGS, "steep")])
@@ -381,8 +403,9 @@ def test_recipes_are_trained_by_the_checks(tiny_model: Path, install: Install) -
     install(RECIPES_OF_TOYS)
     found = problems(str(tiny_model))
     assert found["nudge"] == dict.fromkeys(["loads", "options", "trains", "resumes", "repeats"], "")
+    failure = found["clashing"].pop("trains")
+    assert failure.startswith("the package 'toy-scores' does not work: ValueError: no idea how (")
     assert found["clashing"] == {
         "loads": "",
         "options": "other options are named task; rename the parameters",
-        "trains": "no idea how",
     }

@@ -91,9 +91,7 @@ def _mean_note(sections: Sections) -> str:
     ]
     if not left_out:
         return "An encoder has a mean only if it has results for all tasks."
-    return (
-        f"Means are over the tasks for which every row has results, without {', '.join(left_out)}."
-    )
+    return f"Means leave out tasks for which some rows have no results: {', '.join(left_out)}."
 
 
 def _no_rivals_note(sections: Sections) -> str:

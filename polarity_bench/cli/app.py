@@ -102,12 +102,10 @@ def main() -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1
-    except OSError as error:  # such as the cache that mteb makes when it is imported
-        if not cannot_write(error):
-            raise
-        _refuse(f"{error}; if this is a cache, {SET_FOLDERS}", as_json)
     except Exception as error:
         refused: Any = error
+        if cannot_write(error):  # such as the cache that mteb makes when it is imported
+            _refuse(f"{error}; if this is a cache, {SET_FOLDERS}", as_json)
         if not hasattr(refused, "format_message"):  # only errors of the parser have this method
             if blamed := plugin_failure(error):
                 _refuse(fields_to_flags(str(blamed)), as_json)

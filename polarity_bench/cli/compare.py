@@ -130,8 +130,8 @@ def _text(found: Comparison, items: Items, width: int | None) -> str:
     ]
     if not math.isnan(found.detectable):
         parts.append(
-            f"With these queries, a difference of {percent(found.detectable, 1)} points or more is "
-            f"detected four times in five (p < 0.05, {tails})."
+            f"Minimum detectable difference (80 % power, p < 0.05, {tails}): "
+            f"{percent(found.detectable, 1)} points."
         )
     if found.changed:
         changed = _changed_columns(

@@ -206,6 +206,7 @@ def _results(
     """
     from dataclasses import replace
 
+    from polarity_bench.encoders.load import EncoderOptions
     from polarity_bench.encoders.steered import at_strength
     from polarity_bench.evaluation.many_encoders import load_with_reference
     from polarity_bench.evaluation.many_tasks import EvaluationPlan
@@ -226,7 +227,9 @@ def _results(
                     if side.strength is not None:
                         encoder = at_strength(encoder, side.strength)
             except InputError:
-                stored[i] = find(side, by_name=True)
+                # Other options change vectors or allow code, so that a name does not suffice.
+                usual = EncoderOptions(prompt=side.prompt, device=own.device, offline=own.offline)
+                stored[i] = find(side, by_name=own == usual)
                 if stored[i] is None:
                     raise
                 continue

@@ -18,6 +18,7 @@ from polarity_bench.encoders.load import EncoderOptions, load_encoder
 from polarity_bench.encoders.reference_encoder import default_reference
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation.many_tasks import EvaluationPlan, run_suite
+from polarity_bench.registers import plugin_failure
 from polarity_bench.sweeps.items import CrossValidation, Evaluation, Item, Setup, Training
 from polarity_bench.sweeps.plan import check_encoder
 from polarity_bench.sweeps.state_files import (
@@ -75,7 +76,8 @@ def _attempt(item: Item, setup: Setup, log: Path) -> ItemOutcome:
             return ItemOutcome("failed", item.name, str(error))
         except Exception as error:  # noqa: BLE001  a failed item must not stop the others
             traceback.print_exc()
-            return ItemOutcome("failed", item.name, f"{type(error).__name__}: {error}")
+            problem = plugin_failure(error) or f"{type(error).__name__}: {error}"
+            return ItemOutcome("failed", item.name, str(problem))
 
 
 def _make(item: Item, setup: Setup) -> ItemOutcome:

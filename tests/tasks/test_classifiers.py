@@ -109,9 +109,9 @@ def test_the_torch_classifier_is_the_toolkits_loop_bit_for_bit(
             assert predict(test[0]).tolist() == wanted.tolist()
 
 
-@pytest.mark.parametrize("n", [200, 193], ids=["whole batches", "a last batch of one"])
+@pytest.mark.parametrize("n", [200, 193, 207], ids=["whole batches", "a last batch of one", "15"])
 @pytest.mark.parametrize("n_classes", [2, 3, 6])
-@pytest.mark.parametrize("d", [36, 100, 384])
+@pytest.mark.parametrize("d", [8, 36, 100, 384])
 def test_stacked_layers_end_with_the_bits_of_each_alone(n: int, n_classes: int, d: int) -> None:
     parameters = TorchClassifier(batch_size=32, tenacity=2, epoch_size=3, max_epochs=60)
     train, dev = blobs(n, n_classes, seed=1, d=d), blobs(65, n_classes, seed=2, d=d)

@@ -22,6 +22,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 _RATE, _BETA, _BETA_SQUARE, _EPSILON = 1e-3, 0.9, 0.999, 1e-8  # Adam's defaults
+_ALIGNED = 16
+"""Rows of values have a multiple of this length: BLAS rounding depends on memory alignment."""
 
 Examples = tuple[Tensor, Tensor]
 """Features, (n, d), and targets: labels, (n,), or other values that the loss accepts."""
@@ -227,19 +229,18 @@ def _squared_error_gradient(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 class _Rows:
-    """One row of values for each classifier, (r, c·d + c), and views of its parts.
+    """One row of values for each classifier, and views of its parts.
 
     Attributes:
-        values: The rows: the weights, then the biases.
+        values: The rows: the weights, the biases, and zeros (see `_ALIGNED`).
         weights: View of the weights, (r, c, d).
         biases: View of the biases, (r, c).
     """
 
-    def __init__(self, values: Tensor, n_classes: int) -> None:
+    def __init__(self, values: Tensor, shape: torch.Size) -> None:
         self.values = values
-        n_features = values.shape[1] // n_classes - 1
-        self.weights = values[:, :-n_classes].view(-1, n_classes, n_features)
-        self.biases = values[:, -n_classes:]
+        self.weights = values[:, : shape.numel()].view(-1, *shape)
+        self.biases = values[:, shape.numel() :][:, : shape[0]]
 
 
 class _Stack:
@@ -251,15 +252,15 @@ class _Stack:
 
     def __init__(self, start: nn.Linear, weight_decays: Sequence[float]) -> None:
         row = torch.cat([start.weight.flatten(), start.bias])
-        values = row.repeat(len(weight_decays), 1)
+        values = nn.functional.pad(row, (0, -len(row) % _ALIGNED)).repeat(len(weight_decays), 1)
         self._mean, self._square = torch.zeros_like(values), torch.zeros_like(values)
         self._weight_decay = torch.tensor(weight_decays).unsqueeze(1)
-        self._n_steps, self._n_classes = 0, len(start.bias)
+        self._n_steps, self._shape = 0, start.weight.shape
         self._set(values)
 
     def _set(self, values: Tensor) -> None:
-        self._parameters = _Rows(values, self._n_classes)
-        self._gradient = _Rows(torch.empty_like(values), self._n_classes)
+        self._parameters = _Rows(values, self._shape)
+        self._gradient = _Rows(torch.zeros_like(values), self._shape)
         self._spread = torch.empty_like(values)
 
     def step(
@@ -275,7 +276,11 @@ class _Stack:
         """
         to_logits = gradient(self._logits(features), targets)
         stacked = features.expand(len(to_logits), -1, -1)
-        torch.bmm(to_logits.transpose(1, 2), stacked, out=self._gradient.weights)
+        if self._is_small(features):
+            for of_layer, weights in zip(to_logits, self._gradient.weights, strict=True):
+                torch.mm(of_layer.t(), features, out=weights)
+        else:
+            torch.bmm(to_logits.transpose(1, 2), stacked, out=self._gradient.weights)
         torch.sum(to_logits, 1, out=self._gradient.biases)
         self._adam(self._gradient.values, self._parameters.values)
 
@@ -312,7 +317,7 @@ class _Stack:
 
     def _logits(self, features: Tensor) -> Tensor:
         weights, biases = self._parameters.weights, self._parameters.biases
-        if len(features) == 1:
+        if len(features) == 1 or self._is_small(features):
             # For a single row, BLAS uses a routine whose rounding depends on the memory alignment
             # of the operands. Copies have the same alignment as the operands in a standard torch
             # loop.
@@ -322,3 +327,7 @@ class _Stack:
             return torch.addmm(biases[0], features, weights[0].t()).unsqueeze(0)
         stacked = features.expand(len(weights), -1, -1)
         return torch.baddbmm(biases.unsqueeze(1), stacked, weights.transpose(1, 2))
+
+    def _is_small(self, features: Tensor) -> bool:
+        """Return whether torch would multiply stacks without BLAS, which rounds differently."""
+        return len(features) * self._shape.numel() < 400

@@ -389,6 +389,18 @@ def test_the_board_of_other_methods_says_what_its_results_say() -> None:
     ]
     ends = [number for numbers in lost for number in (numbers[0], numbers[-1])]
     assert "by {} to {} points, and S by {} to {}.".format(*ends) in text
+    for name, subject in (
+        ("triplet", "the triplet loss"),
+        ("senticse", "SentiCSE's objective"),
+        ("setfit", "SetFit"),
+    ):
+        (p, q), (s, t) = (changes(f"sst2-minilm-{name}", m) for m in ("polarity", "similarity"))
+        change = f"gains {p} and {q} points of P and loses {s} and {t} points of S"
+        assert f"{subject} {change}" in text
+    (p, q), (s, t) = (
+        changes("sst2-minilm-tuned (strength 1)", m) for m in ("polarity", "similarity")
+    )
+    assert f"gains {p} and {q} points of P at strength 1, and loses {s} and {t} points of S" in text
 
 
 def introduction_of(board: str) -> str:

@@ -93,7 +93,7 @@ def _check_object(
     try:
         found = register.load(entry_point)
         if register.get(name) is not found:
-            raise InputError("the name is taken; choose another name")  # noqa: TRY301
+            raise InputError("the name is taken; choose another name")  # noqa: TRY301  It is a failed check.
     except Exception as error:  # noqa: BLE001  A plug-in may raise any error.
         yield Check(name, "loads", _problem(error))
         return

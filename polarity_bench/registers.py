@@ -25,10 +25,12 @@ GROUPS = ("tasks", "metrics", "weightings", "task_types", "recipes")
 
 def plugin_failure(error: Exception) -> InputError | None:
     """Return an error that names the package, if a plug-in's code raised the error, or None."""
+    if isinstance(error, InputError):
+        return None
     frames = traceback.walk_tb(error.__traceback__)
     running = {frame.f_globals.get("__name__", "").partition(".")[0] for frame, _ in frames}
     for each in chain(*(entry_points(group=f"polarity_bench.{group}") for group in GROUPS)):
-        if each.module.partition(".")[0] in running and not isinstance(error, InputError):
+        if each.module.partition(".")[0] in running:
             package = each.dist.name if each.dist else each.value
             place = traceback.extract_tb(error.__traceback__)[-1]
             problem = f"{type(error).__name__}: {error} ({place.filename}, line {place.lineno})"

@@ -165,10 +165,7 @@ def test_the_command_shows_the_numbers_of_run(
         ("--html a.html --against-strength 1", "--against is missing"),
         ("--html a.html --against-prompt x", "--against is missing"),
         ("--html a.html", "tfidf has no axis; train an encoder with the recipe 'axis'"),
-        (
-            "--html a.html --strength nan",
-            "--strength: the page shows strengths",
-        ),
+        ("--html a.html --strength nan", "--strength must be a finite number, got nan"),
         ("--html a.html --strength 7", "--strength: the page shows strengths from -1 to 1, got 7"),
     ],
 )

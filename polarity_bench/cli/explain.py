@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -99,6 +100,9 @@ def explain(
     check_file("html", html, [".html"])
     if html is not None:
         check_installed("`html`", "jinja2")
+    for field, given in {"strength": strength, "against_strength": against_strength}.items():
+        if given is not None and not isfinite(given):  # refused before data is loaded
+            raise InputError(f"`{field}` must be a finite number, got {given}")
     sides = [Side(model, prompt, strength)]
     if against is not None:
         sides.append(Side(against, against_prompt, against_strength))

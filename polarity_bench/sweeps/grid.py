@@ -194,7 +194,7 @@ def read_grid(file: Path, setup: Setup) -> Grid:
 
 def _check_common(common: Setting, lines: TomlLines) -> None:
     """Check the names and the settings of the tables `[all.RECIPE]`."""
-    for name, table in ((key, each) for key, each in common.items() if isinstance(each, dict)):
+    for name, table in _recipe_tables(common).items():
         with lines.locate_errors():
             check_known(name, RECIPES, f"'all.{name}': unknown recipe")
         settings = [*flattened(RECIPES[name]), "model", "task", "skip", *OPTIONS]
@@ -203,9 +203,14 @@ def _check_common(common: Setting, lines: TomlLines) -> None:
                 check_known(key, settings, f"[all.{name}]: unknown setting {key!r}")
 
 
+def _recipe_tables(common: Setting) -> Setting:
+    """Return the tables `[all.RECIPE]` by recipe."""
+    return {name: table for name, table in common.items() if isinstance(table, dict)}
+
+
 def _add_common_settings(block: Setting, common: Setting) -> list[Setting]:
     """Add the settings of `[all]` and `[all.RECIPE]` to a block; return one block per recipe."""
-    tables = {key: each for key, each in common.items() if isinstance(each, dict)}
+    tables = _recipe_tables(common)
     everywhere = {key: each for key, each in common.items() if key not in tables}
     recipes = block.get("recipe", everywhere.get("recipe", _USUAL["recipe"]))
     if recipes == []:

@@ -275,11 +275,11 @@ class _Stack:
                 with respect to the logits, (r, b, c).
         """
         to_logits = gradient(self._logits(features), targets)
-        stacked = features.expand(len(to_logits), -1, -1)
         if self._is_small(features):
             for of_layer, weights in zip(to_logits, self._gradient.weights, strict=True):
                 torch.mm(of_layer.t(), features, out=weights)
         else:
+            stacked = features.expand(len(to_logits), -1, -1)
             torch.bmm(to_logits.transpose(1, 2), stacked, out=self._gradient.weights)
         torch.sum(to_logits, 1, out=self._gradient.biases)
         self._adam(self._gradient.values, self._parameters.values)

@@ -206,7 +206,8 @@ def test_a_fall_ends_with_1_after_all_is_stored_and_said(
     assert cells[:5] == ["mini", "P, k = 4", "100.00", f"{100 * new:.2f}", difference]
     assert cells[-1] == "falls"
     assert "gate: the baseline has no results of these tasks: other\n" in done.err
-    assert "\n**gate: fell below baseline: mini; S not compared: mini**\n" in done.out
+    verdict = "gate: fell below baseline: mini; S not compared: mini; not in the baseline: other"
+    assert f"\n**{verdict}**\n" in done.out
     digests = [result.key.encoder.digest for result in made.values()]
     assert digests[0] in text, "two encoders may have one name"
 
@@ -216,7 +217,7 @@ def test_json_is_one_value_with_the_gate(bench: Bench, task_dir: Path, task: Tas
     done = ran(bench, task_dir, "--fail-under", path, "--p-alone", "--json")
     found = gate_of(done)
     assert (done.code, found["passed"], found["baseline"]) == (1, False, str(path))
-    assert found["s_not_compared"] == ["mini"]
+    assert (found["s_not_compared"], found["not_compared"]) == (["mini"], [])
     (held,) = found["comparisons"]
     arrays = load_file(Path(held["new"]["file"]).with_suffix(".queries.safetensors"))
     lost = arrays[str(P)].astype(float) - 1
@@ -227,7 +228,11 @@ def test_json_is_one_value_with_the_gate(bench: Bench, task_dir: Path, task: Tas
     assert held["interval"][0] <= held["difference"] <= held["interval"][1] < 0
     refused = ran(bench, task_dir, "--fail-under", "none", "--json")
     assert refused.code == 2
-    assert json.loads(refused.out)["error"].startswith("--fail-under none: neither a result file")
+    error = json.loads(refused.out)["error"]
+    assert error.startswith("--fail-under none: neither a result file")
+    assert error.endswith(
+        ". The same command with --output none in place of --fail-under makes a baseline"
+    )
 
 
 def test_joint_is_compared_where_both_have_one_reference(
@@ -349,8 +354,11 @@ def test_another_version_of_task_or_data_is_refused(
     bench: Bench, task_dir: Path, task: Task
 ) -> None:
     result = put(task, BagEncoder("ash"), "baseline", reference=BagEncoder("base"))
-    again = "; make the baseline again with `polarity-bench run` and --model ash, --tasks mini, "
-    again += "--output baseline, --reference base"
+    command = "polarity-bench run --model ash --tasks mini"
+    made = replace(result, environment={**result.environment, "command": command})
+    write_result(made, "baseline")
+    again = "; remove baseline, and make the baseline again, with the weights that it had; "
+    again += f"its command was: {command}"
     write_task(task_dir, head="version = 2")
     said = refused(bench, task_dir, "--fail-under", "baseline")
     assert said.startswith(
@@ -376,7 +384,18 @@ def test_values_per_query_must_be_there(bench: Bench, task_dir: Path, task: Task
     file.unlink()
     said = refused(bench, task_dir, "--fail-under", "baseline", "--p-alone")
     assert said.startswith(f"{file}: the values per query are missing")
-    assert said.endswith("--model ash, --tasks mini, --output baseline")
+    assert said.endswith(f"; its command was: {result.environment['command']}")
+
+
+def test_the_results_of_a_run_are_not_written_into_its_baseline(
+    bench: Bench, task_dir: Path, task: Task
+) -> None:
+    put(task, BagEncoder("ash"), "baseline")
+    for output in ("baseline", "baseline/new"):
+        done = ran(bench, task_dir, "--fail-under", "baseline", "--output", output)
+        assert done.code == 2
+        assert done.err.startswith(f"error: --output {output}: is in the baseline --fail-under b")
+    assert {result.key.encoder.name for result in read_results(Path("baseline"))} == {"ash"}
 
 
 def test_a_reference_that_the_run_has_lost_is_refused(

@@ -129,6 +129,7 @@ def gate_json(judged: Gate) -> dict[str, Any]:
         "passed": judged.is_open,
         "verdict": judged.verdict,
         "s_not_compared": judged.lacks_s,
+        "not_compared": judged.not_compared,
         "level": LEVEL,
         "comparisons": [
             comparison_json(each, ("baseline", "new"))

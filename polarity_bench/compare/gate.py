@@ -30,6 +30,7 @@ class Gate:
         uncorrected: p-values of the comparisons before the correction.
         failed: Tasks of the baseline for which the run has no result.
         lacks_s: Tasks for which only P was compared.
+        not_compared: Tasks of the run for which the baseline has no result.
     """
 
     named: str
@@ -37,6 +38,7 @@ class Gate:
     uncorrected: tuple[float, ...] = ()
     failed: tuple[str, ...] = ()
     lacks_s: tuple[str, ...] = ()
+    not_compared: tuple[str, ...] = ()
 
     @property
     def fallen(self) -> list[str]:
@@ -55,6 +57,7 @@ class Gate:
             f"fell below {self.named}": self.fallen,
             "no result": self.failed,
             "S not compared": self.lacks_s,
+            "not in the baseline": self.not_compared,
         }
         lines = [f"no significant decrease from {self.named}"] if self.is_open else []
         lines += [f"{what}: {', '.join(tasks)}" for what, tasks in parts.items() if tasks]
@@ -95,6 +98,7 @@ def judge(
         tuple(each.test.p for each in compared),
         (*(task for task in found if task not in new_results), *sorted(skipped)),
         tuple(each.task for each in compared if _lacks_s(each.aligned)),
+        tuple(task for task in new_results if task not in found),
     )
 
 

@@ -43,10 +43,18 @@ def find_baseline(named: str, output: Path, tasks: Collection[str]) -> list[Resu
         tasks: Names of the tasks of the run.
 
     Raises:
-        InputError: If the baseline is not found, matches several encoders, or has no result for
-            these tasks.
+        InputError: If the baseline is not found, matches several encoders, contains the output
+            folder, or has no result for these tasks.
     """
-    with reworded("`fail_under` "):
+    path = Path(named)
+    if path.is_dir() and output.resolve().is_relative_to(path.resolve()):
+        raise InputError(
+            f"`output` {output}: is in the baseline `fail_under` {named}, and a baseline has the "
+            "results of one encoder; choose another folder"
+        )
+    how = f"`output` {shlex.quote(named)} in place of `fail_under`"
+    how = "" if path.exists() else f". The same command with {how} makes a baseline"
+    with reworded("`fail_under` ", how):
         results = results_of(output, named)
     of_tasks = [result for result in results if result.task in tasks]
     if not of_tasks:
@@ -145,7 +153,7 @@ def _baseline(of_task: Sequence[Result], run: Result, key: ScoreKey, p_alone: bo
     measured = [r for r in alike if not is_lost and first_difference(r, run, key) is None]
     if not measured:
         raise NoCommonReferenceError(_no_common_reference(alike[0], run))
-    with reworded(after=f"; {_how_to_make(measured[0], run)}"):
+    with reworded(after=f"; {_how_to_make(measured[0])}"):
         measure_of(measured[0], str(key))  # This raises an error if there are no values per query.
         aligned = align(measured[:1], key)
     check_decidable(aligned)
@@ -181,19 +189,19 @@ def _why_not(result: Result, run: Result, key: ScoreKey) -> str | None:
         what, first, second = mismatch
         version = f" (versions {result.version} and {run.version})" if "task" in what else ""
         difference = f"the {what} is {first!r} in the baseline and {second!r} in the run{version}"
-        return f"{difference}; {_how_to_make(result, run)}"
+        return f"{difference}; {_how_to_make(result)}"
     if key not in result.scores:
         return f"the baseline has no {key}" + ("; use the same `ks` for both" if key.k else "")
     return None
 
 
-def _how_to_make(result: Result, run: Result) -> str:
-    """Return advice with the command that makes a comparable baseline result."""
+def _how_to_make(result: Result) -> str:
+    """Return advice with the folder and the command of a baseline result."""
     depth = 4 if result.experiment else 2  # `result_files.place` defines the depth of folders.
     parents = result.path.parents
     folder = parents[depth] if len(parents) > depth else result.path.parent
-    options = {"model": result.key.encoder.name, "tasks": run.task, "output": str(folder)}
-    if result.key.reference:
-        options["reference"] = result.key.reference.name
-    words = ", ".join(f"`{name}` {shlex.quote(value)}" for name, value in options.items())
-    return f"make the baseline again with `polarity-bench run` and {words}"
+    command = result.environment.get("command", f"polarity-bench run --tasks {result.task}")
+    return (
+        f"remove {shlex.quote(str(folder))}, and make the baseline again, with the weights that it "
+        f"had; its command was: {command}"
+    )

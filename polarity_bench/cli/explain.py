@@ -230,10 +230,11 @@ def _results(
                     encoder, reference = load_with_reference(side.name, own, None, remark)
                     if side.strength is not None:
                         encoder = at_strength(encoder, side.strength)
-            except InputError:
+            except InputError as error:
                 # Other options change vectors or allow code, so that a name does not suffice.
                 usual = EncoderOptions(prompt=side.prompt, device=own.device, offline=own.offline)
-                stored[i] = find(side, by_name=own == usual)
+                with reworded(f"{error}\nerror: "):
+                    stored[i] = find(side, by_name=own == usual)
                 if stored[i] is None:
                     raise
                 continue

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from polarity_bench.compare.alignment import align
 from polarity_bench.compare.paired_comparison import Comparison, compare, contenders
 from polarity_bench.encoders.base import EncoderId
-from polarity_bench.errors import InputError
+from polarity_bench.errors import AmbiguousNameError, InputError
 from polarity_bench.results.comparability import FREE
 from polarity_bench.results.packed_results import is_stored
 from polarity_bench.results.result_files import Result, read_arrays
@@ -196,7 +196,8 @@ def find_stored(
         by_name: Whether the encoder's name selects a result too, as for encoders that are gone.
 
     Raises:
-        InputError: If `name` is a file, but not a result of this task with this data and k.
+        InputError: If `name` is a file, but not a result of this task with this data and k, or if
+            several encoders have this name.
     """
     is_file = name.endswith(".json") and is_stored(Path(name))
     if not is_file and (Path(name).is_dir() or not (by_name or _DIGEST.fullmatch(name))):
@@ -213,8 +214,8 @@ def find_stored(
         ]
         if fitting and read_arrays(fitting[0].path):
             return fitting[0]
-    except InputError:
-        if is_file:
+    except InputError as error:
+        if is_file or isinstance(error, AmbiguousNameError):
             raise
     if is_file:
         raise InputError(

@@ -141,7 +141,7 @@ class Register(UserDict[str, T]):
             for each in self.entry_points:
                 try:
                     if each.name in self._known:
-                        raise InputError("the name is taken; choose another name")  # noqa: TRY301
+                        raise InputError("the name is taken; choose another name")  # noqa: TRY301  reported like errors of loading
                     self._known[each.name] = self.load(each)
                     self.packages[each.name] = package_of(each)
                 except Exception as error:  # noqa: BLE001  A broken package must not stop others.

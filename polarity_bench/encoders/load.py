@@ -395,12 +395,12 @@ def quiet(*others: str) -> Iterator[list[str]]:
             print(messages[-1], file=sys.stderr)
 
     handler = logging.Handler()
-    handler.emit = keep  # type: ignore[method-assign]
+    handler.emit = keep  # type: ignore[method-assign]  # shorter than a subclass
     names = ("transformers", "sentence_transformers", "huggingface_hub", *others)
     loggers = [logging.getLogger(name) for name in names]
     before = [(logger.handlers[:], logger.level, logger.propagate) for logger in loggers]
     had_bars = transformers_logging.is_progress_bar_enabled()
-    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # it has no types
     for logger in loggers:
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(logging.WARNING)
@@ -409,7 +409,7 @@ def quiet(*others: str) -> Iterator[list[str]]:
             yield messages
     finally:
         if had_bars:
-            transformers_logging.enable_progress_bar()  # type: ignore[no-untyped-call]
+            transformers_logging.enable_progress_bar()  # type: ignore[no-untyped-call]  # it has no types
         for logger, (handlers, level, propagate) in zip(loggers, before, strict=True):
             logger.handlers, logger.propagate = handlers, propagate
             logger.setLevel(level)

@@ -61,12 +61,12 @@ def entry_points_of(plugin: str) -> list[EntryPoint]:
         InputError: If there is no such plug-in, or one of its groups is unknown.
     """
     named = [
-        (each, {each.name, each.value.partition(":")[0], each.dist.name if each.dist else ""})
+        (each, {each.name, each.value.partition(":")[0], package_of(each)})
         for group in entry_points().groups
         if group.startswith("polarity_bench.")
         for each in entry_points(group=group)
     ]
-    known = {name for _, names in named for name in names if name}
+    known = {name for _, names in named for name in names}
     check_known(plugin, known, f"{plugin}: neither a folder nor an installed plug-in")
     found = [each for each, names in named if plugin in names]
     groups = [f"polarity_bench.{group}" for group in GROUPS]

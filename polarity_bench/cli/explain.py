@@ -214,7 +214,7 @@ def _results(
     from polarity_bench.encoders.steered import at_strength
     from polarity_bench.evaluation.many_encoders import load_with_reference
     from polarity_bench.evaluation.many_tasks import EvaluationPlan
-    from polarity_bench.explain.explanation import find_stored, same_encoder
+    from polarity_bench.explain.explanation import check_distinct, find_stored
 
     def find(s: Side, by_name: bool = False) -> Result | None:
         return find_stored(folder, s.name, task, task.ks[-1], s.prompt, s.strength, by_name)
@@ -240,8 +240,7 @@ def _results(
                 continue
             plans[i] = EvaluationPlan(encoder, reference, bar=progress_bar)
     names = [each.key.encoder if each else plans[i].encoder.id for i, each in enumerate(stored)]
-    if names[0].digest == names[1].digest:
-        raise InputError(same_encoder(*names))
+    check_distinct(*names)
     found = []
     for i, each in enumerate(stored):
         reused = each is not None

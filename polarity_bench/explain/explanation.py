@@ -141,9 +141,7 @@ def explain(
         InputError: If both results have the same encoder, if a result was computed with another
             version of the task or its data, or if the results cannot be paired (see `align`).
     """
-    names = one.key.encoder, other.key.encoder
-    if names[0].digest == names[1].digest:
-        raise InputError(same_encoder(*names))
+    check_distinct(one.key.encoder, other.key.encoder)
     for result in (one, other):
         if (result.key.task, result.key.data) != (task.spec.digest, task.digest):
             raise InputError(
@@ -166,10 +164,18 @@ def explain(
     return Explanation(task, compare(of_p, 0), compare(of_vote, 0), tuple(answers))
 
 
-def same_encoder(one: EncoderId, other: EncoderId) -> str:
-    """Return the error message for two names that select the same encoder."""
-    both = one.label if one.label == other.label else f"{one.label} and {other.label}"
-    return f"`model` and `against` are the same encoder, {both} ({one.digest}); name two encoders"
+def check_distinct(one: EncoderId, other: EncoderId) -> None:
+    """Raise InputError if two names select the same encoder."""
+    if one.digest == other.digest:
+        both = " and ".join(dict.fromkeys([one.label, other.label]))
+        raise InputError(
+            f"`model` and `against` are the same encoder, {both} ({one.digest}); name two encoders"
+        )
+
+
+def labels_of(task: PolarityTask) -> list[str]:
+    """Return the labels of a task, in the order of its file if the file names them."""
+    return list(dict.fromkeys(task.spec.labels.values())) or sorted({*task.source.labels})
 
 
 def find_stored(

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import difflib
+import re
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 from types import MappingProxyType
+
+_LONG_LINE = re.compile(r"^(.{1000}).{5,}(.{1000})$", re.MULTILINE)
+"""Line that is too long for a message, such as one that quotes a text of the user."""
+
+
+def cut_long_lines(message: str) -> str:
+    """Return a message without the middle of lines with more than about 2,000 characters."""
+    return _LONG_LINE.sub(r"\1 … \2", message)
 
 
 class InputWarning(UserWarning):
@@ -16,6 +25,13 @@ class InputWarning(UserWarning):
 
 class InputError(ValueError):
     """Error in the user's input. The command line prints the message and exits with code 2."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(cut_long_lines(message))
+
+
+class AmbiguousNameError(InputError):
+    """Error for a name that several encoders have."""
 
 
 class MissingDataError(InputError):
@@ -41,7 +57,7 @@ def check_known(name: str, known: Collection[str], problem: str) -> None:
 
 def warn(message: str) -> None:
     """Raise an `InputWarning` that points to the caller of the function that finds the problem."""
-    warnings.warn(message, InputWarning, stacklevel=3)
+    warnings.warn(cut_long_lines(message), InputWarning, stacklevel=3)
 
 
 @contextmanager

@@ -133,6 +133,12 @@ def _refuse_long_wait(response: Any) -> None:
 
 def _asked_wait(response: Any) -> int | None:
     """Return the seconds that an answer of the hub asks to wait, if any."""
+    # The package lists none of its public names.
+    from huggingface_hub.utils import parse_ratelimit_headers  # type: ignore[attr-defined]
+
+    limit: Any = parse_ratelimit_headers(response.headers) if response.status_code == 429 else None
+    if limit is not None and limit.remaining == 0:
+        return int(limit.reset_in_seconds)
     wait = response.headers.get("Retry-After", "")
     return int(wait) if wait.isdecimal() else None
 

@@ -12,6 +12,6 @@ Bar = Callable[[str, int], AbstractContextManager[Progress]]
 """Function that opens a bar with a title and a total; its context yields a `Progress`."""
 
 
-def no_bar(title: str, total: int) -> AbstractContextManager[Progress]:  # noqa: ARG001
+def no_bar(title: str, total: int) -> AbstractContextManager[Progress]:  # noqa: ARG001  as every `Bar`
     """Return a progress bar that shows nothing."""
     return nullcontext(lambda _: None)

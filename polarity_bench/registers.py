@@ -28,14 +28,27 @@ def plugin_failure(error: Exception) -> InputError | None:
     if isinstance(error, InputError):
         return None
     frames = traceback.walk_tb(error.__traceback__)
-    running = {frame.f_globals.get("__name__", "").partition(".")[0] for frame, _ in frames}
-    for each in chain(*(entry_points(group=f"polarity_bench.{group}") for group in GROUPS)):
-        if each.module.partition(".")[0] in running:
-            package = each.dist.name if each.dist else each.value
-            place = traceback.extract_tb(error.__traceback__)[-1]
-            problem = f"{type(error).__name__}: {error} ({place.filename}, line {place.lineno})"
-            return InputError(f"the package {package!r} does not work: {problem}")
-    return None
+    running = [frame.f_globals.get("__name__", "").split(".") for frame, _ in frames]
+
+    def n_shared(plugin: EntryPoint) -> int:
+        """Return the most parts of its name that a plug-in's module shares with one that runs."""
+        module = plugin.module.split(".")
+        shared = (n for n in range(len(module) + 1) for name in running if name[:n] == module[:n])
+        return max(shared, default=0)
+
+    plugins = chain(*(entry_points(group=f"polarity_bench.{group}") for group in GROUPS))
+    # Distributions may share the first part of the name, which is then a namespace package.
+    likely = max(plugins, key=n_shared, default=None)
+    if likely is None or not n_shared(likely):
+        return None
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    problem = f"{type(error).__name__}: {error} ({place.filename}, line {place.lineno})"
+    return InputError(f"the package {package_of(likely)!r} does not work: {problem}")
+
+
+def package_of(entry_point: EntryPoint) -> str:
+    """Return the name of the package of an entry point, or the place of its object if unknown."""
+    return entry_point.dist.name if entry_point.dist else entry_point.value
 
 
 def entry_points_of(plugin: str) -> list[EntryPoint]:
@@ -48,12 +61,12 @@ def entry_points_of(plugin: str) -> list[EntryPoint]:
         InputError: If there is no such plug-in, or one of its groups is unknown.
     """
     named = [
-        (each, {each.name, each.value.partition(":")[0], each.dist.name if each.dist else ""})
+        (each, {each.name, each.value.partition(":")[0], package_of(each)})
         for group in entry_points().groups
         if group.startswith("polarity_bench.")
         for each in entry_points(group=group)
     ]
-    known = {name for _, names in named for name in names if name}
+    known = {name for _, names in named for name in names}
     check_known(plugin, known, f"{plugin}: neither a folder nor an installed plug-in")
     found = [each for each, names in named if plugin in names]
     groups = [f"polarity_bench.{group}" for group in GROUPS]
@@ -128,11 +141,10 @@ class Register(UserDict[str, T]):
             for each in self.entry_points:
                 try:
                     if each.name in self._known:
-                        raise InputError("the name is taken; choose another name")  # noqa: TRY301
+                        raise InputError("the name is taken; choose another name")  # noqa: TRY301  reported like errors of loading
                     self._known[each.name] = self.load(each)
-                    self.packages[each.name] = each.dist.name if each.dist else each.value
+                    self.packages[each.name] = package_of(each)
                 except Exception as error:  # noqa: BLE001  A broken package must not stop others.
-                    package = each.dist.name if each.dist else each.value
-                    what = f"{each.name!r} of the package {package!r}, in {self.group}, is skipped"
-                    warnings.warn(f"{what}: {error}", InputWarning, stacklevel=4)
+                    what = f"{each.name!r} of the package {package_of(each)!r}, in {self.group}"
+                    warnings.warn(f"{what}, is skipped: {error}", InputWarning, stacklevel=4)
         return self._known

@@ -312,6 +312,15 @@ def test_no_option_has_a_name_outside_the_command_line() -> None:
     assert found == {"boards/provenance_notes.py": {"--output"}}  # it reads recorded commands
 
 
+@pytest.mark.parametrize("start", ["-m ", "--strength ", "--tasks ", "--"])
+def test_messages_quote_only_a_part_of_a_long_text(bench: Bench, start: str) -> None:
+    """Before, a message repeated all of an option, or of a line of a file."""
+    done = bench("run", *f"{start}{'x' * 100_000}".split())
+    assert done.code == 2
+    assert 1000 < len(done.err) < 5000
+    assert "x … x" in done.err
+
+
 def test_fields_in_messages_become_flags() -> None:
     name_options(flags_of("run"))
     said = fields_to_flags("`ks` and `max_tokens`, not `polarity-bench run` nor `nothing`")

@@ -237,6 +237,13 @@ def test_a_name_that_cannot_be_loaded_selects_a_result(
     assert ran(bench, task_dir, "-o", tmp_path / "made", "--offline", b="elm").code == 2
     assert ran(bench, task_dir, "-o", tmp_path / "made", "--dtype", "float16").code == 2
     assert find_stored(tmp_path / "made", "ash", task, 4, prompt="query: ", by_name=True) is None
+    other = BagEncoder("elm")
+    other.id = replace(other.id, name="ash")
+    digests = [path.parts[-2] for path in (paths[0], put(task, other, tmp_path / "made").path)]
+    done = ran(bench, task_dir, "-o", tmp_path / "made", "--offline")
+    assert "error: the encoder 'ash': no such folder" in done.err
+    chosen = " (ash), ".join(sorted(digests))
+    assert f"\nerror: ash: matches 2 encoders; choose one of {chosen} (ash)\n" in done.err
 
 
 def test_the_command_prints_json(

@@ -398,6 +398,16 @@ def test_the_interval_of_a_single_point_is_a_vertical_line() -> None:
     assert "ranges" not in layers(figure_of(LineChart("t", "k", "P", [20, 500], [whole])))
 
 
+@pytest.mark.parametrize(
+    ("x", "shown"), [([20, 500], ["20", "500"]), ([250, 1250, 12500], ["250", "1.25k", "12.5k"])]
+)
+def test_ticks_are_labelled_with_all_their_digits(x: list[int], shown: list[str]) -> None:
+    """Before, 20 beside 500 was 2e+1, and 250 beside 12,500 was 0k."""
+    chart = LineChart("title", "x", "P", x, [Series("only", [0.2] * len(x))])
+    texts = re.findall(">([^<]+)</text>", draw_charts([chart], "svg").decode())
+    assert set(shown) <= set(texts), texts
+
+
 def test_a_line_that_ends_early_has_a_dotted_line_to_its_name() -> None:
     """Before, the thin line from a single point to the margin looked like values."""
     whole, point = Series("whole", [0.2, 0.3]), Series("point", [0.25, math.nan])

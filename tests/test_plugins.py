@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 from standins import QUERIES, SOURCES, Bench
 
+from polarity_bench import registers
 from polarity_bench.conformance import _wrong_weights, check_objects
 from polarity_bench.encoders.load import load_encoder
 from polarity_bench.errors import InputError, InputWarning
@@ -275,6 +277,11 @@ class Stuck(Nudge):
             BROKEN_TYPE.replace("KeyError", "FileNotFoundError"),
             ["neighbours", "warm", "-m", "random", "-t", "mini"],
         ),
+        (
+            "recipes",
+            BROKEN_RECIPE.replace("KeyError", "FileNotFoundError"),
+            ["train", "--recipe", "stuck", "-t", "mini", "-o", "x", "-m"],
+        ),
     ],
 )
 def test_an_error_of_a_plug_in_names_its_package_in_every_command(
@@ -300,6 +307,23 @@ def test_an_error_of_a_plug_in_names_its_package_in_every_command(
     assert f"the package 'toy-scores' does not work: {error} here" in done.err
     assert "broken_stuck.py, line " in done.err
     assert "Traceback" not in done.err
+
+
+def test_of_packages_in_one_namespace_the_broken_one_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Before, the first package of the namespace was named."""
+    points = [
+        EntryPoint(name, f"broken_space.{name}.of", "polarity_bench.metrics")
+        for name in ("one", "two")
+    ]
+    scope: dict[str, Any] = {"__name__": "broken_space.two.inner"}
+    exec("def fail():\n    1 / 0", scope)
+    with pytest.raises(ZeroDivisionError) as raised:
+        scope["fail"]()
+    monkeypatch.setattr(registers, "entry_points", lambda group: points * ("metrics" in group))
+    blamed = registers.plugin_failure(raised.value)
+    assert str(blamed).startswith("the package 'broken_space.two.of' does not work: ZeroDiv")
 
 
 def test_an_error_of_a_plug_in_without_a_message_fails_the_item_and_the_check(

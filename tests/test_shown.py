@@ -18,6 +18,7 @@ from polarity_bench.render.table import Column, Unit
         ("points", 0.0321, "+3.21"),
         ("points", -0.0321, "-3.21"),
         ("probability", 0.00001, "1e-05"),
+        ("probability", 1 / 10_001, "0.0001"),
         ("probability", 0.25, "0.2500"),
         ("seconds", 1.5, "1.50"),
         ("count", 910.0, "910"),

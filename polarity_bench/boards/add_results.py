@@ -24,6 +24,7 @@ from polarity_bench.results.packed_results import (
     stored_bytes,
 )
 from polarity_bench.results.result_files import (
+    CROSS_VALIDATION,
     Result,
     files_of,
     place,
@@ -97,7 +98,11 @@ def add(found: Sequence[Result], folder: Path, curves: Sequence[Curve] = ()) -> 
         InputError: If two results cannot be compared, an encoder is not in the plan of the board's
             sweep, or the board contains cross-validations. The message names the files.
     """
-    refuse_cross_validations(folder)
+    if result_paths(folder) and kind_of(folder) == CROSS_VALIDATION:
+        raise InputError(
+            f"{folder}: the board contains cross-validations, to which only `polarity-bench "
+            "fewshot` can add; choose a board of results or of a sweep"
+        )
     places = {
         place(folder / RESULTS, r.key.encoder, r.experiment, r.result_name): r.path for r in found
     }
@@ -125,20 +130,6 @@ def add(found: Sequence[Result], folder: Path, curves: Sequence[Curve] = ()) -> 
     if is_sweep or (folder / RESULTS / PACKED).is_file():
         pack(folder / RESULTS)
     return list(places)
-
-
-def refuse_cross_validations(folder: Path) -> None:
-    """Raise an error for a board of cross-validations.
-
-    Raises:
-        InputError: If the board contains cross-validations, because only `polarity-bench fewshot`
-            can add to them.
-    """
-    if any(read_results(folder, of_folds=True)) and kind_of(folder) == "cross-validation":
-        raise InputError(
-            f"{folder}: the board contains cross-validations, to which only `polarity-bench "
-            "fewshot` can add; choose a board of results or of a sweep"
-        )
 
 
 def _check_planned(found: Sequence[Result], folder: Path) -> None:

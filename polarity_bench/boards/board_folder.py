@@ -53,10 +53,9 @@ def kind_of(folder: Path) -> Kind:
     """
     if (folder / PLAN).is_file():
         return "sweep"
-    if any(read_results(folder)):
-        return "results"
-    if any(read_results(folder, of_folds=True)):
-        return CROSS_VALIDATION
+    are_of_folds = (r.kind == CROSS_VALIDATION for r in read_results(folder, of_folds=None))
+    if (first := next(are_of_folds, None)) is not None:
+        return CROSS_VALIDATION if first and all(are_of_folds) else "results"
     raise InputError(
         f"{folder}: the board has no results; add results with `leaderboard add`, or run "
         f"`polarity-bench run` with the output folder {folder / 'results'}"

@@ -329,7 +329,7 @@ def _ranks(records: Sequence[Record]) -> list[str]:
     for i, j in combinations(range(n), 2):
         p[i, j] = p[j, i] = paired_t(*_shared_folds(records[i], records[j])).p
     scores = np.array([record["value"] for record in records])
-    ranges = rank_ranges(scores, holm_of_pairs(np.nan_to_num(p, nan=1.0)), LEVEL)
+    ranges = rank_ranges(scores, holm_of_pairs(np.nan_to_num(p, nan=1.0)))
     return [rank_text(*ends) for ends in ranges]
 
 

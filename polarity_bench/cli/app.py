@@ -46,7 +46,7 @@ from polarity_bench.cli.tasks import tasks_app
 from polarity_bench.cli.texts import write_texts
 from polarity_bench.cli.train import train
 from polarity_bench.cli.verify import verify
-from polarity_bench.errors import InputError, InputWarning
+from polarity_bench.errors import InputError, InputWarning, cut_long_lines
 from polarity_bench.files import SET_FOLDERS, cannot_write
 from polarity_bench.registers import plugin_failure
 from polarity_bench.training.recipes import RECIPES
@@ -110,6 +110,7 @@ def main() -> None:
             if blamed := plugin_failure(error):
                 _refuse(fields_to_flags(str(blamed)), as_json)
             raise
+        refused.message = cut_long_lines(refused.message)
         if as_json:
             _refuse(refused.format_message(), as_json)
         refused.show()

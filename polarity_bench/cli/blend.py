@@ -74,12 +74,11 @@ def blend(
     for each in blends:
         if each.reused:
             remark(f"reused, because the folder exists: {each.folder}")
-    plain = replace(options, revision=None, prompt=None, prompt_name=None, max_tokens=None)
     request = EvaluationRequest(
         [str(each.folder) for each in blends] if tasks else [],
         tasks,
         results,
-        plain,
+        options.of_others,
         workers=settings.workers,
         embedder=embedding.embedder,
         bar=progress_bar,

@@ -214,7 +214,7 @@ def _results(
     from polarity_bench.encoders.steered import at_strength
     from polarity_bench.evaluation.many_encoders import load_with_reference
     from polarity_bench.evaluation.many_tasks import EvaluationPlan
-    from polarity_bench.explain.explanation import find_stored, same_encoder
+    from polarity_bench.explain.explanation import check_distinct, find_stored
 
     def find(s: Side, by_name: bool = False) -> Result | None:
         return find_stored(folder, s.name, task, task.ks[-1], s.prompt, s.strength, by_name)
@@ -230,17 +230,17 @@ def _results(
                     encoder, reference = load_with_reference(side.name, own, None, remark)
                     if side.strength is not None:
                         encoder = at_strength(encoder, side.strength)
-            except InputError:
+            except InputError as error:
                 # Other options change vectors or allow code, so that a name does not suffice.
                 usual = EncoderOptions(prompt=side.prompt, device=own.device, offline=own.offline)
-                stored[i] = find(side, by_name=own == usual)
+                with reworded(f"{error}\nerror: "):
+                    stored[i] = find(side, by_name=own == usual)
                 if stored[i] is None:
                     raise
                 continue
             plans[i] = EvaluationPlan(encoder, reference, bar=progress_bar)
     names = [each.key.encoder if each else plans[i].encoder.id for i, each in enumerate(stored)]
-    if names[0].digest == names[1].digest:
-        raise InputError(same_encoder(*names))
+    check_distinct(*names)
     found = []
     for i, each in enumerate(stored):
         reused = each is not None

@@ -16,7 +16,7 @@ from polarity_bench.compare.alignment import (
     needs_reference,
 )
 from polarity_bench.compare.measure import measure_of
-from polarity_bench.errors import InputError, nearest
+from polarity_bench.errors import AmbiguousNameError, InputError, nearest
 from polarity_bench.metrics.pairwise import LEVEL, detectable, pairwise_means, pairwise_resampled
 from polarity_bench.metrics.significance import (
     EXACT,
@@ -244,7 +244,7 @@ def results_of(folder: Path, name: str) -> list[Result]:
     if len(encoders) > 1:
         known = ", ".join(f"{digest} ({each.label})" for digest, each in sorted(encoders.items()))
         known += ", or the folder of one" if of_folder else ""
-        raise InputError(f"{name}: matches {len(encoders)} encoders; choose one of {known}")
+        raise AmbiguousNameError(f"{name}: matches {len(encoders)} encoders; choose one of {known}")
     return results
 
 

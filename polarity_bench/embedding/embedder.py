@@ -254,8 +254,7 @@ class Embedder:
         check_saved(encoder, distinct)
         if self.store is not None and type(encoder) is SentenceTransformerEncoder and encoder.base:
             embedded = self.embed(encoder.base, texts, progress)
-            # The fields are private, but the class is this module's own.
-            matrix = encoder.from_base(embedded._matrix, embedded._room.array)  # noqa: SLF001
+            matrix = encoder.from_base(embedded._matrix, embedded._room.array)  # noqa: SLF001  a class of this module
             return replace(embedded, encoder=encoder.id, _matrix=matrix)
         parts = self._parts(encoder, distinct)
         store = self.store or MemoryStore(distinct)

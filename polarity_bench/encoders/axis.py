@@ -78,11 +78,10 @@ class Axis(Module):
         InputError: If the scale is not a number above 0.
     """
 
-    # The base class declares both as mutable class attributes.
-    config_keys: list[str] = [  # noqa: RUF012
+    config_keys: list[str] = [  # noqa: RUF012  as the base class declares it
         *("classes", "dimension", "strength", "has_tower", "scale", "truncate_dim", "max_tokens")
     ]
-    forward_kwargs: set[str] = {"task", "strength"}  # noqa: RUF012
+    forward_kwargs: set[str] = {"task", "strength"}  # noqa: RUF012  as the base class declares it
 
     def __init__(
         self,
@@ -94,7 +93,7 @@ class Axis(Module):
         truncate_dim: int | None = None,
         max_tokens: int | None = None,
     ) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()  # type: ignore[no-untyped-call]  # the library has no types here
         if not 0 < scale < math.inf:
             raise InputError(f"`scale` must be a number above 0, got {scale}")
         self.classes = list(classes)
@@ -116,7 +115,7 @@ class Axis(Module):
         """Number n of coordinates: 1 for two classes, otherwise the number of classes."""
         return 1 if len(self.classes) == 2 else len(self.classes)
 
-    def forward(  # type: ignore[override]
+    def forward(  # type: ignore[override]  # it names the keywords of the base class
         self,
         features: dict[str, Any],
         task: str | None = None,
@@ -179,7 +178,7 @@ class Axis(Module):
         """Return None: the dimension depends on the modules before this one."""
         return None
 
-    def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **_: Any) -> None:  # noqa: ARG002
+    def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **_: Any) -> None:  # noqa: ARG002  as in the base class
         """Write the configuration as JSON, and the classifier and the tower as safetensors."""
         from safetensors.torch import save_file
 
@@ -189,10 +188,10 @@ class Axis(Module):
         for part in _PARTS if self.tower is not None else ():
             folder = Path(output_path) / part
             folder.mkdir(exist_ok=True)
-            self.tower[part].save(str(folder), safe_serialization=True)  # type: ignore[index, operator]
+            self.tower[part].save(str(folder), safe_serialization=True)  # type: ignore[index, operator]  # not None here
 
     @classmethod
-    def load(cls, model_name_or_path: str, subfolder: str = "", **kwargs: Any) -> Axis:  # type: ignore[override]
+    def load(cls, model_name_or_path: str, subfolder: str = "", **kwargs: Any) -> Axis:  # type: ignore[override]  # other keywords are the hub's
         """Load a saved axis."""
         hub: dict[str, Any] = {name: kwargs[name] for name in _HUB if name in kwargs}
         config = cls.load_config(model_name_or_path, subfolder=subfolder, **hub)

@@ -213,11 +213,11 @@ class AbsentEncoder:
     id: EncoderId
     why: str
 
-    def count_tokens(self, texts: Sequence[str]) -> IntArray:  # noqa: ARG002
+    def count_tokens(self, texts: Sequence[str]) -> IntArray:  # noqa: ARG002  as `Encoder`
         """Raise an `InputError` with the reason why the encoder is not available."""
         raise InputError(self.why)
 
-    def encode(self, texts: Sequence[str]) -> FloatArray:  # noqa: ARG002
+    def encode(self, texts: Sequence[str]) -> FloatArray:  # noqa: ARG002  as `Encoder`
         """Raise an `InputError` with the reason why the encoder is not available."""
         raise InputError(self.why)
 
@@ -236,4 +236,4 @@ def multiplies_bfloat16() -> bool:
     """Return whether the processor multiplies bfloat16 in hardware, twice as fast as float32."""
     import torch
 
-    return bool(torch.cpu._is_avx512_bf16_supported())  # noqa: SLF001
+    return bool(torch.cpu._is_avx512_bf16_supported())  # noqa: SLF001  torch has no public function

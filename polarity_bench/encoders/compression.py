@@ -38,7 +38,7 @@ def compressed(
         )
     changed: Any = copy(encoder)
     changed.id = replace(encoder.id, truncate_dim=truncate_dim, quantize=quantize)
-    return changed  # type: ignore[no-any-return]
+    return changed  # type: ignore[no-any-return]  # copied from an encoder
 
 
 def uncompressed(encoder: Encoder) -> Encoder | None:

@@ -10,7 +10,7 @@ import sys
 import warnings
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from textwrap import shorten
@@ -65,7 +65,7 @@ _REFUSED = {"CLIPModel", "CrossEncoder", "MultiVectorEncoder", "SparseEncoder"}
 _WITHOUT_OPTIONS = (*BASELINE_NAMES, "vectors", "mteb")
 """Kinds of encoders that do not take the options in `_TEXT_OPTIONS`, or only some of them."""
 _TEXT_OPTIONS = ("revision", "prompt", "prompt_name", "max_tokens", "sides")
-CHANGING = (*_TEXT_OPTIONS, "truncate_dim", "quantize")
+_CHANGING = (*_TEXT_OPTIONS, "truncate_dim", "quantize")
 """Options that change vectors and are None by default."""
 _CHOICES: dict[str, Collection[str]] = {
     "dtype": DTYPES,
@@ -144,6 +144,12 @@ class EncoderOptions:
                 f"`backend` {self.backend}: runs only on the CPU, got `device` {self.device!r}; "
                 "use `device` cpu or `backend` torch"
             )
+
+    @property
+    def of_others(self) -> EncoderOptions:
+        """Options for other encoders, without those that change the vectors of this encoder."""
+        changing: dict[str, Any] = dict.fromkeys(_CHANGING)
+        return replace(self, **changing)
 
 
 def folder_of(name: str, options: EncoderOptions) -> tuple[Path, str, str | None]:
@@ -389,12 +395,12 @@ def quiet(*others: str) -> Iterator[list[str]]:
             print(messages[-1], file=sys.stderr)
 
     handler = logging.Handler()
-    handler.emit = keep  # type: ignore[method-assign]
+    handler.emit = keep  # type: ignore[method-assign]  # shorter than a subclass
     names = ("transformers", "sentence_transformers", "huggingface_hub", *others)
     loggers = [logging.getLogger(name) for name in names]
     before = [(logger.handlers[:], logger.level, logger.propagate) for logger in loggers]
     had_bars = transformers_logging.is_progress_bar_enabled()
-    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # it has no types
     for logger in loggers:
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(logging.WARNING)
@@ -403,7 +409,7 @@ def quiet(*others: str) -> Iterator[list[str]]:
             yield messages
     finally:
         if had_bars:
-            transformers_logging.enable_progress_bar()  # type: ignore[no-untyped-call]
+            transformers_logging.enable_progress_bar()  # type: ignore[no-untyped-call]  # it has no types
         for logger, (handlers, level, propagate) in zip(loggers, before, strict=True):
             logger.handlers, logger.propagate = handlers, propagate
             logger.setLevel(level)

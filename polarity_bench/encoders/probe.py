@@ -33,7 +33,7 @@ TEXTS = (
     "Ein schöner Abend, nur der Wein war zu süß.",
     "L'été dernier, nous n'avons rien regretté.",
     "Фильм скучный, зато музыка прекрасная.",
-    "这家餐厅的服务很好，但是菜太咸了。",  # noqa: RUF001
+    "这家餐厅的服务很好，但是菜太咸了。",  # noqa: RUF001  Chinese punctuation
     "この映画は長すぎます。",
     "الطعام لذيذ والخدمة بطيئة.",
     "यह किताब अच्छी है।",

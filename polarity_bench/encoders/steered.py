@@ -54,14 +54,14 @@ def at_strength(encoder: Encoder, strength: float) -> Encoder:
 
 def _model_at(model: SentenceTransformer, strength: float) -> SentenceTransformer:
     """Return a copy of a model whose axis has another strength; both share their weights."""
-    changed: Any = copy(model)
+    changed = copy(model)
     axis: Any = copy(model[-1])
     axis.strength = strength
     *_, last = model._modules  # noqa: SLF001  `nn.Module` has no public way to copy a sequence.
-    changed._modules = {**model._modules, last: axis}  # noqa: SLF001
+    changed._modules = {**model._modules, last: axis}  # noqa: SLF001  as above
     changed.model_card_data = copy(model.model_card_data)
     changed.model_card_data.model = changed  # mteb's revision is the digest of this model.
-    return changed  # type: ignore[no-any-return]
+    return changed
 
 
 def with_strength(

@@ -56,7 +56,7 @@ def _commit() -> str | None:
     # `describe --dirty` would lock the index, and leave the lock behind if it is killed.
     words = [git, "--no-optional-locks", "status", "--porcelain=v2", "--branch"]
     env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    status = subprocess.run(  # noqa: S603
+    status = subprocess.run(  # noqa: S603  no shell
         [*words, "--untracked-files=no"],
         cwd=root,
         capture_output=True,

@@ -6,14 +6,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from polarity_bench.embedding.arrays import MemoryStore
 from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.embedding.store import keeps_vectors
 from polarity_bench.encoders import load
 from polarity_bench.encoders.base import AbsentEncoder, Encoder, multiplies_bfloat16
-from polarity_bench.encoders.load import CHANGING, EncoderOptions
+from polarity_bench.encoders.load import EncoderOptions
 from polarity_bench.encoders.reference_encoder import default_reference
 from polarity_bench.encoders.saved_vectors import check_saved
 from polarity_bench.encoders.steered import at_strength
@@ -201,9 +200,8 @@ def load_with_reference(
         InputError: If an encoder cannot be loaded, or if the model is an unfinished training run.
     """
     encoder = load_model(model, options, remark)
-    plain: Any = dict.fromkeys(CHANGING)
     # Scores of one model in several precisions are comparable only under the same reference.
-    common = replace(options, **plain, dtype="float32", backend="torch")
+    common = replace(options.of_others, dtype="float32", backend="torch")
     if reference is not None:
         other = load_model(reference, common, remark)
         if encoder.id.prompt and not other.id.prompt:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from polarity_bench.explain.explanation import labels_of
 from polarity_bench.metrics.polarity import rank_weights
 from polarity_bench.render.html.templates import one_file
 from polarity_bench.results.result_files import TRAINED_BY, Result, read_arrays
@@ -86,7 +87,7 @@ def _data(dial: Dial, strengths: list[float], start: float) -> dict[str, Any]:
     # Open at the query whose P and S are nearest to the means over all queries.
     values = np.array([[each[str(key)] for key in keys] for each in arrays])  # (a, 2, q)
     distance = ((values - values.mean(axis=2, keepdims=True)) ** 2).sum(axis=(0, 1))
-    labels = list(dict.fromkeys(task.spec.labels.values())) or sorted({*task.source.labels})
+    labels = labels_of(task)
     column = (*task.spec.protocol.groups, None)[0]
     return {
         "labels": labels,

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from polarity_bench.compare.alignment import align
 from polarity_bench.compare.paired_comparison import Comparison, compare, contenders
 from polarity_bench.encoders.base import EncoderId
-from polarity_bench.errors import InputError
+from polarity_bench.errors import AmbiguousNameError, InputError
 from polarity_bench.results.comparability import FREE
 from polarity_bench.results.packed_results import is_stored
 from polarity_bench.results.result_files import Result, read_arrays
@@ -141,9 +141,7 @@ def explain(
         InputError: If both results have the same encoder, if a result was computed with another
             version of the task or its data, or if the results cannot be paired (see `align`).
     """
-    names = one.key.encoder, other.key.encoder
-    if names[0].digest == names[1].digest:
-        raise InputError(same_encoder(*names))
+    check_distinct(one.key.encoder, other.key.encoder)
     for result in (one, other):
         if (result.key.task, result.key.data) != (task.spec.digest, task.digest):
             raise InputError(
@@ -166,10 +164,18 @@ def explain(
     return Explanation(task, compare(of_p, 0), compare(of_vote, 0), tuple(answers))
 
 
-def same_encoder(one: EncoderId, other: EncoderId) -> str:
-    """Return the error message for two names that select the same encoder."""
-    both = one.label if one.label == other.label else f"{one.label} and {other.label}"
-    return f"`model` and `against` are the same encoder, {both} ({one.digest}); name two encoders"
+def check_distinct(one: EncoderId, other: EncoderId) -> None:
+    """Raise InputError if two names select the same encoder."""
+    if one.digest == other.digest:
+        both = " and ".join(dict.fromkeys([one.label, other.label]))
+        raise InputError(
+            f"`model` and `against` are the same encoder, {both} ({one.digest}); name two encoders"
+        )
+
+
+def labels_of(task: PolarityTask) -> list[str]:
+    """Return the labels of a task, in the order of its file if the file names them."""
+    return list(dict.fromkeys(task.spec.labels.values())) or sorted({*task.source.labels})
 
 
 def find_stored(
@@ -196,7 +202,8 @@ def find_stored(
         by_name: Whether the encoder's name selects a result too, as for encoders that are gone.
 
     Raises:
-        InputError: If `name` is a file, but not a result of this task with this data and k.
+        InputError: If `name` is a file, but not a result of this task with this data and k, or if
+            several encoders have this name.
     """
     is_file = name.endswith(".json") and is_stored(Path(name))
     if not is_file and (Path(name).is_dir() or not (by_name or _DIGEST.fullmatch(name))):
@@ -213,8 +220,8 @@ def find_stored(
         ]
         if fitting and read_arrays(fitting[0].path):
             return fitting[0]
-    except InputError:
-        if is_file:
+    except InputError as error:
+        if is_file or isinstance(error, AmbiguousNameError):
             raise
     if is_file:
         raise InputError(

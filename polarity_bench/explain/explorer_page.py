@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from polarity_bench.compare.paired_comparison import Comparison
-from polarity_bench.explain.explanation import OUTCOMES, Answer, Explanation
+from polarity_bench.explain.explanation import OUTCOMES, Answer, Explanation, labels_of
 from polarity_bench.metrics.polarity import rank_weights
 from polarity_bench.render.html.templates import one_file
 from polarity_bench.render.markdown import percent, probability
@@ -70,7 +70,7 @@ def _data(explained: Explanation) -> dict[str, Any]:
     Each retrieved source is stored once, and queries refer to sources by position.
     """
     task = explained.task
-    labels = list(dict.fromkeys([*task.spec.labels.values()])) or sorted({*task.source.labels})
+    labels = labels_of(task)
     used = sorted({each.source for a in explained.answers for side in a.found for each in side})
     positions = {source: position for position, source in enumerate(used)}
     columns = _columns(explained)

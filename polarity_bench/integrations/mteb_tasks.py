@@ -94,7 +94,7 @@ class PolarityBenchTask(AbsTask):
             values = {"metadata": self.metadata, "__init__": partialmethod(plain.__init__, **given)}
             registry[name] = type(name, (plain,), values)
 
-    def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:  # noqa: ARG002
+    def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:  # noqa: ARG002  as in mteb
         """Load the task's data from the files that `polarity-bench data status` lists."""
         if self.data_loaded:
             return
@@ -238,7 +238,7 @@ def _register_benchmarks(suites: Mapping[str, Sequence[type[AbsTask]]]) -> None:
             description="SentEval's transfer and relatedness tasks, and STS tasks.",
         )
     getters._build_registry.cache_clear()  # noqa: SLF001  mteb has no public function for this
-    getters._build_aliases_registry.cache_clear()  # noqa: SLF001
+    getters._build_aliases_registry.cache_clear()  # noqa: SLF001  as above
 
 
 def _task_class(spec: TaskSpec) -> type[AbsTask]:

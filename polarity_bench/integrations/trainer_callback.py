@@ -64,7 +64,7 @@ class PolarityEvaluator(BaseEvaluator):
         name: str | None = None,
         write_csv: bool = True,
     ) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()  # type: ignore[no-untyped-call]  # the library has no types here
         self.task = given_task(task, settings)
         self.name = self.task.spec.name if name is None else name
         self.write_csv = write_csv

@@ -259,7 +259,7 @@ def holm_of_pairs(p: FloatArray) -> FloatArray:
     return np.asarray(np.minimum(corrected, corrected.T))
 
 
-def rank_ranges(scores: FloatArray, p: FloatArray, level: float = LEVEL) -> IntArray:
+def rank_ranges(scores: FloatArray, p: FloatArray) -> IntArray:
     """Return the range of ranks of each encoder, from significant differences.
 
     The best rank is 1 plus the number of significantly better encoders. The worst rank is n minus
@@ -268,8 +268,7 @@ def rank_ranges(scores: FloatArray, p: FloatArray, level: float = LEVEL) -> IntA
 
     Args:
         scores: Score of each encoder, higher is better, (n,).
-        p: Corrected p-values of the pairs, (n, n).
-        level: Significance level; a pair differs if its p is below the level.
+        p: Corrected p-values of the pairs, (n, n). A pair differs if its p is below `LEVEL`.
 
     Returns:
         Best and worst rank of each encoder, from 1, (n, 2). The rank by score is in this range.
@@ -289,14 +288,14 @@ def rank_ranges(scores: FloatArray, p: FloatArray, level: float = LEVEL) -> IntA
         >>> rank_ranges(np.array([0.9, 0.8, 0.7]), p).tolist()
         [[1, 2], [1, 3], [2, 3]]
     """
-    significant = _differ_significantly(scores, p, level)
+    significant = _differ_significantly(scores, p)
     above = scores[None, :] > scores[:, None]
     n_better = (significant & above).sum(axis=1)
     n_worse = (significant & ~above).sum(axis=1)
     return np.column_stack([1 + n_better, len(scores) - n_worse])
 
 
-def tie_groups(scores: FloatArray, p: FloatArray, level: float = LEVEL) -> list[tuple[int, ...]]:
+def tie_groups(scores: FloatArray, p: FloatArray) -> list[tuple[int, ...]]:
     """Group encoders that do not differ significantly.
 
     A group is a maximal sequence of encoders, in the order of scores, without significant
@@ -306,8 +305,7 @@ def tie_groups(scores: FloatArray, p: FloatArray, level: float = LEVEL) -> list[
 
     Args:
         scores: Score of each encoder, higher is better, (n,).
-        p: Corrected p-values of the pairs, (n, n).
-        level: Significance level; a pair differs if its p is below the level.
+        p: Corrected p-values of the pairs, (n, n). A pair differs if its p is below `LEVEL`.
 
     Returns:
         The positions of each group's encoders, best first. Each encoder is in at least one group,
@@ -327,7 +325,7 @@ def tie_groups(scores: FloatArray, p: FloatArray, level: float = LEVEL) -> list[
         >>> tie_groups(np.array([0.9, 0.8, 0.7]), p)
         [(0, 1), (1, 2)]
     """
-    significant = _differ_significantly(scores, p, level)
+    significant = _differ_significantly(scores, p)
     order = np.argsort(-scores, kind="stable")
     apart = significant[np.ix_(order, order)]
     groups: list[tuple[int, ...]] = []  # places in the order of scores
@@ -382,7 +380,7 @@ def detectable(found: Pairwise, n: int, *, power: float = 0.8, alpha: float = LE
     return factor * float(np.median(differing))
 
 
-def _differ_significantly(scores: FloatArray, p: FloatArray, level: float) -> BoolArray:
+def _differ_significantly(scores: FloatArray, p: FloatArray) -> BoolArray:
     """Return whether each pair differs significantly, (n, n)."""
     if p.shape != (len(scores), len(scores)):
         raise ValueError(f"{len(scores)} scores do not match p-values of shape {p.shape}")
@@ -390,7 +388,7 @@ def _differ_significantly(scores: FloatArray, p: FloatArray, level: float) -> Bo
         raise ValueError(
             f"{undefined} of {len(scores)} scores are undefined; leave these encoders out"
         )
-    return np.asarray((p < level) & (scores[:, None] != scores[None, :]))
+    return np.asarray((p < LEVEL) & (scores[:, None] != scores[None, :]))
 
 
 def _normal_p(distance: FloatArray, deviation: FloatArray) -> FloatArray:

@@ -165,8 +165,8 @@ def decimal(value: float | None, digits: int, sign: Literal["", "+"] = "") -> st
 
 
 def probability(p: float | None) -> str:
-    """Format a p-value; values below 0.0001 are in scientific notation."""
-    return f"{p:.0e}" if p is not None and p < 0.0001 else decimal(p, 4)
+    """Format a p-value; values that round to less than 0.0001 are in scientific notation."""
+    return f"{p:.0e}" if p is not None and p < 0.000095 else decimal(p, 4)
 
 
 def score_text(score: Score, digits: int = DIGITS) -> str:

@@ -490,7 +490,7 @@ def read_arrays(path: Path, names: Collection[str] | None = None) -> dict[str, N
         if is_stored(provenance):
             digest = hashlib.sha256(file.read_bytes()).hexdigest()
             if digest != read_stored(provenance).get("queries_sha256"):
-                raise SafetensorError("its checksum is not that of the result")  # noqa: TRY301
+                raise SafetensorError("its checksum is not that of the result")  # noqa: TRY301  reported as other damage
         with safe_open(file, "np") as stored:
             wanted = [name for name in stored.keys() if names is None or name in names]  # noqa: SIM118  not a dict
             return {name: stored.get_tensor(name) for name in wanted}

@@ -91,8 +91,7 @@ def _make(item: Item, setup: Setup) -> ItemOutcome:
     job = item.job
     with SweepState(setup.output).wait_for_lock(job.output.name):
         train(job, check=partial(check_encoder, setup.output, job.model, job.options))
-    options = replace(job.options, revision=None, prompt=None, max_tokens=None)
-    return _evaluate(item, str(job.output), options, setup)
+    return _evaluate(item, str(job.output), job.options.of_others, setup)
 
 
 def _evaluate(

@@ -19,7 +19,7 @@ from pathlib import Path
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.errors import InputError, InputWarning, check_known, nearest, reworded
 from polarity_bench.files import read_toml
-from polarity_bench.registers import Register, entry_points_of
+from polarity_bench.registers import Register, entry_points_of, package_of
 from polarity_bench.tasks.mteb_names import MTEB_PREFIXES, named_tasks
 from polarity_bench.tasks.types.base import Settings, Task, TaskSpec
 from polarity_bench.tasks.types.opposite import OppositeSpec
@@ -107,7 +107,7 @@ def _installed() -> tuple[dict[str, TaskSpec], list[str]]:
         try:
             tasks = _add_tasks(tasks, _files_of_module(entry_point.value))
         except Exception as error:  # noqa: BLE001  A broken package must not stop the command.
-            package = entry_point.dist.name if entry_point.dist else entry_point.value
+            package = package_of(entry_point)
             left_out.append(f"the tasks of the package {package!r} are skipped: {error}")
     return tasks, left_out
 

@@ -191,10 +191,9 @@ class _Pair:
 
     def check_folder(self, blend: Blend, options: EncoderOptions) -> None:
         """Raise InputError if the folder of a blend contains anything but that blend."""
-        unchanged = replace(options, revision=None, prompt=None, prompt_name=None, max_tokens=None)
         problem = "`output`: the folder of the blend contains other files: "
         with reworded(problem, "; use another folder"):
-            stored = load_encoder(str(blend.folder.absolute()), unchanged)
+            stored = load_encoder(str(blend.folder.absolute()), options.of_others)
         prompt, recorded = self._first.id.prompt or "", find_base(stored)
         wanted = SentenceTransformerEncoder(self._blended(blend.weight), name="", prompt=prompt).id
         its_base = recorded and recorded.encoder.digest

@@ -91,7 +91,7 @@ def is_over(rows: Sequence[Row], metric: str, *, epochs: int, patience: int) -> 
         return True
     if not patience or not trained:
         return False
-    return trained[-1]["epoch"] - best_row(rows, metric)["epoch"] >= patience  # type: ignore[operator]
+    return trained[-1]["epoch"] - best_row(rows, metric)["epoch"] >= patience  # type: ignore[operator]  # an epoch is never None
 
 
 def _place(name: str) -> tuple[bool, bool, str]:

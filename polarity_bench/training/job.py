@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import MISSING, asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -72,7 +73,7 @@ class Job(Parameters):
                 "`dtype` of the recipe to set the precision of the forward pass"
             )
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """Digest of everything that affects the result, 16 hexadecimal digits.
 

@@ -97,7 +97,7 @@ class ParameterInfo:
             is_class = isinstance(kind, type) and issubclass(kind, Parameters)
             return instance_of[kind] if is_class else kind
 
-        return Union[tuple(map(bounded, self.kinds))]  # noqa: UP007
+        return Union[tuple(map(bounded, self.kinds))]  # noqa: UP007  `|` takes no tuple
 
     def checked(self, value: Any) -> Any:
         """Validate a value, and return it as one of the allowed types.
@@ -150,7 +150,7 @@ class Parameters:
         self.check_used(e.name for e in declared(type(self)) if getattr(self, e.name) != e.default)
 
     @classmethod
-    def unused(cls, values: Mapping[str, Any]) -> Mapping[str, str]:  # noqa: ARG003
+    def unused(cls, values: Mapping[str, Any]) -> Mapping[str, str]:  # noqa: ARG003  for subclasses
         """Return the parameters that have no effect with these values.
 
         Returns:

@@ -43,7 +43,7 @@ def join(device: str | None) -> None:
     if n_processes() == 1:
         return
     import torch
-    from accelerate import PartialState  # type: ignore[import-untyped]
+    from accelerate import PartialState
 
     if torch.distributed.is_initialized():  # by an earlier training in this process
         return
@@ -74,7 +74,7 @@ def of_first(value: Value) -> Value:
 
 def end_with(parent: Connection) -> None:
     """Exit this process when the parent's end of the pipe closes, even if the parent is killed."""
-    from tqdm import tqdm  # type: ignore[import-untyped]
+    from tqdm import tqdm
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent gets Ctrl-C too and ends this process
     tqdm.set_lock(threading.RLock())  # tqdm's default lock is a semaphore, which _exit would leak

@@ -30,7 +30,9 @@ from polarity_bench.evaluation.contamination import (
     texts_before,
 )
 from polarity_bench.evaluation.environment import environment
+from polarity_bench.files import cannot_write
 from polarity_bench.progress import Bar, no_bar
+from polarity_bench.registers import plugin_failure
 from polarity_bench.tasks.catalogue import choose_task, load_tasks
 from polarity_bench.training.data import load_training_data
 from polarity_bench.training.epoch_scores import EpochScorer
@@ -123,8 +125,7 @@ def train(
             before = before and texts and before | texts
         # Checkpoints are saved with this model, so they record the base too.
         write_base(context.base.model, Base(folder.base, identity.base))
-        so_far = ". The files written so far are complete; run the same command again to resume"
-        with reworded(f"`output` {folder.path}: ", so_far, OSError, SafetensorError):
+        with _output_errors(folder.path):
             epochs = EpochScorer(context.data, context.base, context.embedder, context.bar)
             if recipe.scores_first:
                 epochs.add(0, 0)
@@ -133,6 +134,19 @@ def train(
                 publish(job, context, identity, fitted, epochs.rows, inputs.texts, before)
             wait()
             return replace(finished(folder, identity), reused=False, speed=fitted.speed)
+
+
+@contextmanager
+def _output_errors(folder: Path) -> Iterator[None]:
+    """Convert an error of writing to the run folder, or of a plug-in's files, to an InputError."""
+    so_far = ". The files written so far are complete; run the same command again to resume"
+    with reworded(f"`output` {folder}: ", so_far, OSError, SafetensorError):
+        try:
+            yield
+        except OSError as error:
+            if not cannot_write(error) and (blamed := plugin_failure(error)):
+                raise blamed from error
+            raise
 
 
 @contextmanager

@@ -67,7 +67,8 @@ def lines_figure(lines: LineChart, looks: Looks) -> Figure:
     height = max(_LEAST, round(_LINE * min(len(names), _MAX_NAMED)))
     ends = _line_ends(values, names[:_MAX_NAMED], span, height) if names[1:] else []
     kind: Any = "linear" if not lines.is_log else "log" if min(lines.x, default=1) > 0 else "symlog"
-    form = "~s" if max(lines.x, default=0) >= _THOUSAND else "~g"
+    # Without a precision, d3 rounds to the distance of ticks, so that 20 beside 500 is 2e+1.
+    form = ".6~s" if max(lines.x, default=0) >= _THOUSAND else ".6~g"
     axis: dict[str, Any] = {"format": form, "labelFlush": False}
     axis |= {"values": list(lines.x)} if len(lines.x) <= _MAX_TICKS else {}
     x_title = plain(lines.x_title)

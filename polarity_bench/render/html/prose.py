@@ -36,7 +36,7 @@ def inline_html(markdown: str) -> str:
 @cache
 def _parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": False}).enable("table")
-    parser.validateLink = is_safe_link  # type: ignore[method-assign]
+    parser.validateLink = is_safe_link  # type: ignore[method-assign]  # as its documentation says
     parser.add_render_rule("image", _image_as_link)
     return parser
 

@@ -80,7 +80,7 @@ def run_on_ray(
             look()
 
 
-def run_item(item: Item, setup: Setup, after: None) -> None:  # noqa: ARG001
+def run_item(item: Item, setup: Setup, after: None) -> None:  # noqa: ARG001  Ray waits for it
     """Run an item, or wait for its end if another driver is running it.
 
     Args:

@@ -391,7 +391,7 @@ def single_threaded_processes(n: int, **options: Any) -> Parallel:
 
 
 def _import_torch() -> None:
-    import torch  # noqa: F401
+    import torch  # noqa: F401  before the first fit
 
 
 def _split(examples: Examples, draw: np.random.RandomState) -> tuple[Examples, Examples]:

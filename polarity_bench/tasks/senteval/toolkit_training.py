@@ -121,7 +121,7 @@ def train_any(
         model.train()
         for features, labels in schedule.block(train, draw):
             optimizer.zero_grad()
-            loss(model(features), labels).backward()  # type: ignore[no-untyped-call]
+            loss(model(features), labels).backward()  # type: ignore[no-untyped-call]  # torch has no types here
             optimizer.step()
         if watch.is_best(score(model)):
             best = copy.deepcopy(model)

@@ -127,7 +127,7 @@ class TaskSpec(Strict):
     """Instruction for mteb's instruction-tuned models."""
 
     @classmethod
-    def arrays_of(cls, key: ScoreKey) -> Sequence[str]:  # noqa: ARG003
+    def arrays_of(cls, key: ScoreKey) -> Sequence[str]:
         """Return the names of the stored values per query or row that make up a score.
 
         The score is the mean of a single array; the share of equal values of `prediction` and
@@ -235,7 +235,7 @@ class Task(ABC):
                 under test is the reference.
         """
 
-    def chance(self, scores: Mapping[ScoreKey, Score]) -> tuple[ScoreKey, float]:  # noqa: ARG002
+    def chance(self, scores: Mapping[ScoreKey, Score]) -> tuple[ScoreKey, float]:
         """Return a score and the value that it has by chance, 0 for the main score by default.
 
         Args:
@@ -243,14 +243,14 @@ class Task(ABC):
         """
         return self.main_score, 0.0
 
-    def has_all(self, scores: Collection[ScoreKey]) -> bool:  # noqa: ARG002
+    def has_all(self, scores: Collection[ScoreKey]) -> bool:
         """Return whether stored scores include those of all installed metrics."""
         return True
 
     def score_unseen(
         self,
-        arrays: Mapping[str, NDArray[Any]],  # noqa: ARG002
-        seen: Mapping[str, BoolArray],  # noqa: ARG002
+        arrays: Mapping[str, NDArray[Any]],
+        seen: Mapping[str, BoolArray],
     ) -> Score | None:
         """Return the main score over the queries or test rows that are not training texts.
 
@@ -306,7 +306,7 @@ class Task(ABC):
         """
         return ()
 
-    def retrieved(self, arrays: Mapping[str, NDArray[Any]]) -> Iterator[dict[str, Any]]:  # noqa: ARG002
+    def retrieved(self, arrays: Mapping[str, NDArray[Any]]) -> Iterator[dict[str, Any]]:
         """Yield each query with its retrieved sources; yield nothing for non-retrieval tasks.
 
         Args:

@@ -184,7 +184,7 @@ class OppositeTask(RetrievalTask):
         """Number of sources and of queries."""
         return {"sources": len(self.source), "queries": len(self.query)}
 
-    def score(self, embedded: EmbeddedTexts, reference: EmbeddedTexts | None) -> TaskScores:  # noqa: ARG002
+    def score(self, embedded: EmbeddedTexts, reference: EmbeddedTexts | None) -> TaskScores:
         """Retrieve sources for each query, and score the ranks of its answers."""
         query, source = embedded.for_retrieval(self.query.texts, self.source.texts)
         excluded = [np.array(positions, dtype=np.int64) for positions in self.excluded]

@@ -96,7 +96,7 @@ class RelatednessTask(PreparedTask):
         default = replace(self, settings=Settings())
         return "" if self.text_parameters() == default.text_parameters() else "lower_case"
 
-    def score(self, embedded: EmbeddedTexts, reference: EmbeddedTexts | None) -> TaskScores:  # noqa: ARG002
+    def score(self, embedded: EmbeddedTexts, reference: EmbeddedTexts | None) -> TaskScores:
         """Train the layer, and correlate its predictions on the test set with human scores."""
         train, dev, test = (
             self.samples(self.parts[name], embedded) for name in ("train", "dev", "test")

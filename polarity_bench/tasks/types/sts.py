@@ -113,7 +113,7 @@ class StsTask(RowsTask):
         """Name and version of the protocol; it has no parameters."""
         return {"name": "sts-cosine", "version": self.version}
 
-    def score(self, embedded: EmbeddedTexts, reference: EmbeddedTexts | None) -> TaskScores:  # noqa: ARG002
+    def score(self, embedded: EmbeddedTexts, reference: EmbeddedTexts | None) -> TaskScores:
         """Correlate the encoder's similarities with human scores, per subset and over all pairs."""
         gold, similarities = {}, {}
         for name, pairs in self.parts.items():

@@ -150,7 +150,7 @@ class ClassifierTask(PreparedTask):
             return ""
         return f"protocol_{preset.protocol}-{digest_of(dict(self.protocol))[:8]}"
 
-    def score(self, embedded: EmbeddedTexts, reference: EmbeddedTexts | None) -> TaskScores:  # noqa: ARG002
+    def score(self, embedded: EmbeddedTexts, reference: EmbeddedTexts | None) -> TaskScores:
         """Train and test classifiers on the embeddings, as the scheme of the task defines."""
         outcome = self._outcome({n: self.samples(r, embedded) for n, r in self.parts.items()})
         n = len(outcome.labels)
@@ -167,7 +167,7 @@ class ClassifierTask(PreparedTask):
         }
         return TaskScores(scores, arrays)
 
-    def chance(self, scores: Mapping[ScoreKey, Score]) -> tuple[ScoreKey, float]:  # noqa: ARG002
+    def chance(self, scores: Mapping[ScoreKey, Score]) -> tuple[ScoreKey, float]:
         """Return the accuracy and the share of the most frequent class among the tested rows."""
         counts = Counter(item["label"] for item in self.items)
         return self.main_score, max(counts.values()) / counts.total()

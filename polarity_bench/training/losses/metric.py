@@ -85,7 +85,7 @@ class TripletMargin(MetricLoss):
     name: ClassVar[str] = "triplet"
     title: ClassVar[str] = "Triplet"
 
-    def _module(self, n_classes: int, size: int) -> nn.Module:  # noqa: ARG002
+    def _module(self, n_classes: int, size: int) -> nn.Module:
         from pytorch_metric_learning.distances import LpDistance
         from pytorch_metric_learning.losses import TripletMarginLoss
         from pytorch_metric_learning.reducers import MeanReducer
@@ -106,7 +106,7 @@ class NPairs(MetricLoss):
     name: ClassVar[str] = "npairs"
     title: ClassVar[str] = "NPairs"
 
-    def _module(self, n_classes: int, size: int) -> nn.Module:  # noqa: ARG002
+    def _module(self, n_classes: int, size: int) -> nn.Module:
         from polarity_bench.training.losses.metric_formulas import n_pairs
         from polarity_bench.training.losses.metric_modules import InBatch
 
@@ -132,7 +132,7 @@ class SupCon(MetricLoss):
     name: ClassVar[str] = "supcon"
     title: ClassVar[str] = "SupCon"
 
-    def _module(self, n_classes: int, size: int) -> nn.Module:  # noqa: ARG002
+    def _module(self, n_classes: int, size: int) -> nn.Module:
         from pytorch_metric_learning.losses import SupConLoss
         from pytorch_metric_learning.reducers import SumReducer
 

@@ -12,7 +12,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
@@ -256,11 +256,6 @@ class Recipe(Parameters, Generic[Examples]):
         A recipe may also add rows after other epochs.
         """
         raise NotImplementedError
-
-
-def options_of_other_encoder(options: EncoderOptions) -> EncoderOptions:
-    """Return the options for an encoder other than the base, without the base's own options."""
-    return replace(options, revision=None, prompt=None, prompt_name=None, max_tokens=None)
 
 
 LEAST_STEPS = 10

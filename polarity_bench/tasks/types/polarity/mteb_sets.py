@@ -290,12 +290,12 @@ def _all_tasks() -> dict[str, Any]:
 def restore_generators() -> Iterator[None]:
     """Restore the random generators, which mteb seeds whenever a task is created."""
     torch = sys.modules.get("torch")
-    before = random.getstate(), np.random.get_state()  # noqa: NPY002
+    before = random.getstate(), np.random.get_state()  # noqa: NPY002  mteb seeds it
     of_torch = torch.get_rng_state() if torch else None
     try:
         yield
     finally:
         random.setstate(before[0])
-        np.random.set_state(before[1])  # noqa: NPY002
+        np.random.set_state(before[1])  # noqa: NPY002  mteb seeds it
         if torch:
             torch.set_rng_state(of_torch)

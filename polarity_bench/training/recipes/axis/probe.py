@@ -80,7 +80,7 @@ def logistic(
     return Probe(weight, bias, chosen, float(means[best]))
 
 
-def mean_difference(vectors: FloatArray, labels: IntArray, seed: int) -> Probe:  # noqa: ARG001
+def mean_difference(vectors: FloatArray, labels: IntArray, seed: int) -> Probe:  # noqa: ARG001  as `logistic`
     """Fit a probe whose weights are the class means, with a fitted scale and fitted biases.
 
     With two classes, the probe's direction is the difference between the class means. The seed has

@@ -19,7 +19,6 @@ from polarity_bench.training.recipes.base import (
     Inputs,
     Recipe,
     TrainingContext,
-    options_of_other_encoder,
 )
 from polarity_bench.values import FloatArray, digest_of
 
@@ -170,7 +169,7 @@ class Axis(Recipe[Lesson]):
         from polarity_bench.tasks.labelled import LabelledTexts
         from polarity_bench.training.recipes.axis.teacher import read_unlabelled
 
-        others = options_of_other_encoder(options)
+        others = options.of_others
         readers: dict[str, Callable[[Any], str]] = {
             "labels_from": lambda name: LabelledTexts.of(name, access, task_dir).digest,
             "unlabelled": lambda file: digest_of(read_unlabelled(file)),
@@ -185,7 +184,7 @@ class Axis(Recipe[Lesson]):
         from polarity_bench.training.recipes.axis.tower import load_tower
 
         _check_base(context.base)
-        options, given = options_of_other_encoder(context.options), {}
+        options, given = context.options.of_others, {}
         encoder, field = context.base, f"`model` {context.base.id.name}"
         if self.tower is not None:
             encoder, field = load_tower(self.tower, encoder, options), f"`tower` {self.tower}"

@@ -11,7 +11,6 @@ from polarity_bench.training.recipes.base import (
     FitResult,
     Inputs,
     TrainingContext,
-    options_of_other_encoder,
     warn_of_schedule,
 )
 from polarity_bench.training.recipes.margins.settings import Draws, MarginSettings
@@ -55,8 +54,8 @@ class Margins(MarginSettings):
                 f"`examples_from` {file}, {kind},": lambda: digest_of(read_examples(file, kind))
             }
         if (guide := self.example_encoder) is not None:
-            options = options_of_other_encoder(options)
-            return {f"`example_encoder` {guide}": lambda: load_encoder(guide, options).id.digest}
+            others = options.of_others
+            return {f"`example_encoder` {guide}": lambda: load_encoder(guide, others).id.digest}
         return {}
 
     def load(self, context: TrainingContext) -> Inputs[Draws]:
@@ -73,7 +72,7 @@ class Margins(MarginSettings):
             return inputs
         guide: Encoder = context.base
         if self.example_encoder is not None:
-            guide = load_encoder(self.example_encoder, options_of_other_encoder(context.options))
+            guide = load_encoder(self.example_encoder, context.options.of_others)
         return replace(inputs, examples=Draws(guide=guide), encoders={"example_encoder": guide.id})
 
     def read(self, context: TrainingContext) -> Inputs[Draws]:

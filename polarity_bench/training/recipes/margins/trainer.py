@@ -312,7 +312,7 @@ class _Evaluator(BaseEvaluator):
     """Adapter that gives an `EpochScorer` the interface of the trainer's evaluators."""
 
     def __init__(self, judge: EpochScorer) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()  # type: ignore[no-untyped-call]  # the library has no types here
         self._judge = judge
         self.primary_metric = judge.chosen_by
 

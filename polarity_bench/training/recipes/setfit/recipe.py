@@ -245,7 +245,7 @@ def silent() -> Iterator[None]:
     from polarity_bench.encoders.load import quiet
 
     with quiet():
-        import setfit  # type: ignore[import-untyped]  # noqa: F401
+        import setfit  # type: ignore[import-untyped]  # noqa: F401  see above
 
         with quiet("setfit"):
             yield

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import os
 import pickle
 import re
 import subprocess
@@ -20,7 +21,6 @@ import pytest
 
 pytest.importorskip("altair", reason="the extra `report`")
 
-import vl_convert
 from hypothesis import given
 from hypothesis import strategies as st
 from standins import call
@@ -33,6 +33,7 @@ from polarity_bench.render.chart import BarChart, Chart, LineChart, Mark, Plane,
 from polarity_bench.render.figures.figure import Figure
 from polarity_bench.render.figures.figure_files import (
     _SCALE,
+    _converter,
     _cropped,
     _png,
     draw_charts,
@@ -297,7 +298,7 @@ def test_the_width_of_text_is_an_upper_bound() -> None:
             "encoding": {"x": {"value": 0}},
             "config": {"font": "Liberation Sans", "view": {"stroke": None}},
         }
-        svg = ET.fromstring(vl_convert.vegalite_to_svg(spec))
+        svg = ET.fromstring(_converter().vegalite_to_svg(spec))
         assert float(svg.attrib["width"]) <= width_of(text, 100) + 1, text
 
 
@@ -649,8 +650,19 @@ def test_a_png_shows_every_pixel_of_the_svg() -> None:
     """Marks far outside of a panel are removed before a PNG is drawn."""
     svg = figure_svg(some_board()).decode()
     assert _cropped(svg).count("<path") < svg.count("<path")
-    drawn = vl_convert.svg_to_png(svg, scale=_SCALE)
+    drawn = _converter().svg_to_png(svg, scale=_SCALE)
     assert _png(svg) == bytes(drawn)
+
+
+def test_fonts_of_the_machine_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another version of Liberation Sans would change the bytes of every PNG."""
+    monkeypatch.delenv("FONTCONFIG_FILE", raising=False)
+    _converter()
+    (folder,) = ET.parse(os.environ["FONTCONFIG_FILE"]).getroot()
+    assert (folder.tag, folder.text) == ("dir", "/dev/null")
+    monkeypatch.setenv("FONTCONFIG_FILE", "my.conf")
+    _converter()
+    assert os.environ["FONTCONFIG_FILE"] == "my.conf"
 
 
 def test_two_planes_of_one_title_name_their_references() -> None:

@@ -1,17 +1,20 @@
 """Figure files of boards: SVG and PNG, each in a light and a dark theme, drawn by vl-convert.
 
 The text of an SVG can be searched and copied, and a description lists the numbers in words. Text is
-measured with a font that vl-convert ships. With the same versions of altair and vl-convert, a board
-therefore gives the same bytes on every machine.
+measured and drawn with a font that vl-convert ships, never with those of the machine, unless the
+environment variable FONTCONFIG_FILE names them. With the same versions of altair and vl-convert, a
+board therefore gives the same bytes on every machine.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
+from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Literal
 from xml.etree import ElementTree as ET
@@ -31,6 +34,7 @@ _SVG = "http://www.w3.org/2000/svg"
 _SCALE = 1.6  # pixels of a PNG per pixel of the figure
 _LONGEST = 80  # maximum length of a file name, without number, theme and suffix
 _NEEDED = ("altair", "vl_convert")
+_FONTS = Path(__file__).with_name("fonts.conf")
 _REACH = 20  # more than half the size of any symbol, in pixels of the figure
 _LINE = 131  # maximum characters in a line of the note below a title
 
@@ -160,19 +164,23 @@ def _spec(figures: Sequence[Figure]) -> dict[str, Any]:
     return chart.to_dict(validate=False)
 
 
-def _svg(spec: Mapping[str, Any], theme: Theme) -> str:
+def _converter() -> Any:
+    """Return vl-convert, which looks for fonts once, when it first draws."""
     import vl_convert
 
+    os.environ.setdefault("FONTCONFIG_FILE", str(_FONTS))
+    return vl_convert
+
+
+def _svg(spec: Mapping[str, Any], theme: Theme) -> str:
     unthemed = {name: value for name, value in spec.items() if name != "datasets"}
     data = {"datasets": spec.get("datasets", {})}
     themed = {**in_theme(unthemed, theme), "config": config(theme), **data}
-    return vl_convert.vegalite_to_svg(themed, vl_version=vega_lite_version())
+    return str(_converter().vegalite_to_svg(themed, vl_version=vega_lite_version()))
 
 
 def _png(svg: str) -> bytes:
-    import vl_convert
-
-    return bytes(vl_convert.svg_to_png(_cropped(svg), scale=_SCALE))
+    return bytes(_converter().svg_to_png(_cropped(svg), scale=_SCALE))
 
 
 def _cropped(svg: str) -> str:

@@ -83,9 +83,9 @@ def train(pairs: Pairs, objective: str, epochs: int, seed: int) -> SentenceTrans
         order = generator.permutation(len(rows))[: per_epoch * BATCH_SIZE]
         for batch in rows[order].reshape(per_epoch, BATCH_SIZE, 2):
             vectors = model(model.preprocess(batch.T.ravel().tolist()))["sentence_embedding"]
-            loss = contrastive_loss(*vectors.split(BATCH_SIZE), objective)
+            loss = contrastive_loss(vectors[:BATCH_SIZE], vectors[BATCH_SIZE:], objective)
             optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
+            torch.autograd.backward(loss)
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
             schedule.step()
@@ -192,19 +192,24 @@ class Twins:
             rest = [pair for number, pair in enumerate(self.pairs) if number % HELD_OUT]
             part = train(rest, objective, epochs, seed)
             alpha = chosen_alpha(self.base, part, self.pairs[::HELD_OUT], self.texts)
-        encoder, ranked = train(self.pairs, objective, epochs, seed), top_k
+        encoder, ranked = train(self.pairs, objective, epochs, seed), cast("Any", top_k)
         if alpha is not None:
             weights = digest_of([encoder.id.weights, self.base.id.digest, alpha, DEPTH])
             encoder.id = replace(encoder.id, weights=weights)
             sides = self.task.query.texts, self.task.source.texts
             by_base = vectors_of(self.base, sides[0]), vectors_of(self.base, sides[1])
 
-            def ranked(query: Any, source: Any, k: int, *, excluded: Any) -> Retrieval:
+            def rescored(query: Any, source: Any, k: int, *, excluded: Any) -> Retrieval:
                 return Candidates.of(by_base, (query, source), excluded).first(k, alpha)
 
+            ranked = rescored
         with patch.object(opposite, "top_k", ranked):
             result = evaluate(encoder, self.task)
-        recipe = {"name": objective, "labels": 2 * len(self.pairs), "epochs": epochs}
+        recipe: dict[str, Any] = {
+            "name": objective,
+            "labels": 2 * len(self.pairs),
+            "epochs": epochs,
+        }
         recipe |= {"batch_size": BATCH_SIZE, "rate": RATE, "temperature": TEMPERATURE}
         recipe |= {} if alpha is None else {"alpha": alpha, "depth": DEPTH}
         training = {"recipe": recipe, "seed": seed, "base": self.base.id.name}

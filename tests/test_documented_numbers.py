@@ -358,6 +358,32 @@ def test_the_board_of_opposites_says_what_its_results_say() -> None:
     assert "lower than their base, by at least 10.9 points" in plain(DIAL)
 
 
+def test_the_board_of_twins_says_what_its_results_say() -> None:
+    """The page of the dial and the introduction name these scores; the details name alpha."""
+    raw = {label(each.made["encoder"]): each for each in raw_of("opposite-beside-others")}
+    sparse, *controls = (
+        raw[f"contrast-minilm-{name}"]
+        for name in ("sparsecl-3-epochs-0", "cl-1-epochs-0", "cl-1-epochs-1")
+    )
+    dial = "contrast-minilm (strength -0.{})"
+    rows = [[sparse], controls, *([raw[name]] for name in (MINILM, dial.format("05"), "tfidf"))]
+    shown = [f"{100 * fmean(each.score('ndcg_at_10') for each in of):.2f}" for of in rows]
+    trained, control, base, small, words = shown
+    larger = f"{100 * raw[dial.format('1')].score('ndcg_at_10'):.2f}"
+    text = plain(introduction_of("opposite-beside-others"))
+    assert f"nDCG@10 is {trained} and that of the base {base}." in text
+    assert f"The mean of two seeds is {control}." in text
+    assert f"has {small} at strength -0.05 and {larger} at -0.1." in text
+    assert f"`tfidf` has {words}." in text
+    said = f"nDCG@10 {trained} and its control with the cosine {control}. The dial has {small} at"
+    assert f"{said} strength -0.05, and the base {base}." in plain(DIAL)
+    higher = 100 * (controls[0].score("ndcg_at_10") - sparse.score("ndcg_at_10"))
+    assert f"the first seed of CL is {higher:.1f} points above SparseCL" in text
+    recipe = sparse.made["training"]["recipe"]
+    assert f"with the {recipe['labels'] // 2} pairs of twins" in text
+    assert f"It chose {recipe['alpha']}." in plain(text_of("opposite-beside-others"))
+
+
 def test_the_board_of_other_methods_says_what_its_results_say() -> None:
     """Each sentence has the changes of its rows on `sst2` and `contrast`."""
     raw, end = raw_of("dial-beside-others"), ""

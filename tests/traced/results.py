@@ -439,7 +439,7 @@ class Results:
 
     def _group(self, heading: str) -> tuple[str, list[Raw]]:
         """Return the name in files of a heading's score, and the results below the heading."""
-        said = _GROUP.fullmatch(heading)
+        said = _GROUP.fullmatch(heading.removesuffix(SINGLE))
         if said is None or said[1] not in KINDS:
             raise LookupError(f"{heading!r} is no task and no kind of them")
         measure, *protocol, _ = said[2].split(", ")

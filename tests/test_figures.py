@@ -21,6 +21,7 @@ import pytest
 
 pytest.importorskip("altair", reason="the extra `report`")
 
+import vl_convert
 from hypothesis import given
 from hypothesis import strategies as st
 from standins import call
@@ -656,13 +657,23 @@ def test_a_png_shows_every_pixel_of_the_svg() -> None:
 
 def test_fonts_of_the_machine_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another version of Liberation Sans would change the bytes of every PNG."""
+    seen: list[str | None] = []
+    drawn = vl_convert.svg_to_png
+
+    def draw(svg: str) -> bytes:
+        seen.append(os.environ.get("FONTCONFIG_FILE"))
+        return drawn(svg)
+
+    monkeypatch.setattr(vl_convert, "svg_to_png", draw)
     monkeypatch.delenv("FONTCONFIG_FILE", raising=False)
-    _converter()
-    (folder,) = ET.parse(os.environ["FONTCONFIG_FILE"]).getroot()
+    _converter.__wrapped__()
+    (file,) = seen
+    (folder,) = ET.parse(str(file)).getroot()
     assert (folder.tag, folder.text) == ("dir", "/dev/null")
+    assert "FONTCONFIG_FILE" not in os.environ, "a browser that inherits it has no fonts"
     monkeypatch.setenv("FONTCONFIG_FILE", "my.conf")
-    _converter()
-    assert os.environ["FONTCONFIG_FILE"] == "my.conf"
+    _converter.__wrapped__()
+    assert len(seen) == 1
 
 
 def test_two_planes_of_one_title_name_their_references() -> None:

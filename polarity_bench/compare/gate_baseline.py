@@ -200,7 +200,7 @@ def _how_to_make(result: Result) -> str:
     depth = 4 if result.experiment else 2  # `result_files.place` defines the depth of folders.
     parents = result.path.parents
     folder = parents[depth] if len(parents) > depth else result.path.parent
-    command = result.environment.get("command", f"polarity-bench run --tasks {result.task}")
+    command = result.environment.get("command", "polarity-bench run")
     return (
         f"remove {shlex.quote(str(folder))}, and make the baseline again, with the weights that it "
         f"had; its command was: {command}"

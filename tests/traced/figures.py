@@ -57,10 +57,14 @@ def _places(
         yield from _of_grid(source, said[1], heads, scores)
     elif said := _BY_NUMBER.fullmatch(caption):
         score = {"P": "polarity", "S": "similarity"}[said[4]] + _end(said[2], said[3])
-        for at, of_method, *of_base in rows:
-            yield f"methods at {at}", of_method, [100 * _of_method(source, said[1], at, score)]
-            for name, text in zip(heads[2:], of_base, strict=True):
-                yield name, text, [100 * each for each in _scores(source, said[1], name, score)]
+        lines = {line for _, line in source.numbered}
+        for at, *shown in rows:
+            for name, text in zip(heads[1:], shown, strict=True):
+                if name not in lines:
+                    yield name, text, [100 * each for each in _scores(source, said[1], name, score)]
+                elif (at, name) in source.numbered or text != "-":
+                    mean = _of_method(source, said[1], (at, name), score)
+                    yield f"{name} at {at}", text, [100 * mean]
     elif said := _GAIN.fullmatch(caption):
         score = {"P": "polarity", "S": "similarity"}[said[1]] + _end(said[3], said[4])
         for task, *shown in rows:
@@ -93,8 +97,8 @@ def _scores(source: Results, task: str, name: str, score: str) -> list[float]:
     return [each.score(score) for each in own if score in each.scores]
 
 
-def _of_method(source: Results, task: str, at: str, score: str) -> float:
-    """Return the mean score of the encoders of the method with a number."""
+def _of_method(source: Results, task: str, at: tuple[str, str], score: str) -> float:
+    """Return the mean score of the encoders of the method with a number on a line."""
     encoders = source.numbered[at]
     own = [e for e in source.ranked if e.task == task and names_of(e) & {*encoders}]
     if len(own) != len(encoders):

@@ -83,7 +83,11 @@ class Results:
         self.gains = json.loads(file.read_bytes()).get("gains", {}) if file.is_file() else {}
         methods = said.get("method", ())
         self.methods = {each["name"]: each["encoders"] for each in methods}
-        self.numbered = {shortest(m["at"]): m["encoders"] for m in methods if "at" in m}
+        self.numbered = {
+            (shortest(m["at"]), m.get("line", "mean over seeds")): m["encoders"]
+            for m in methods
+            if "at" in m
+        }
 
     def number(self, line: Line) -> Number:
         """Return the number of a line; joint and front are stored unclipped, and shown clipped."""

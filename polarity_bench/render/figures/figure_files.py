@@ -13,6 +13,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from textwrap import wrap
@@ -164,11 +165,20 @@ def _spec(figures: Sequence[Figure]) -> dict[str, Any]:
     return chart.to_dict(validate=False)
 
 
+@cache
 def _converter() -> Any:
-    """Return vl-convert, which looks for fonts once, when it first draws."""
+    """Return vl-convert. It looks for fonts once, when it first draws, so it draws here.
+
+    The variable is removed again, because a browser that inherits it would have no fonts.
+    """
     import vl_convert
 
-    os.environ.setdefault("FONTCONFIG_FILE", str(_FONTS))
+    if "FONTCONFIG_FILE" not in os.environ:
+        os.environ["FONTCONFIG_FILE"] = str(_FONTS)
+        try:
+            vl_convert.svg_to_png(f'<svg xmlns="{_SVG}" width="1" height="1"/>')
+        finally:
+            del os.environ["FONTCONFIG_FILE"]
     return vl_convert
 
 

@@ -211,7 +211,12 @@ def test_every_mark_of_a_plane_can_be_read() -> None:
     figures = figures_of(board.charts)
     assert len(figures) == len(board.planes) > 1
     for figure, plane in zip(figures, board.planes, strict=True):
-        assert [row[0] for row in figure.cells] == [mark.name for mark in plane.marks]
+        shown, named = [row[0] for row in figure.cells], [mark.name for mark in plane.marks]
+        if len(named) > 100:
+            assert f"The table below has 100 of {len(named)}, the front first." in figure.note
+            assert (len(shown), set(shown) - set(named)) == (100, set())
+        else:
+            assert shown == named
 
 
 def test_a_board_without_figures_says_why_and_brings_no_vega() -> None:

@@ -59,7 +59,8 @@ def hoyer(first: Tensor, second: Tensor) -> Tensor:
     difference, root = first[:, None] - second[None], first.shape[1] ** 0.5
     by_l1 = difference.abs().sum(dim=-1).clamp(min=root * 1e-6)
     by_l2 = difference.norm(dim=-1).clamp(min=1e-6)
-    return (root - by_l1 / by_l2) / (root - 1)
+    sparsity: Tensor = (root - by_l1 / by_l2) / (root - 1)
+    return sparsity
 
 
 def contrastive_loss(anchor: Tensor, positive: Tensor, objective: str) -> Tensor:

@@ -31,10 +31,12 @@ def units(rng: np.random.Generator, n: int) -> FloatArray:
 
 def slow_hoyer(first: FloatArray, second: FloatArray) -> float:
     """The formula of the paper, number by number."""
-    differences = [a - b for a, b in zip(first.tolist(), second.tolist(), strict=True)]
+    pairs = zip(first.tolist(), second.tolist(), strict=True)
+    differences: list[float] = [a - b for a, b in pairs]
     l1 = sum(abs(each) for each in differences)
     l2 = math.sqrt(sum(each**2 for each in differences))
-    return (math.sqrt(len(differences)) - l1 / l2) / (math.sqrt(len(differences)) - 1)
+    root = math.sqrt(len(differences))
+    return (root - l1 / l2) / (root - 1)
 
 
 def test_the_sparsity_is_that_of_a_slow_loop(sparsecl: Any) -> None:
@@ -114,12 +116,11 @@ def test_the_pairs_are_twins_and_none_is_a_query(
     sparsecl: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sparsecl, "load_encoder", lambda _: None)
-    given, contrast = sparsecl.Twins.load(), load_task("contrast")
-    source: Any = contrast.source
+    contrast: Any = load_task("contrast")
+    given, source = sparsecl.Twins.load(), contrast.source
     pair_of = dict(zip(source.texts, source.columns["pair"], strict=True))
     class_of = dict(zip(source.texts, source.labels, strict=True))
     assert (len(given.texts), len(given.pairs)) == (1200, 595)
     assert all(pair_of[one] == pair_of[other] for one, other in given.pairs)
     assert all({class_of[text] for text in pair} == {*class_of.values()} for pair in given.pairs)
-    query: Any = contrast.query
-    assert not {*query.texts} & {*given.texts}
+    assert not {*contrast.query.texts} & {*given.texts}

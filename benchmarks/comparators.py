@@ -29,7 +29,7 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-from rescoring import probabilities
+from rescoring import best_of, probabilities
 
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.embedding.embedder import Embedder
@@ -243,10 +243,7 @@ def candidates_of(method: Comparator) -> Iterator[list[float]]:
             return top_k(query, source, k, **options)
         by_base = [replace(side, vectors=side.vectors[:, -n_base:]) for side in (query, source)]
         index = top_k(by_base[0], by_base[1], method.depth, **options).index
-        similarity = similarity_at(query, source, index)
-        best = np.argsort(-similarity, axis=1, kind="stable")[:, :k]
-        first = np.take_along_axis(index, best, axis=1)
-        found = Retrieval(first, np.take_along_axis(similarity, best, axis=1))
+        found = best_of(index, similarity_at(query, source, index), k)
         of_all = top_k(query, source, k, **options).index
         shared = [np.isin(*pair).mean() for pair in zip(of_all, found.index, strict=True)]
         recall.append(float(np.mean(shared)))

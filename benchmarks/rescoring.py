@@ -29,7 +29,7 @@ from polarity_bench.tasks.catalogue import choose_tasks, load_tasks
 from polarity_bench.tasks.types.base import Settings
 from polarity_bench.tasks.types.polarity.scoring import TaskRetrieval, rank, values_per_query
 from polarity_bench.tasks.types.polarity.task import PolarityTask
-from polarity_bench.values import FloatArray
+from polarity_bench.values import FloatArray, IntArray
 
 STRENGTHS = (0.0, 0.02, 0.05, 0.1, 0.15, 0.25, 0.5, 1.0, 2.0)
 DEPTHS = (16, 64, 256, 1024)
@@ -83,6 +83,19 @@ def measure(model: str, name: str) -> list[dict[str, Any]]:
             title = "all" if depth == cosine.shape[1] else f"{depth:,}"
             rows.append(row_of(f"rescored, first {title}", strength, task, rescored, base))
     return rows
+
+
+def best_of(index: IntArray, similarity: FloatArray, k: int) -> Retrieval:
+    """Return the k best candidates of each query by their similarity; of equal ones the first.
+
+    Args:
+        index: Positions of the candidates, (q, depth).
+        similarity: Their similarity to the query, (q, depth).
+        k: Number of candidates to return.
+    """
+    best = np.argsort(-similarity, axis=1, kind="stable")[:, :k]
+    first = np.take_along_axis(index, best, axis=1)
+    return Retrieval(first, np.take_along_axis(similarity, best, axis=1))
 
 
 def probabilities(coordinates: FloatArray) -> FloatArray:

@@ -23,6 +23,7 @@ from unittest.mock import patch
 import numpy as np
 import torch
 from labelled_examples import drawn_texts
+from rescoring import best_of
 from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize
 
@@ -121,9 +122,7 @@ class Candidates:
 
     def first(self, k: int, alpha: float) -> Retrieval:
         """Return the first k by the cosine plus alpha times the sparsity."""
-        total = self.cosine + alpha * self.sparsity
-        best = np.argsort(-total, axis=1, kind="stable")[:, :k]
-        return Retrieval(*(np.take_along_axis(each, best, axis=1) for each in (self.index, total)))
+        return best_of(self.index, self.cosine + alpha * self.sparsity, k)
 
 
 def best_alpha(score: Callable[[float], float]) -> float:

@@ -162,7 +162,20 @@ def test_the_towers_on_the_page_of_the_dial_are_those_of_the_board() -> None:
     small, large = (np.array([row[2:] for row in grid.rows[i : i + 2]], float) for i in (1, 3))
     p, s = (large - small)[:, ::2], (large - small)[:, 1::2]
     assert f"P is {p.min():.1f} to {p.max():.1f} points higher" in plain(DIAL)
+    pair = OF_THE_TOWERS["MiniLM"][0], *OF_THE_TOWERS["distilled"]
+    by_labels, distilled = (
+        [
+            float(percent(raw, task, [f"{name} (strength {strength})"], "polarity_uniform_at_16"))
+            for task in ("sst2", "sst2-unseen")
+            for strength in ("0.25", "1")
+        ]
+        for name in pair
+    )
+    lost = [one - other for one, other in zip(by_labels, distilled, strict=True)]
+    said = f"{min(lost):.1f} to {max(lost):.1f} points below that of the"
+    assert f"P of the distilled copy is {said} copy" in plain(DIAL)
     found = plain(FINDINGS)
+    assert f"has a P {said} tower" in found
     assert f"raises P by {p.min():.1f} to {p.max():.1f} points** at strengths 0.25 and 1." in found
     assert f"At strength 0.25, S differs by at most {s[0].max():.2f} points; at 1," in found
     assert f"it is {s[1].min():.1f} to {s[1].max():.1f} points higher with mpnet's" in found

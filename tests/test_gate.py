@@ -357,7 +357,8 @@ def test_another_version_of_task_or_data_is_refused(
     command = "polarity-bench run --model ash --tasks mini"
     made = replace(result, environment={**result.environment, "command": command})
     write_result(made, "baseline")
-    again = "; remove baseline, and make the baseline again, with the weights that it had; "
+    folder = Path("baseline", "ash", result.key.encoder.digest)
+    again = f"; remove {folder}, and make the baseline again, with the weights that it had; "
     again += f"its command was: {command}"
     write_task(task_dir, head="version = 2")
     said = refused(bench, task_dir, "--fail-under", "baseline")

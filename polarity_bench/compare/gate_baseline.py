@@ -196,8 +196,8 @@ def _why_not(result: Result, run: Result, key: ScoreKey) -> str | None:
 
 
 def _how_to_make(result: Result) -> str:
-    """Return advice with the folder and the command of a baseline result."""
-    depth = 4 if result.experiment else 2  # `result_files.place` defines the depth of folders.
+    """Return advice with the folder of the encoder's results and their command."""
+    depth = 2 if result.experiment else 0  # `result_files.place` defines the depth of folders.
     parents = result.path.parents
     folder = parents[depth] if len(parents) > depth else result.path.parent
     command = result.environment.get("command", "polarity-bench run")

@@ -39,6 +39,7 @@ from polarity_bench.tasks.catalogue import read_task
 from polarity_bench.tasks.senteval.presets import PRESETS, Preset, choose_preset
 from polarity_bench.tasks.types.base import Settings, TaskScores, TaskSpec
 from polarity_bench.tasks.types.relatedness import RelatednessTask
+from polarity_bench.tasks.types.transfer import TransferTask
 from polarity_bench.values import FloatArray, IntArray
 
 TWO = replace(QUICK, workers=2)
@@ -280,12 +281,12 @@ def test_results_do_not_depend_on_the_number_of_workers(workshop: Workshop, tmp_
 
 
 def mixed(workshop: Workshop) -> list[TaskSpec]:
-    """Two tasks that take one core, and are scored elsewhere, among two others."""
+    """Three tasks that take one core, and are scored elsewhere, and one that is scored here."""
     made = [workshop.sick(relatedness=True), workshop.trec(), workshop.stsb(relatedness=True)]
     return [*made, workshop.sts()]
 
 
-def test_relatedness_scores_the_same_in_another_process(
+def test_tasks_of_one_core_score_the_same_in_another_process(
     workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     specs = mixed(workshop)
@@ -297,9 +298,10 @@ def test_relatedness_scores_the_same_in_another_process(
         torch.set_num_threads(before)
 
     def not_here(*_: object) -> None:
-        raise AssertionError("relatedness was scored in this process")
+        raise AssertionError("a task of one core was scored in this process")
 
     monkeypatch.setattr(RelatednessTask, "score", not_here)
+    monkeypatch.setattr(TransferTask, "score", not_here)
     report = whole(run(workshop, specs, tmp_path / "2", TWO))
     assert [result.task for result in report.results] == [spec.name for spec in specs]
     assert without_times(tmp_path / "1") == without_times(tmp_path / "2")

@@ -123,6 +123,11 @@ class EmbeddedTexts:
     def __contains__(self, text: object) -> bool:
         return text in self._rows
 
+    @property
+    def n_dimensions(self) -> int:
+        """Number of dimensions of the stored vectors."""
+        return int(self._matrix.shape[1])
+
     def vectors(self, texts: Sequence[str]) -> Embeddings:
         """Return the vectors of texts for symmetric comparison, in the order of `texts`.
 

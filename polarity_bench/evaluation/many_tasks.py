@@ -4,8 +4,8 @@ The output folder is checked before any text is encoded. A stored result is reus
 same task, data, encoder, reference encoder and protocol, if it has the scores of all installed
 metrics in their present versions, and if its values per query are stored too. The texts of all
 other tasks are embedded together. Then each task is scored and its result is stored. If a task
-fails, the other tasks are still scored. With several workers, tasks that use a single CPU core are
-scored in worker processes, in parallel with the other tasks.
+fails, the other tasks are still scored. With several workers, tasks that need a single core and
+little memory are scored in worker processes, in parallel with the other tasks.
 """
 
 from __future__ import annotations
@@ -225,10 +225,11 @@ def _evaluate(
     if plan.workers > 1 and len(pending) > 1:
         parallel = {
             name: partial(
-                score, task, shared[name].part(task.texts), None, shared_seconds, seen_rows(task)
+                score, small, shared[name].part(task.texts), None, shared_seconds, seen_rows(task)
             )
             for name, task in ((task.spec.name, task) for task in pending)
-            if name in shared and task.one_core and not task.uses_reference
+            if name in shared and not task.uses_reference
+            if (small := task.for_one_core(shared[name].n_dimensions))
         }
     with plan.bar("scoring", len(pending)) as advance:
         attempts = _attempt_in_processes(parallel, output, plan.workers)

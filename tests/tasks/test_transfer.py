@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from polarity_bench.results.result_files import read_results
 from polarity_bench.tasks.senteval.classifiers import TorchClassifier
 from polarity_bench.tasks.senteval.presets import PRESETS, Preset, choose_preset
 from polarity_bench.tasks.types.base import Settings
+from polarity_bench.tasks.types.transfer import TransferTask
 from polarity_bench.values import FloatArray, IntArray
 
 SKLEARN = Settings(of_types=(choose_preset("senteval-sklearn", kfold=3),))
@@ -206,6 +208,18 @@ def test_presets_decide_the_case_and_what_stands_for_an_empty_line(workshop: Wor
     related = workshop.sick(relatedness=True)
     assert all(text.islower() for text in workshop.load(related, PAPERS).texts)
     assert workshop.load(related, PAPERS).experiment == "lower_case"
+
+
+def test_only_small_exact_fits_take_one_core(workshop: Workshop) -> None:
+    spec = workshop.labelled_lines()
+    exact = Settings(workers=4, of_types=(choose_preset(kfold=3),))
+    task = workshop.load(spec, exact)
+    alone = task.for_one_core(384)
+    assert isinstance(alone, TransferTask)
+    assert alone.settings == replace(exact, workers=1)
+    assert (alone.digest, alone.protocol) == (task.digest, task.protocol)
+    assert task.for_one_core(2**25) is None  # too much memory beside other tasks
+    assert workshop.load(spec, SKLEARN).for_one_core(384) is None  # fits in several processes
 
 
 def test_more_folds_than_rows_of_a_label_are_refused(workshop: Workshop) -> None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -89,6 +89,14 @@ class ClassifierFamily(ABC):
     def parameters(self) -> dict[str, Any]:
         """Parameters of the classifier, keyed by their names in digests and stored results."""
         return dict(vars(self))
+
+    def limit_threads(self, workers: int) -> AbstractContextManager[None]:  # noqa: ARG002 - one thread
+        """Limit the threads of fits and predictions.
+
+        Args:
+            workers: Number of threads, for families that are faster with more than one.
+        """
+        return single_threaded(with_torch=False)
 
     @abstractmethod
     def fit(
@@ -193,6 +201,15 @@ class ExactLogistic(ClassifierFamily):
 
     seed: int = 1111
 
+    def limit_threads(self, workers: int) -> AbstractContextManager[None]:
+        """Limit BLAS to one thread per worker, because one product serves all fits."""
+        from threadpoolctl import threadpool_limits
+
+        # Limits do not apply to libraries that are loaded later.
+        import polarity_bench.tasks.senteval.logistic  # noqa: F401 - loads scipy's BLAS
+
+        return threadpool_limits(workers)  # type: ignore[no-any-return]  # threadpoolctl ships no types
+
     def fit(
         self,
         train: Examples,
@@ -270,6 +287,10 @@ class TorchClassifier(ClassifierFamily):
     max_epochs: int = 200
     seed: int = 1111
     device: str = "cpu"
+
+    def limit_threads(self, workers: int) -> AbstractContextManager[None]:  # noqa: ARG002 - one thread
+        """Limit torch and BLAS to one thread."""
+        return single_threaded()
 
     def fit(
         self,

@@ -35,7 +35,6 @@ from polarity_bench.tasks.senteval.classifiers import (
     ClassifierFamily,
     Fit,
     Predict,
-    single_threaded,
     single_threaded_processes,
 )
 from polarity_bench.values import FloatArray, IntArray
@@ -259,15 +258,8 @@ class _Study:
         return [each for (each,) in trials]
 
     def _run(self, fits: Sequence[Fit]) -> list[list[_Trial]]:
-        from threadpoolctl import threadpool_limits
-
         classifier, examples = self.classifier, (self.features, self.labels)
-        limited = (
-            threadpool_limits(self.workers)
-            if classifier.together
-            else single_threaded(with_torch=classifier.protocol == "senteval-torch")
-        )
-        with limited:
+        with classifier.limit_threads(self.workers):
             fitted = classifier.fit_subsets(examples, fits, n_classes=int(self.labels.max()) + 1)
             return [
                 [self._trial(predict, fit) for predict in classifiers]

@@ -197,8 +197,6 @@ class Task(ABC):
     results are recomputed."""
     uses_reference: ClassVar[bool] = False
     """Whether any score depends on the reference encoder."""
-    one_core: ClassVar[bool] = False
-    """Whether scoring runs on a single core, even if more cores are available."""
 
     @property
     @abstractmethod
@@ -234,6 +232,17 @@ class Task(ABC):
             reference: Texts of the task, embedded by the reference encoder; None if the encoder
                 under test is the reference.
         """
+
+    def for_one_core(self, n_dimensions: int) -> Task | None:
+        """Return the task for scoring on one core, beside other tasks.
+
+        Args:
+            n_dimensions: Number of dimensions of the vectors.
+
+        Returns:
+            The task, or None if it is to be scored on all cores.
+        """
+        return None
 
     def chance(self, scores: Mapping[ScoreKey, Score]) -> tuple[ScoreKey, float]:
         """Return a score and the value that it has by chance, 0 for the main score by default.

@@ -83,8 +83,6 @@ class RelatednessSpec(FilesSpec):
 class RelatednessTask(PreparedTask):
     """A supervised relatedness task with its data."""
 
-    one_core = True
-
     @property
     def protocol(self) -> Mapping[str, Any]:
         """Name and version of the protocol, and how texts are prepared."""
@@ -95,6 +93,10 @@ class RelatednessTask(PreparedTask):
         """`lower_case` if the preparation of texts differs from the default, '' otherwise."""
         default = replace(self, settings=Settings())
         return "" if self.text_parameters() == default.text_parameters() else "lower_case"
+
+    def for_one_core(self, n_dimensions: int) -> RelatednessTask:
+        """Return the task itself: its steps are too small for several cores."""
+        return self
 
     def score(self, embedded: EmbeddedTexts, reference: EmbeddedTexts | None) -> TaskScores:
         """Train the layer, and correlate its predictions on the test set with human scores."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -34,6 +34,8 @@ from polarity_bench.values import BoolArray, digest_of
 
 RIGHT = ("accuracy", "exact_accuracy")
 """Scores that are the share of correct predictions; `accuracy` is rounded."""
+_LARGEST_FOR_ONE_CORE = 2**25
+"""Greatest number of values of all vectors. Fits need about 24 bytes for each, so 0.8 GB."""
 _TRAIN_TEST = {"train", "test"}
 _TRAIN_DEV_TEST = {"train", "dev", "test"}
 _LAYOUTS: dict[str, tuple[str, set[str], int]] = {
@@ -149,6 +151,13 @@ class ClassifierTask(PreparedTask):
         if preset == Preset():
             return ""
         return f"protocol_{preset.protocol}-{digest_of(dict(self.protocol))[:8]}"
+
+    def for_one_core(self, n_dimensions: int) -> Self | None:
+        """Return a copy with one worker, or None if fits use all cores or need much memory."""
+        is_large = len(self.texts) * n_dimensions > _LARGEST_FOR_ONE_CORE
+        if is_large or not self.preset.classifier.together:
+            return None
+        return replace(self, settings=replace(self.settings, workers=1))
 
     def score(self, embedded: EmbeddedTexts, reference: EmbeddedTexts | None) -> TaskScores:
         """Train and test classifiers on the embeddings, as the scheme of the task defines."""

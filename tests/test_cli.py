@@ -432,6 +432,25 @@ def test_a_log_that_is_no_terminal_gets_a_line_now_and_then(
     assert capsys.readouterr().err == ""
 
 
+def test_a_log_with_forced_colours_has_no_bar(
+    bench: Bench, task_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    done = bench("data", "fetch", "--tasks", "mini", "--task-dir", task_dir, "--offline")
+    assert (done.out, done.err) == ("mini: 24 sources, 8 queries, 0 overlap\n", "")
+
+
+def test_a_bar_on_a_terminal_leaves_results_on_stdout(task_dir: Path) -> None:
+    ours, theirs = os.openpty()
+    words = ["data", "fetch", "--tasks", "mini", "--task-dir", str(task_dir), "--offline"]
+    command = [sys.executable, "-m", "polarity_bench", *words]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=theirs, check=True)
+    os.close(theirs)
+    assert done.stdout == b"mini: 24 sources, 8 queries, 0 overlap\n"
+    assert b"fetching" in os.read(ours, 10_000)
+    os.close(ours)
+
+
 def test_long_work_says_in_a_log_at_once_what_it_does(capsys: pytest.CaptureFixture[str]) -> None:
     with announced_bar("training x, going on after step 4", 12):
         assert capsys.readouterr().err == "training x, going on after step 4: 12 in all\n"

@@ -43,6 +43,7 @@ def block_of(store: str) -> str:
 @pytest.fixture(scope="module")
 def folder(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     model = SentenceTransformer(str(tiny_model), device="cpu")
+    torch.manual_seed(5)
     model.append(Normalize())
     model.append(Axis(["bad", "good"], 32).eval())
     model.similarity_fn_name = "dot"

@@ -81,18 +81,20 @@ def progress_bar(title: str, total: int) -> Iterator[Progress]:
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as RichProgress
 
-    console = Console(stderr=True)
+    # Not the console's `is_terminal`: FORCE_COLOR, which CI sets, makes it true for logs.
+    is_terminal = sys.stderr.isatty()
     bar = RichProgress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
-        console=console,
+        console=Console(stderr=True),
         speed_estimate_period=math.inf,
-        disable=not console.is_terminal,
+        redirect_stdout=sys.stdout.isatty(),  # above the bar, but not out of a file or a pipe
+        disable=not is_terminal,
     )
     task = bar.add_task(printable(title), total=total)
-    with bar if console.is_terminal else _progress_lines(bar.tasks[0]):
+    with bar if is_terminal else _progress_lines(bar.tasks[0]):
         yield lambda done: bar.advance(task, done)
 
 

@@ -48,14 +48,16 @@ def module() -> Any:
 
 
 @pytest.fixture(scope="module")
-def task(module: Any) -> Any:
+def task(module: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """The task with its data in the folder, loaded by mteb."""
     disable_progress_bars()
     task = module.ContrastOpinionRetrieval()
     dataset = {"path": str(FOLDER / "dataset"), "revision": task.metadata.revision}
     task.metadata = task.metadata.model_copy(update={"dataset": dataset})
-    task.load_data()
-    return task
+    with pytest.MonkeyPatch.context() as patch:  # HOME may not be writable
+        patch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path_factory.mktemp("datasets"))
+        task.load_data()
+        yield task
 
 
 def check(folder: Path) -> subprocess.CompletedProcess[str]:

@@ -12,6 +12,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders.baselines import RandomEncoder
 from polarity_bench.encoders.load import EncoderOptions
@@ -239,7 +241,9 @@ def _check_scores(
         reused = run_suite(plan, [task], Path(folder)).reused
         yield Check(name, "resumes", "" if reused else "the stored result was not reused")
         again = run_suite(plan, [task], Path(folder), overwrite=True).results[0]
-    differing = [str(key) for key in result.scores if not _is_equal(result, again, str(key))]
+    first, second = result.flat, again.flat
+    names = [str(key) for key in result.scores]
+    differing = [n for n in names if not np.array_equal(first[n], second[n], equal_nan=True)]
     problem = f"scores differ between two runs: {', '.join(differing[:3])}" if differing else ""
     yield Check(name, "repeats", problem)
 
@@ -269,8 +273,3 @@ def _above_chance(result: Result, key: ScoreKey, chance: float) -> str:
         f"{percent(chance)}; look for texts that occur among both the sources and the queries, or "
         "in several parts of the data"
     )
-
-
-def _is_equal(one: Result, other: Result, name: str) -> bool:
-    first, second = one.flat[name], other.flat[name]
-    return first == second or (math.isnan(first) and math.isnan(second))

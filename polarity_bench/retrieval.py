@@ -333,7 +333,7 @@ def _crowded_candidates(
     Returns:
         Rows, columns and products of the k nearest of each query, each (m,).
     """
-    rows, columns, products = [], [], []
+    found = []
     for block in _blocks(len(crowded), _EXACT_ROWS):
         chosen = crowded[block]
         with np.errstate(invalid="ignore"):
@@ -341,10 +341,9 @@ def _crowded_candidates(
         is_barred = np.isin(barred[0], chosen)
         exact[np.searchsorted(chosen, barred[0][is_barred]), barred[1][is_barred]] = -np.inf
         row, column = _first_k(exact, least[chosen], k)
-        rows.append(chosen[row])
-        columns.append(column)
-        products.append(exact[row, column])
-    return np.concatenate(rows), np.concatenate(columns), np.concatenate(products)
+        found.append((chosen[row], column, exact[row, column]))
+    rows, columns, products = map(np.concatenate, zip(*found, strict=True))
+    return rows, columns, products
 
 
 def _memory(n_queries: int, n_sources: int, in_bfloat16: bool) -> Tensor:

@@ -37,19 +37,18 @@ from polarity_bench.cli.leaderboard import (
     leaderboard_app,
 )
 from polarity_bench.cli.neighbours import neighbours
-from polarity_bench.cli.options import Commands, by_member
+from polarity_bench.cli.options import Commands
 from polarity_bench.cli.output import fields_to_flags, print_json, remark, warnings_as_remarks
 from polarity_bench.cli.predict import predict
 from polarity_bench.cli.run import run
 from polarity_bench.cli.sweep import sweep_app
 from polarity_bench.cli.tasks import tasks_app
 from polarity_bench.cli.texts import write_texts
-from polarity_bench.cli.train import train
+from polarity_bench.cli.train import RecipeCommand, train
 from polarity_bench.cli.verify import verify
 from polarity_bench.errors import InputError, InputWarning, cut_long_lines
 from polarity_bench.files import SET_FOLDERS, cannot_write
 from polarity_bench.registers import plugin_failure
-from polarity_bench.training.recipes import RECIPES
 
 _INTERRUPTED = 130
 _COLLECT_AFTER = 100_000
@@ -78,9 +77,8 @@ for command in (
 ):
     app.command()(command)
 app.command("test")(check_plugin)
-train_command = by_member(RECIPES, "recipe", "margins")
 app.command("texts")(write_texts)
-app.command(cls=train_command, options_metavar="[RECIPE] [OPTIONS]")(train)
+app.command(cls=RecipeCommand, options_metavar="[RECIPE] [OPTIONS]")(train)
 for publish in (build_boards, check_boards, add_results, diff_boards, export_board):
     leaderboard_app.command(publish.__name__.partition("_")[0])(publish)
 for group in (leaderboard_app, sweep_app, tasks_app, data_app, cache_app):

@@ -8,12 +8,13 @@ from typing import Annotated
 
 import typer
 
-from polarity_bench.cli.inputs import load_data, parse_numbers, tasks_of, worker_count
+from polarity_bench.cli.inputs import load_data, parse_numbers, worker_count
 from polarity_bench.cli.options import (
     TEXT_OPTIONS,
     TRUST_OPTIONS,
     DataFlags,
     StoreFlags,
+    TaskFlags,
     Weight,
     usable_options,
 )
@@ -64,7 +65,7 @@ def blend(
     from polarity_bench.training.blend_weights import checked_weights
 
     shares = parse_numbers("weights", weights, float)
-    specs = [] if task is None else tasks_of(task, None, data.task_dir)
+    specs = [] if task is None else TaskFlags(task).choose(data.task_dir)
     access = data.access()
     options = replace(usable_options(encoder, offline=access.offline), revision=revision)
     checked_weights(shares)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from polarity_bench.cli.options import Commands
-from polarity_bench.cli.output import AsJson, OutputFlags, show
+from polarity_bench.cli.output import JsonFlags, OutputFlags
 from polarity_bench.errors import InputError
 from polarity_bench.values import count
 
@@ -52,7 +52,8 @@ def prune_cache(
         str | None, "Remove the embeddings of the encoder whose digest starts with this text."
     ] = None,
     everything: Annotated[bool, "Remove all embeddings.", "--all"] = False,
-    as_json: AsJson = False,
+    *,
+    out: JsonFlags,
 ) -> None:
     """Remove embeddings from the store. They are computed again when needed.
 
@@ -73,8 +74,7 @@ def prune_cache(
     with EmbeddingStore() as store:
         removed = store.prune(choose)
     freed = sum(item.n_bytes for item in removed) / 1e6
-    show(
-        as_json,
+    out.show(
         lambda: {"removed": list(map(_describe_stored, removed))},
         lambda: f"removed the embeddings of {count(len(removed), 'encoder')}, {freed:,.1f} MB",
     )

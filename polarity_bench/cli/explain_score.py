@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from polarity_bench.cli.options import TaskDir
-from polarity_bench.cli.output import AsJson, show
+from polarity_bench.cli.output import JsonFlags
 
 
 def explain_score(
@@ -13,7 +13,8 @@ def explain_score(
         list[str] | None, "Title of a column, or name of a score [default: all].", "NAME"
     ] = None,
     task_dir: TaskDir = None,
-    as_json: AsJson = False,
+    *,
+    out: JsonFlags,
 ) -> None:
     """Explain P, S and all other columns and scores."""
     from polarity_bench.results.score_names import WORDS, explain, titles
@@ -27,4 +28,4 @@ def explain_score(
     names = [" ".join(name)] if name else [*titles(), *sorted(groups), *WORDS]
     meanings = {name: explain(name, groups) for name in names}
     lines = (f"{name}: {meaning}" for name, meaning in meanings.items())
-    show(as_json, lambda: meanings, lambda: "\n".join(lines))
+    out.show(lambda: meanings, lambda: "\n".join(lines))

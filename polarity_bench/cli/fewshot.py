@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from polarity_bench.cli.inputs import parse_numbers, split_names, worker_count
+from polarity_bench.cli.inputs import parse_numbers, required_names, worker_count
 from polarity_bench.cli.options import DataFlags, InputFlags, Model, Workers, usable_options
 from polarity_bench.cli.output import AsJson, announced_bar, print_json, print_tables
 from polarity_bench.cross_validation.methods import KNOWN, FineTuning, make_methods
-from polarity_bench.errors import InputError, check_at_least, nearest
+from polarity_bench.errors import InputError, check_at_least, check_known
 
 if TYPE_CHECKING:
     from polarity_bench.results.result_files import Result
@@ -78,8 +78,8 @@ def fewshot(
     from polarity_bench.render.markdown import render
     from polarity_bench.tasks.labelled import LabelledTexts
 
-    if measure is not None and measure not in MEASURES:
-        raise InputError(f"`measure`: unknown value {measure!r}{nearest(measure, MEASURES)}")
+    if measure is not None:
+        check_known(measure, MEASURES, f"`measure`: unknown value {measure!r}")
     if published is not None and not published.is_file():
         raise InputError(f"`published` {published}: no such file")
     numbers = {"rows": rows, "sample": sample}
@@ -96,15 +96,11 @@ def fewshot(
         else:
             print_tables(render(read_board(output, measure, published)).removesuffix("\n"))
         return
-    chosen = list(KNOWN) if losses == "all" else list(dict.fromkeys(split_names(losses)))
-    if not chosen:
-        raise InputError(f"`losses`: expected names separated by commas, got {losses!r}")
+    chosen = list(KNOWN) if losses == "all" else required_names("losses", losses)
     methods = make_methods(chosen, parameters)
     access = data.access()
     options = usable_options(encoder, offline=access.offline)
-    names = list(dict.fromkeys(split_names(tasks)))
-    if not names:
-        raise InputError(f"`tasks`: expected names separated by commas, got {tasks!r}")
+    names = required_names("tasks", tasks)
     labelled = [LabelledTexts.of(name, access, data.task_dir) for name in names]
     for each in labelled:  # raises InputError now, before the training starts
         list(chosen_protocol.splits(each.labels))

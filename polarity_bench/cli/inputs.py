@@ -21,28 +21,6 @@ if TYPE_CHECKING:
 N = TypeVar("N", int, float)
 
 
-def tasks_of(names: str | None, suite: str | None, task_dir: Path | None) -> list[TaskSpec]:
-    """Return the tasks of a suite and the named tasks.
-
-    Args:
-        names: Names of tasks, separated by commas.
-        suite: Name of a suite. If neither names nor a suite is given, all tasks are returned.
-        task_dir: Folder with the user's own task files, or one task file.
-
-    Raises:
-        InputError: If a name is unknown, or `names` contains none.
-    """
-    from polarity_bench.tasks.catalogue import choose_tasks, load_tasks
-
-    known = load_tasks(task_dir)
-    if names is None and suite is None:
-        return list(known.values())
-    chosen = split_names(names)
-    if names is not None and not chosen:
-        raise InputError(f"`tasks`: expected names separated by commas, got {names!r}")
-    return choose_tasks(known, names=chosen, suite=suite)
-
-
 def parse_strengths(text: str | None) -> list[float]:
     """Parse strengths separated by commas; return [] for None.
 
@@ -72,26 +50,24 @@ def worker_count(workers: int | None) -> int:
     return usable_cores() if workers is None else workers
 
 
-def check_device(device: str | None) -> None:
-    """Raise InputError if torch cannot use the device on this machine."""
-    if device is None:
-        return
-    import torch
-
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise InputError(
-            f"`device` {device}: not usable on this machine: {str(error).splitlines()[0]}"
-        ) from error
-
-
 def split_names(names: str | None) -> list[str]:
     """Split a comma-separated string into names.
 
     Surrounding whitespace and empty names are dropped.
     """
     return [name.strip() for name in (names or "").split(",") if name.strip()]
+
+
+def required_names(field: str, text: str) -> list[str]:
+    """Split a comma-separated string into distinct names.
+
+    Raises:
+        InputError: If there are no names; the message names the option `field`.
+    """
+    names = list(dict.fromkeys(split_names(text)))
+    if not names:
+        raise InputError(f"`{field}`: expected names separated by commas, got {text!r}")
+    return names
 
 
 def parse_numbers(field: str, text: str | None, kind: type[N]) -> tuple[N, ...]:

@@ -11,6 +11,7 @@ from polarity_bench.cli.inputs import check_file, split_names
 from polarity_bench.cli.options import Commands, by_default, check_weighting
 from polarity_bench.cli.output import (
     AsJson,
+    JsonFlags,
     OutputFlags,
     json_text,
     print_json,
@@ -18,7 +19,6 @@ from polarity_bench.cli.output import (
     progress_bar,
     remark,
     remark_unknown_ranks,
-    show,
     write_file,
 )
 from polarity_bench.errors import InputError, check_known, how_to_install
@@ -209,7 +209,8 @@ def add_results(
     results: Annotated[list[Path], "Result files, or folders with results.", "RESULT..."],
     board: Annotated[str, "Folder or name of the board.", "-b"],
     root: Root = _LEADERBOARDS,
-    as_json: AsJson = False,
+    *,
+    out: JsonFlags,
 ) -> None:
     """Add results to a board and render its files.
 
@@ -228,8 +229,7 @@ def add_results(
     written = build(opened, with_report=with_report)
     remark_unknown_ranks(opened.folder, opened.standings)
     several = f" and {count(len(curves), 'curve')}" if curves else ""
-    show(
-        as_json,
+    out.show(
         lambda: {"added": added, "written": written},
         lambda: f"{count(len(added), 'result')}{several} in {folder}, board built",
     )

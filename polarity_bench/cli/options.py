@@ -17,21 +17,19 @@ import inspect
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from copy import copy
 from dataclasses import dataclass, is_dataclass, replace
 from difflib import get_close_matches
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperGroup
 
-from polarity_bench.cli.inputs import check_device, tasks_of
+from polarity_bench.cli.inputs import required_names
 from polarity_bench.cli.output import name_options
 from polarity_bench.encoders.base import Encoder
 from polarity_bench.encoders.load import EncoderOptions
-from polarity_bench.errors import InputError, check_known, nearest
+from polarity_bench.errors import InputError, nearest
 from polarity_bench.scores import WEIGHTINGS
 from polarity_bench.training.parameters import ParameterInfo, Parameters, flattened
 
@@ -110,12 +108,21 @@ LoadingFlags = Annotated[EncoderOptions, ("device", *TRUST_OPTIONS)]
 
 
 def usable_options(options: EncoderOptions, *, offline: bool) -> EncoderOptions:
-    """Return the options of the loader.
+    """Check the device, and return the options of the loader.
 
     Raises:
-        InputError: If torch cannot use the device.
+        InputError: If torch cannot use the device on this machine.
     """
-    check_device(options.device)
+    if options.device is not None:
+        import torch
+
+        try:
+            torch.empty(0, device=options.device)
+        except (RuntimeError, AssertionError) as error:
+            why = str(error).splitlines()[0]
+            raise InputError(
+                f"`device` {options.device}: not usable on this machine: {why}"
+            ) from error
     return replace(options, offline=offline)
 
 
@@ -160,6 +167,12 @@ class DataFlags:
         return spec
 
 
+def folder_options(task_dir: Path | None, data_dir: Path | None) -> list[str]:
+    """Return the options that name these folders, as words of a suggested command."""
+    folders = {"--task-dir": task_dir, "--data-dir": data_dir}
+    return [word for flag, folder in folders.items() if folder for word in (flag, str(folder))]
+
+
 @dataclass(frozen=True)
 class TaskFlags:
     """Options for choosing tasks; by default, all tasks or a default suite."""
@@ -168,12 +181,25 @@ class TaskFlags:
     suite: Suite = None
 
     def choose(self, task_dir: Path | None, default: str | None = None) -> list[TaskSpec]:
-        """Return the tasks that the user chose.
+        """Return the tasks that the user chose, those of the suite first.
 
         Without a choice, return the tasks of the default suite, or all tasks if `default` is None.
+
+        Args:
+            task_dir: Folder with the user's own task files, or one task file.
+            default: Name of the default suite.
+
+        Raises:
+            InputError: If a name is unknown, or the option has no names.
         """
-        is_chosen = self.suite or self.tasks is not None
-        return tasks_of(self.tasks, self.suite if is_chosen else default, task_dir)
+        from polarity_bench.tasks.catalogue import choose_tasks, load_tasks
+
+        known = load_tasks(task_dir)
+        suite = self.suite if self.suite or self.tasks is not None else default
+        if self.tasks is None and suite is None:
+            return list(known.values())
+        names = [] if self.tasks is None else required_names("tasks", self.tasks)
+        return choose_tasks(known, names=names, suite=suite)
 
 
 @dataclass(frozen=True)
@@ -193,10 +219,9 @@ class EmbeddingFlags:
         """Open the store and yield an embedder. The default batch size depends on the device."""
         from polarity_bench.embedding.embedder import Embedder
 
-        sizes: dict[str, Any] = {"batch_tokens": self.batch_tokens, "batch_size": self.batch_size}
+        sizes = _given(batch_tokens=self.batch_tokens, batch_size=self.batch_size)
         with self.store() as store:
-            usual = Embedder.on(getattr(encoder, "device", None), store)
-            yield replace(usual, **{name: n for name, n in sizes.items() if n is not None})
+            yield replace(Embedder.on(getattr(encoder, "device", None), store), **sizes)
 
     def store(self) -> AbstractContextManager[EmbeddingStore | None]:
         """Open the store of embeddings, or return a context of None with `--no-store`."""
@@ -286,13 +311,13 @@ def _parameter_options(
     known = {name: flattened(member) for name, member in family.items()}
     for key in dict.fromkeys(key for own in known.values() for key in own if key not in without):
         by_name = {name: own[key] for name, own in known.items() if key in own}
-        helps = [f"{name}: {_help(infos)}" for name, infos in by_name.items()]
+        helps = [f"{name}: {help_of(infos)}" for name, infos in by_name.items()]
         several = [info for infos in by_name.values() for info in infos]
         option = typer.Option(
             "--" + key.rstrip("_").replace("_", "-"),
             *(["-n"] if key == "examples" else []),
-            help=f"{'; '.join(helps)}." if len(family) > 1 else f"{_help(several)}.",
-            metavar=_metavar(several),
+            help=f"{'; '.join(helps)}." if len(family) > 1 else f"{help_of(several)}.",
+            metavar=metavar_of(several),
             parser=several[0].parsed,
         )
         keyword = inspect.Parameter.KEYWORD_ONLY
@@ -317,57 +342,19 @@ class Commands(typer.Typer):
         return lambda function: register(with_options(function))
 
 
-def by_member(
-    family: Mapping[str, type[Parameters]], option: str, default: str
-) -> type[TyperCommand]:
-    """Return a command class that accepts a member of a family as its first argument.
-
-    `command MEMBER` means `command --OPTION MEMBER`. The help shows only the parameters of this
-    member, or of the default member if no member is named.
-
-    Args:
-        family: Classes of parameters, keyed by name, such as the recipes.
-        option: Name of the option that chooses the member, such as `recipe`.
-        default: Name of the default member.
-    """
-    parameters = {name: flattened(member) for name, member in family.items()}
-    all_keys = {key for own in parameters.values() for key in own}
-
-    class ByMember(TyperCommand):
-        member = default
-
-        def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-            if args and not args[0].startswith("-"):
-                args = [f"--{option}", *args]
-            pairs = pairwise(part for word in args for part in word.split("=", 1))
-            self.member = dict(pairs).get(f"--{option}", default)
-            check_known(self.member, family, f"--{option}: unknown {option} {self.member!r}")
-            return super().parse_args(ctx, args)
-
-        def format_options(self, ctx: Any, formatter: Any) -> None:
-            own, all_options = parameters[self.member], self.params
-            shown: list[Any] = [copy(each) for each in all_options]
-            for each in shown:
-                if each.name in own:
-                    each.help, each.metavar = f"{_help(own[each.name])}.", _metavar(own[each.name])
-            self.params = [each for each in shown if each.name in own or each.name not in all_keys]
-            super().format_options(ctx, formatter)
-            self.params = all_options
-
-    return ByMember
-
-
 _METAVARS = {int: "<int>", float: "<float>", Path: "<path>", str: "<str>"}
 
 
-def _metavar(several: Sequence[ParameterInfo]) -> str:
+def metavar_of(several: Sequence[ParameterInfo]) -> str:
+    """Return the placeholder of an option's value: its types and choices."""
     kinds = [kind for each in several for kind in each.kinds]
     words = [_METAVARS[kind] for kind in kinds if kind in _METAVARS]
     words += [choice for each in several for choice in each.choices]
     return "|".join(dict.fromkeys(words))
 
 
-def _help(several: list[ParameterInfo]) -> str:
+def help_of(several: Sequence[ParameterInfo]) -> str:
+    """Return the help text of an option, with its default, without a full stop."""
     defaults = [getattr(each.default, "name", each.default) for each in several]
     shown = [f"{d:g}" if isinstance(d, float) else str(d) for d in dict.fromkeys(defaults)]
     default = "" if None in defaults else f" [default: {', '.join(shown)}]"

@@ -191,14 +191,6 @@ def print_json(value: Any) -> None:
     print(json_text(value), end="")
 
 
-def show(as_json: bool, value: Callable[[], Any], text: Callable[[], str]) -> None:
-    """Print the value as JSON with `--json`, and the text otherwise."""
-    if as_json:
-        print_json(value())
-    else:
-        print_tables(text())
-
-
 @dataclass(frozen=True)
 class OutputFlags:
     """Options for printing results."""
@@ -219,7 +211,13 @@ class OutputFlags:
             value: Function that returns the value; only called with `--json`.
             text: Function that returns the text; only called without `--json`.
         """
-        show(self.as_json, value, text)
+        if self.as_json:
+            print_json(value())
+        else:
+            print_tables(text())
+
+
+JsonFlags = Annotated[OutputFlags, ("as_json",)]
 
 
 def print_report(

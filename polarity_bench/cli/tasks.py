@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from polarity_bench.cli.inputs import split_names, tasks_of
-from polarity_bench.cli.options import Commands, DataFlags, Suite, TaskDir
+from polarity_bench.cli.inputs import split_names
+from polarity_bench.cli.options import Commands, DataFlags, Suite, TaskDir, TaskFlags
 from polarity_bench.cli.output import AsJson, OutputFlags, print_json, remark
 from polarity_bench.errors import InputError
 
@@ -51,7 +51,7 @@ def list_tasks(
         context.obj = {"task_dir": task_dir, "as_json": out.as_json}
         return
     from polarity_bench.render.markdown import table
-    from polarity_bench.tasks.mteb_names import describe_set, find_sets, has_file
+    from polarity_bench.tasks.mteb_names import describe_set, find_sets
 
     if from_mteb is not None:
         if not (found := find_sets(from_mteb)):
@@ -61,9 +61,9 @@ def list_tasks(
             )
         _show_mteb_sets(found, out, from_mteb)
         return
-    chosen = tasks_of(None, suite, task_dir)
+    chosen = TaskFlags(suite=suite).choose(task_dir)
     chosen = [spec for spec in chosen if match is None or match.lower() in spec.name.lower()]
-    if chosen and not any(map(has_file, chosen)):
+    if chosen and all(spec.is_named for spec in chosen):
         sets = [_describe(spec) | describe_set(cast("PolaritySpec", spec)) for spec in chosen]
         _show_mteb_sets(sets, out)
         return
@@ -193,12 +193,12 @@ def _print_task(spec: TaskSpec, about: str, as_json: bool) -> None:
     if as_json:
         print_json(_describe(spec) | {"spec": spec.model_dump(mode="json")})
         return
-    from polarity_bench.tasks.mteb_names import has_file, task_file
+    from polarity_bench.tasks.mteb_names import task_file
 
-    if has_file(spec):
-        print(about + spec.file.read_text(encoding="utf-8"), end="")
-    else:
+    if spec.is_named:
         print(about + task_file(cast("PolaritySpec", spec)), end="")
+    else:
+        print(about + spec.file.read_text(encoding="utf-8"), end="")
 
 
 def _describe(spec: TaskSpec) -> dict[str, Any]:

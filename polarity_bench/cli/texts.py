@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from polarity_bench.cli.inputs import check_file, load_data
-from polarity_bench.cli.options import DataFlags, TaskFlags
+from polarity_bench.cli.options import DataFlags, TaskFlags, folder_options
 from polarity_bench.cli.output import AsJson, print_json, remark, write_file
 from polarity_bench.cli.run import ProtocolFlags
 
@@ -42,11 +42,12 @@ def write_texts(
     names = ",".join(each.spec.name for each in tasks)
     if as_json:
         print_json({"file": output, "n_texts": len(texts), "tasks": names.split(",")})
-    given = {name: value for name, value in vars(protocol).items() if value is not None}
-    options = "".join(f" --{name} {value}" for name, value in given.items())
-    folder = shlex.quote(str(output.parent))
+    following = ["polarity-bench", "run", "--tasks", names]
+    for name, value in vars(protocol).items():
+        following += [f"--{name}", str(value)] if value is not None else []
+    following += ["--model", f"vectors:{output.parent}"]
+    following += folder_options(data.task_dir, data.data_dir)
     remark(
         f"{len(texts):,} texts; save the vectors of all texts, in this order, to "
-        f"{output.with_name('vectors.npy')}; next: polarity-bench run --tasks {shlex.quote(names)}"
-        f"{options} --model vectors:{folder}"
+        f"{output.with_name('vectors.npy')}; next: {shlex.join(following)}"
     )

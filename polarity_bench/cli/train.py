@@ -4,21 +4,67 @@ from __future__ import annotations
 
 import shlex
 import sys
+from copy import copy
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
-from polarity_bench.cli.options import DataFlags, InputFlags, Model, StoreFlags, usable_options
+from polarity_bench.cli.options import (
+    DataFlags,
+    InputFlags,
+    Model,
+    StoreFlags,
+    folder_options,
+    help_of,
+    metavar_of,
+    usable_options,
+)
 from polarity_bench.cli.output import OutputFlags, announced_bar, remark, warnings_as_remarks
-from polarity_bench.errors import InputError
-from polarity_bench.training.parameters import ParameterWarning, from_flat
+from polarity_bench.errors import InputError, check_known
+from polarity_bench.training.parameters import ParameterWarning, flattened, from_flat
 from polarity_bench.training.processes import is_first
 from polarity_bench.training.recipes import RECIPES
 
 if TYPE_CHECKING:
     from polarity_bench.training.job import Job
     from polarity_bench.training.train import TrainingRun
+
+_DEFAULT_RECIPE = "margins"
+
+
+class RecipeCommand(TyperCommand):
+    """Command that accepts a recipe as its first argument: `axis` means `--recipe axis`.
+
+    The help shows only the parameters of this recipe, or of the default recipe if none is named.
+    """
+
+    recipe = _DEFAULT_RECIPE
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Insert the flag before a recipe, and keep the name of the recipe for the help."""
+        if args and not args[0].startswith("-"):
+            args = ["--recipe", *args]
+        pairs = pairwise(part for word in args for part in word.split("=", 1))
+        self.recipe = dict(pairs).get("--recipe", _DEFAULT_RECIPE)
+        check_known(self.recipe, RECIPES, f"--recipe: unknown recipe {self.recipe!r}")
+        return super().parse_args(ctx, args)
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the help of the options, without the parameters of other recipes."""
+        own, all_options = flattened(RECIPES[self.recipe]), self.params
+        of_recipes = {key for recipe in RECIPES.values() for key in flattened(recipe)}
+        shown: list[Any] = [
+            copy(each) for each in all_options if each.name in own or each.name not in of_recipes
+        ]
+        for each in shown:
+            if each.name in own:
+                each.help, each.metavar = f"{help_of(own[each.name])}.", metavar_of(own[each.name])
+        self.params = shown
+        super().format_options(ctx, formatter)
+        self.params = all_options
 
 
 def train(
@@ -31,7 +77,7 @@ def train(
     ] = None,
     model: Model = "minilm",
     task: Annotated[str, "Polarity task to train and evaluate on.", "-t"] = "sst2",
-    recipe: Annotated[str, f"Training method: {', '.join(RECIPES)}."] = "margins",
+    recipe: Annotated[str, f"Training method: {', '.join(RECIPES)}."] = _DEFAULT_RECIPE,
     job: Annotated[
         Path | None, "TOML file with all settings of a run, instead of the other options."
     ] = None,
@@ -103,8 +149,7 @@ def _print_run(done: TrainingRun, job: Job, out: OutputFlags) -> None:
     elif (kept["joint"] or 0) <= (done.rows[0]["joint"] or 0):
         print("warning: the joint score is not higher than that of the base", file=sys.stderr)
     words = ["polarity-bench", "run", "--model", str(job.output), "--tasks", job.task]
-    for flag, folder in (("--task-dir", job.task_dir), ("--data-dir", job.data_dir)):
-        words += [flag, str(folder)] if folder else []
+    words += folder_options(job.task_dir, job.data_dir)
     for field in ("trust_remote_code", "allow_pickle", "offline"):
         words += [f"--{field.replace('_', '-')}"] if getattr(job.options, field) else []
     remark(f"kept: epoch {kept['epoch']:g}; next: {shlex.join(words)}")

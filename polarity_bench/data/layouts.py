@@ -39,7 +39,7 @@ from polarity_bench.hub import reading_hub
 
 HUB = "hf:"
 """Prefix of the name of a data set on the hub."""
-_ARCHIVES = [suffix for _, suffixes, _ in shutil.get_unpack_formats() for suffix in suffixes]
+_ARCHIVES = tuple(suffix for _, suffixes, _ in shutil.get_unpack_formats() for suffix in suffixes)
 _NOT_READ = re.compile(r"\.(xls|ods|db|sqlite3?|pkl|pickle|docx?|pdf|rar|7z|zst)", re.I)
 _FASTTEXT = "__label__"
 _SAMPLE_LINES = 50
@@ -111,7 +111,7 @@ def read_table(data: Any, form: FormatSpec | None = None) -> Table:
             header |= {"keep_default_na": False, "dtype": object, "sheet_name": None}
             sheets = pd.read_excel(path, **header)
             return Table(str(path), _frame({n: rows for n, rows in sheets.items() if len(rows)}))
-    if any(path.name.endswith(suffix) for suffix in _ARCHIVES):
+    if path.name.endswith(_ARCHIVES):
         return _read_archive(path, form)
     if _NOT_READ.fullmatch(suffix := suffix_of(path)):
         raise InputError(

@@ -159,11 +159,12 @@ class EmbeddedTexts:
         query, source = self.queries(queries), self.sources(sources)
         if (kind := self.encoder.quantize) is None:
             return query, source
-        vectors = [
-            quantized(side.vectors, source.vectors, kind, self._room.array)
-            for side in (query, source)
-        ]
-        return Embeddings(vectors[0], query.similarity), Embeddings(vectors[1], source.similarity)
+
+        def compress(side: Embeddings) -> Embeddings:
+            vectors = quantized(side.vectors, source.vectors, kind, self._room.array)
+            return replace(side, vectors=vectors)
+
+        return compress(query), compress(source)
 
     def queries(self, texts: Sequence[str]) -> Embeddings:
         """Return the vectors of texts as queries (see `vectors`), not quantized."""

@@ -115,6 +115,12 @@ class Axis(Module):
         """Number n of coordinates: 1 for two classes, otherwise the number of classes."""
         return 1 if len(self.classes) == 2 else len(self.classes)
 
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Fields of the identity of an encoder with this axis (see `EncoderId`)."""
+        strength = float(self.strength)
+        return {"axis": self.n_coordinates, "strength": strength, "axis_scale": self.scale}
+
     def forward(  # type: ignore[override]  # it names the keywords of the base class
         self,
         features: dict[str, Any],

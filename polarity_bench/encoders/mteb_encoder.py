@@ -51,10 +51,8 @@ class MtebEncoder(UnpaddedEncoder):
             weights=f"mteb:{meta.name}@{meta.revision}",
             revision=meta.revision,
             similarity="dot" if meta.similarity_fn_name == "dot" else "cosine",
-            axis=0 if axis is None else axis.n_coordinates,
-            strength=None if axis is None else float(axis.strength),
-            axis_scale=None if axis is None else axis.scale,
             sides=sides,
+            **({} if axis is None else axis.identity),
         )
 
     def for_task(self, spec: Any) -> MtebEncoder:

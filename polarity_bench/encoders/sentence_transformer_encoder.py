@@ -88,11 +88,9 @@ class SentenceTransformerEncoder:
             dtype=dtype or stored.removeprefix("torch."),
             pooling_added=pooling_added,
             similarity="dot" if model.similarity_fn_name == "dot" else "cosine",
-            axis=0 if axis is None else axis.n_coordinates,
-            strength=None if axis is None else float(axis.strength),
-            axis_scale=None if axis is None else axis.scale,
             backend=backend,
             sides=sides,
+            **({} if axis is None else axis.identity),
         )
         self._tokenization: Tokenization | Literal[False] | None = None  # False: unknown
         side = "document" if axis is not None else side

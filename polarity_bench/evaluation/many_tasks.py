@@ -38,7 +38,6 @@ from polarity_bench.progress import Bar, Progress, no_bar
 from polarity_bench.registers import plugin_failure
 from polarity_bench.results.packed_results import is_stored
 from polarity_bench.results.result_files import (
-    TRAINED_BY,
     Result,
     has_values_per_query,
     place,
@@ -291,23 +290,11 @@ def _score(
     by_reference: EmbeddedTexts | None,
     embed_seconds: float,
     seen: SeenRows | None,
-    reference_is_default: bool,
-    device: str | None,
-    trained: tuple[str, dict[str, Any] | None],
+    **facts: Any,
 ) -> Result:
-    """Score a task, and add the encoder's training and the seen rows to the result."""
-    result = score_task(
-        task,
-        embedded,
-        by_reference,
-        reference_is_default=reference_is_default,
-        seconds={"embed": embed_seconds},
-        device=device,
-    )
-    command, training = trained
-    trained_by = {TRAINED_BY: command} if command else {}
-    environment = {**result.environment, **trained_by}
-    result = replace(result, training=training, environment=environment)
+    """Score a task, and add the seen rows to the result; `facts` are those of `score_task`."""
+    seconds = {"embed": embed_seconds}
+    result = score_task(task, embedded, by_reference, seconds=seconds, **facts)
     return seen.count(result) if seen else result
 
 

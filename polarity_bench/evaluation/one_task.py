@@ -24,7 +24,7 @@ from polarity_bench.evaluation.environment import environment
 from polarity_bench.files import folder_name
 from polarity_bench.metrics.register import versions_of_scores
 from polarity_bench.progress import Progress
-from polarity_bench.results.result_files import PROGRAMS, Result, ResultKey
+from polarity_bench.results.result_files import PROGRAMS, TRAINED_BY, Result, ResultKey
 from polarity_bench.tasks.catalogue import load_task
 from polarity_bench.tasks.types.base import Settings, Task
 
@@ -176,6 +176,7 @@ def score_task(
     reference_is_default: bool = False,
     seconds: Mapping[str, float] | None = None,
     device: str | None = None,
+    trained: tuple[str, dict[str, Any] | None] = ("", None),
 ) -> Result:
     """Score a task from embedded texts.
 
@@ -186,12 +187,15 @@ def score_task(
         reference_is_default: Whether the user did not choose the reference.
         seconds: Durations of earlier steps, in seconds, for the provenance.
         device: Torch device of the encoder, for the provenance.
+        trained: How the encoder was trained, for the provenance (see `training_facts`).
     """
     begun = time.perf_counter()
     scored = task.score(embedded, reference)
     reference_id = reference.encoder if reference is not None else None
     versions = versions_of_scores() if task.spec.has_k else {}
     changed = {name: version for name, version in versions.items() if version != "1"}
+    command, training = trained
+    trained_by = {TRAINED_BY: command} if command else {}
     return Result(
         task=task.spec.name,
         kind=task.spec.kind,
@@ -208,8 +212,9 @@ def score_task(
         reference_is_default=reference_is_default,
         limit=task.limit,
         seconds={**(seconds or {}), "score": time.perf_counter() - begun},
-        environment=environment(device) | changed,
+        environment=environment(device) | changed | trained_by,
         date=time.time(),
+        training=training,
         arrays=scored.arrays,
     )
 

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from polarity_bench.files import folder_name, json_bytes, mteb_name, write_atomically
+from polarity_bench.files import json_bytes, mteb_name, write_atomically
 from polarity_bench.integrations.hub_card import HOMEPAGE, SOURCE, CardScore, select_scores
 from polarity_bench.metrics.register import metric_of
 from polarity_bench.metrics.statistics import N_SAMPLES
@@ -52,8 +52,7 @@ def export_eee(
     for own in grouped(scores, lambda score: score.result.key.encoder.digest).values():
         content = json_bytes(_log(own, organization))
         name = uuid.UUID(bytes=hashlib.sha256(content).digest()[:16], version=4)
-        developer, _, model = mteb_name(own[0].result.key.encoder.name).rpartition("/")
-        place = output / "data" / SOURCE / folder_name(developer) / folder_name(model)
+        place = output / "data" / SOURCE / mteb_name(own[0].result.key.encoder.name)
         write_atomically(place / f"{name}.json", content)
         written.append(place / f"{name}.json")
     return sorted(written)

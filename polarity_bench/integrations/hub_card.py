@@ -341,7 +341,7 @@ def _index(old: Any, name: str, entries: Sequence[Mapping[str, Any]], tasks: Ite
         model = {"name": " ".join(name.split()), "results": list(entries)}
         return _node([model])
     covered = {entry["dataset"]["type"] for entry in entries} | set(tasks)
-    lists = [_child(model, "results") for model in old.value]
+    lists = [of for model in old.value for key, of in model.value if key.value == "results"]
     where = None
     for results in lists:
         mine = [i for i, each in enumerate(results.value) if _is_ours(_plain(each), covered)]
@@ -383,7 +383,3 @@ def _text(node: Any) -> str:
 
 def _plain(node: Any) -> Any:
     return None if node is None else yaml.SafeLoader("").construct_document(node)
-
-
-def _child(mapping: Any, key: str) -> Any:
-    return next(value for name, value in mapping.value if name.value == key)

@@ -110,7 +110,7 @@ class PolarityEvaluator(BaseEvaluator):
         if self.task.limit is None:  # Model cards show only scores of complete tasks.
             card = {str(key): 100 * result.shown(key).mean for key in shown_keys(result)}
             card = self.prefix_name_to_metrics(card, self.name)
-            self._reference_label = reference.encoder.label if reference else "itself"
+            self._reference_label = "itself" if reference is None else reference.encoder.label
             self.store_metrics_in_model_card_data(model, card, epoch, steps)
         if output_path is not None and self.write_csv:
             words = ["polarity_evaluation", self.name or "scores"]

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from polarity_bench.errors import listed
-from polarity_bench.tasks.types.base import TaskSpec
 from polarity_bench.tasks.types.polarity.mteb_sets import (
     MtebSet,
     classification_sets,
@@ -77,11 +76,6 @@ def find_sets(words: str) -> list[dict[str, Any]]:
         if all(w in codes[name] if w in every else w in text for w in asked):
             rows.append(_described(f"mteb:{name}", found))
     return rows
-
-
-def has_file(spec: TaskSpec) -> bool:
-    """Return whether a file defines a task, and not a name such as `mteb:NAME`."""
-    return spec.file.name != spec.name
 
 
 def describe_set(spec: PolaritySpec) -> dict[str, Any]:

@@ -232,7 +232,8 @@ def saved(bench: Bench, task_dir: Path, tmp_path: Path) -> Path:
     wrote = bench("texts", "--tasks", "mini", "--task-dir", task_dir, "-o", "api/texts.jsonl")
     assert (wrote.code, wrote.out) == (0, "")
     assert "32 texts" in wrote.err
-    assert "next: polarity-bench run --tasks mini --model vectors:api" in wrote.err
+    following = f"polarity-bench run --tasks mini --model vectors:api --task-dir {task_dir}\n"
+    assert wrote.err.endswith(f"next: {following}")
     lines = (tmp_path / "api" / "texts.jsonl").read_text(encoding="utf-8").splitlines()
     texts = [json.loads(line)["text"] for line in lines]
     assert len(set(texts)) == 32

@@ -16,7 +16,9 @@ from sentence_transformers import SentenceTransformer
 from standins import Bench
 
 from polarity_bench import PolarityEvaluator, load_encoder
+from polarity_bench.encoders.base import EncoderId
 from polarity_bench.encoders.load import SentenceTransformerEncoder
+from polarity_bench.encoders.reference_encoder import Base, ReferenceWarning, write_base
 from polarity_bench.evaluation.one_task import evaluate
 from polarity_bench.scores import ScoreKey
 from polarity_bench.tasks.catalogue import load_task
@@ -120,6 +122,20 @@ def test_the_scores_reach_the_model_card(tiny_model: Path, task_dir: Path, tmp_p
         "Polarity retrieval, reference itself"
     }
     assert '"unit": "percent"' in card
+
+
+def test_a_base_that_is_gone_is_named_in_the_card(
+    tiny_model: Path, task_dir: Path, tmp_path: Path
+) -> None:
+    model = SentenceTransformer(str(tiny_model), device="cpu")
+    write_base(model, Base(str(tmp_path / "gone"), EncoderId(name="base", weights="1")))
+    evaluator = PolarityEvaluator(load_task("mini", task_dir=task_dir))
+    with pytest.warns(ReferenceWarning, match="S, retention and joint are left out"):
+        evaluator(model)
+    model.save_pretrained(str(tmp_path / "saved"))
+    data: Any = ModelCard((tmp_path / "saved" / "README.md").read_text()).data
+    shown = {(result.metric_type, result.task_name) for result in data.eval_results}
+    assert shown == {("polarity_at_4", "Polarity retrieval, reference base (not available)")}
 
 
 def test_a_quick_look_is_in_no_card(tiny_model: Path, task_dir: Path, tmp_path: Path) -> None:

@@ -141,6 +141,11 @@ class TaskSpec(Strict):
         return self.mteb_name or "".join(map(str.capitalize, self.name.split("-")))
 
     @property
+    def is_named(self) -> bool:
+        """Whether the task has a name such as `mteb:NAME` instead of a task file."""
+        return ":" in self.name
+
+    @property
     def summary(self) -> str:
         """One-line summary: title, number of rows of each file or split, and languages."""
         parts: Mapping[str, Any] = getattr(self, "files", None) or getattr(self, "splits", {})
@@ -151,8 +156,8 @@ class TaskSpec(Strict):
 
     @property
     def main_score(self) -> ScoreKey:
-        """Key of the task's main score."""
-        raise NotImplementedError
+        """Key of the task's main score; by default, the first column of tables."""
+        return self.columns[0][1]
 
     @property
     def data_set(self) -> Mapping[str, Any] | None:
@@ -366,11 +371,10 @@ class RetrievalTask(Task):
             `retrieved`: the sources in order of rank, with their similarity.
         """
         of_source = _as_rows(self.source)
-        retrievals = zip(arrays["retrieved_index"], arrays["retrieved_similarity"], strict=True)
         beside = ("retrieved_", "resampled_")
         named = {n: values for n, values in arrays.items() if not n.startswith(beside)}
-        queries = zip(_as_rows(self.query), retrievals, strict=True)
-        for i, (query, (index, cosine)) in enumerate(queries):
+        found = arrays["retrieved_index"], arrays["retrieved_similarity"]
+        for i, (query, index, cosine) in enumerate(zip(_as_rows(self.query), *found, strict=True)):
             values = {name: float(array[i]) for name, array in named.items()}
             yield query | {
                 "scores": {n: None if np.isnan(value) else value for n, value in values.items()},

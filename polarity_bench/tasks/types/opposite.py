@@ -84,11 +84,6 @@ class OppositeSpec(TaskSpec):
         """Return the score itself; `paired_accuracy` has no values per query."""
         return () if key == _PAIRED else [str(key)]
 
-    @property
-    def main_score(self) -> ScoreKey:
-        """Key of the main score, nDCG@10."""
-        return _NDCG
-
     def references(self) -> list[FileRef]:
         """Return the files of all splits."""
         return list(self.splits.values())

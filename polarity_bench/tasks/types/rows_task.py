@@ -25,7 +25,7 @@ from polarity_bench.data.senteval import Row, read_split
 from polarity_bench.data.sources import DataAccess, obtain
 from polarity_bench.data.specs import Archive, CountedFile, FileRef
 from polarity_bench.embedding.embedder import EmbeddedTexts
-from polarity_bench.scores import Score, ScoreKey
+from polarity_bench.scores import Score
 from polarity_bench.tasks.senteval.presets import Preset
 from polarity_bench.tasks.senteval.transfer_protocols import Samples, pair_features
 from polarity_bench.tasks.types.base import Settings, Task, TaskSpec
@@ -50,11 +50,6 @@ class FilesSpec(TaskSpec):
     """Public archive that contains all files."""
     reader: str
     """Layout of the files."""
-
-    @property
-    def main_score(self) -> ScoreKey:
-        """Key of the main score, which is the first column of tables."""
-        return self.columns[0][1]
 
     def references(self) -> list[FileRef]:
         """Return the declared files."""

@@ -118,11 +118,11 @@ def classification_sets() -> dict[str, MtebSet]:
 
     These are texts with one label each, in a training split and in another split.
     """
-    found = {}
-    for name, task in _all_tasks().items():
-        if _has_single_labels(task) and {*task.metadata.eval_splits} - {task.train_split}:
-            found[name] = MtebSet(task, tuple(task.metadata.hf_subsets))
-    return found
+    return {
+        name: MtebSet(task, tuple(task.metadata.hf_subsets))
+        for name, task in _all_tasks().items()
+        if _has_single_labels(task) and {*task.metadata.eval_splits} - {task.train_split}
+    }
 
 
 def _has_single_labels(task: Any) -> bool:

@@ -191,11 +191,6 @@ class PolaritySpec(TaskSpec):
                 )
         return found
 
-    @property
-    def is_named(self) -> bool:
-        """Whether the task has a name such as `mteb:NAME` instead of a task file."""
-        return ":" in self.name
-
     def described(self) -> Self:
         """Return the task with mteb's facts, such as languages, in place of missing ones."""
         if self.mteb is None:

@@ -118,11 +118,11 @@ def of_results(opened: OpenBoard) -> Iterator[tuple[Key, Numbers]]:
             whose = (record["place"], record["name"], "", record["reference"])
             yield Key(board, record["role"], *whose, *said), replace(numbers_in(record), n=math.nan)
     for each in found.published:
-        metric, k, weights, own_part = score_key(each.key)
-        part = ", ".join(filter(None, [own_part, each.protocol, each.note]))
-        whose = (each.task, f"{each.name} [{each.source}]", each.twin, "")
+        metric, k, weights, own_part = score_key(each["key"])
+        part = ", ".join(filter(None, [own_part, each["protocol"], each["note"]]))
+        whose = (each["task"], f"{each['encoder']} [{each['source']}]", each["twin"], "")
         cell = Key(board, "published", *whose, metric, k, weights, part)
-        yield cell, numbers_of(each.score)
+        yield cell, Numbers(each["value"], std=each["std"])
 
 
 def numbers_in(record: Record) -> Numbers:

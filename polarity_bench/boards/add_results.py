@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 from polarity_bench.boards.board import board, find_board
 from polarity_bench.boards.board_folder import kind_of
 from polarity_bench.boards.config import FILE
-from polarity_bench.errors import InputError, InputWarning
+from polarity_bench.errors import InputError, warn
 from polarity_bench.files import remove, write_atomically
 from polarity_bench.results.curve import Curve
 from polarity_bench.results.curve_files import read_curves, write_curve
@@ -64,9 +63,10 @@ def find_results(sources: Sequence[Path]) -> list[Result]:
             cut = "; all were cut by a `limit`, so evaluate without it" if stored else ""
             raise InputError(f"{source}: contains no complete results{cut}")
         if n_cut := len(stored) - len(complete):
-            remark = f"{source}: skipped {count(n_cut, 'result')} cut by a `limit`; "
-            remark += "boards show complete results only"
-            warnings.warn(remark, InputWarning, stacklevel=2)
+            warn(
+                f"{source}: skipped {count(n_cut, 'result')} cut by a `limit`; boards show "
+                "complete results only"
+            )
         results += complete
     return results
 

@@ -41,7 +41,7 @@ from polarity_bench.results.curve import Curve
 from polarity_bench.results.curve_files import read_curves
 from polarity_bench.results.frame import Record
 from polarity_bench.results.published import FILE as PUBLISHED
-from polarity_bench.results.published import PublishedNumber, match_published, read_published
+from polarity_bench.results.published import match_published, read_published
 from polarity_bench.results.result_files import Result, names_of, read_results
 from polarity_bench.scores import ScoreKey
 
@@ -54,7 +54,7 @@ class BoardParts:
         results: The results.
         config: The content of `board.toml`.
         curves: Curves over several of the results. Curves with missing results are not shown.
-        published: Published numbers, shown beside the results.
+        published: Records of published numbers, shown beside the results.
         standings: The stored ranks and ties of encoders.
         folder: Folder of the board. If None, the details of rows do not name their result files.
     """
@@ -62,7 +62,7 @@ class BoardParts:
     results: Sequence[Result]
     config: BoardFile = field(default_factory=BoardFile)
     curves: Sequence[Curve] = ()
-    published: Sequence[PublishedNumber] = ()
+    published: Sequence[Record] = ()
     standings: Standings = field(default_factory=Standings)
     folder: Path | None = None
 
@@ -128,7 +128,7 @@ def find_board(
         chosen,
         config,
         [curve for curve in read_curves(folder, results) if curve.limit is None],
-        [each for each in printed if each.task in shown],
+        [each for each in printed if each["task"] in shown],
         read_standings(folder / STATISTICS),
         folder,
     )

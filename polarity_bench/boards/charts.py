@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 from polarity_bench.boards.columns import GAINED, Sections
 from polarity_bench.boards.records import entry_of
 from polarity_bench.errors import InputError
-from polarity_bench.metrics.register import titled_metrics
 from polarity_bench.render.chart import BarChart, LineChart, Mark, MarkRole, Plane, Series
 from polarity_bench.results.curve import Curve
 from polarity_bench.results.frame import Record
@@ -49,7 +48,7 @@ def k_curves(sections: Sections) -> Iterator[LineChart]:
         for ending, y_title, compared in shown:
             scores: dict[str, dict[int, Score]] = {}
             for row in compared:
-                record = sections.cells[row["row"], task].get(titled_metrics()[y_title].name)
+                record = sections.cells[row["row"], task].get(GAINED[y_title])
                 if record and math.isfinite(record["value"]):
                     scores.setdefault(row["encoder"], {})[row["k"]] = score_of(record)
             several = [(names[e], by_k) for e, by_k in sorted(scores.items()) if len(by_k) > 1]
@@ -194,10 +193,9 @@ def planes(sections: Sections) -> Iterator[Plane]:
         printed = points(numbers, "row")
         if printed and len(references := {reference for reference, _ in compared}) > 1:
             raise InputError(
-                f"{printed[0][0]['number'].where}: published points of {task} need "
-                "results with one reference, because S depends on it, got "
-                f"{len(references)} references; show the results of "
-                "one reference, or delete the published S"
+                f"{printed[0][0]['file']}: published points of {task} need results with one "
+                f"reference, because S depends on it, got {len(references)} references; show the "
+                "results of one reference, or delete the published S"
             )
         for reference, k in sorted(compared, key=lambda share: (names[share[0]], share[1])):
             curves = [

@@ -48,7 +48,6 @@ from polarity_bench.results.means import (
     mean_over_tasks,
     score_of,
 )
-from polarity_bench.results.published import PublishedNumber
 from polarity_bench.results.result_files import Result
 from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.tasks.catalogue import KINDS
@@ -557,8 +556,8 @@ class Sections:
             if metric == MAIN and len(scored) == 1:  # rows of one encoder have one score
                 rivals = [None] * len(rows)
             column = places[0] if len(places) == 1 else ""
-            printed = [self.cells.get((row["row"], column), {}).get(metric, {}) for row in rows]
-            numbers = [record.get("number") for record in printed]
+            cells = [self.cells.get((row["row"], column), {}).get(metric) for row in rows]
+            numbers = [each if each and each["role"] == "published" else None for each in cells]
             columns.append(
                 Column.of(
                     title,
@@ -566,7 +565,7 @@ class Sections:
                     intervals=metric_of(metric).has_interval,
                     rivals=rivals,
                     marks=[self._mark(number, column) for number in numbers],
-                    spreads=[number.std if number else None for number in numbers],
+                    spreads=[number["std"] if number else None for number in numbers],
                     lower_is_better=not metric_of(metric).higher_is_better,
                 )
             )
@@ -577,17 +576,17 @@ class Sections:
                 columns.append(Column(f"{title} std over seeds", deviations))
         return columns
 
-    def _mark(self, number: PublishedNumber | None, place: str) -> str:
+    def _mark(self, number: Record | None, place: str) -> str:
         """Return the mark of a published number: its weighting and the difference from its twin.
 
         The weighting is shown only if it differs from the board's weighting.
         """
         if number is None:
             return ""
-        other = number.key.k is not None and number.key.weighting != self.config.weighting
+        other = number["key"].k is not None and number["weighting"] != self.config.weighting
         of_place = (record for record in self.measured if record["place"] == place)
-        difference = difference_to_twin(number, of_place) if number.twin else ""
-        return f"{f' {number.key.weighting}' if other else ''}{difference}"
+        difference = difference_to_twin(number, of_place) if number["twin"] else ""
+        return (f" {number['weighting']}" if other else "") + difference
 
     def _table(
         self,

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, Field, FiniteFloat, StringConstraints
 
-from polarity_bench.errors import InputError, check_known, nearest, reworded
+from polarity_bench.errors import InputError, check_known, reworded
 from polarity_bench.files import read_toml
 from polarity_bench.metrics.register import titled_metrics
 from polarity_bench.results.result_files import Result
@@ -84,8 +84,7 @@ def _measures(measures: Mapping[str, str]) -> Mapping[str, str]:
     """Check and return the columns that replace the main scores of task types."""
     kinds = [kind for kind, spec in KINDS.items() if not spec.has_k]
     for kind, measure in measures.items():
-        if kind not in kinds:
-            raise ValueError(f"unknown kind {kind!r}{nearest(kind, kinds)}")
+        check_known(kind, kinds, f"unknown kind {kind!r}")
         titles = [title for title, _ in KINDS[kind].columns]
         if measure not in titles:
             raise ValueError(f"{kind} has no column {measure!r}; choose one of {', '.join(titles)}")

@@ -266,12 +266,12 @@ def _overview(rows: Iterable[Record], guesses: Iterable[Record], tasks: Collecti
 
 
 def _columns(
-    cells: Mapping[tuple[K, str], Record], rows: Iterable[K], tasks: Iterable[str]
+    cells: Mapping[tuple[K, str], Record], rows: Sequence[K], tasks: Iterable[str]
 ) -> list[Column]:
     """Return a column of scores for each task, from records by row and task."""
-    of_tasks = {task: [cells.get((row, task), _NO_SCORE) for row in rows] for task in tasks}
     columns = []
-    for task, records in of_tasks.items():
+    for task in tasks:
+        records = [cells.get((row, task), _NO_SCORE) for row in rows]
         values, stds, marks = ([each[name] for each in records] for name in _NO_SCORE)
         columns.append(Column(task, values, spreads=stds, marks=marks))
     return columns

@@ -13,7 +13,7 @@ from polarity_bench.boards.unseen_columns import tasks_with_seen_rows
 from polarity_bench.metrics.register import metric_of
 from polarity_bench.render.markdown import escape
 from polarity_bench.render.table import Table
-from polarity_bench.results.published import PublishedNumber
+from polarity_bench.results.frame import Record
 from polarity_bench.scores import WEIGHTINGS
 from polarity_bench.tasks.catalogue import KINDS
 
@@ -26,7 +26,7 @@ def board_notes(sections: Sections, tables: Sequence[Table]) -> list[str]:
         tables: The tables of the board.
     """
     ranked, plain, alone = sections.ranked, sections.plain, sections.alone
-    printed = [each["number"] for each in sections.further if each["role"] == "published"]
+    printed = [each for each in sections.further if each["role"] == "published"]
     rows = sections.first_rows if ranked else []
     roles = {row["role"] for row in rows}
     has_means = sections.has_means or (not ranked and len(plain) == 1)
@@ -54,18 +54,18 @@ def board_notes(sections: Sections, tables: Sequence[Table]) -> list[str]:
         (any(table.heads[0][0] == "rank" for table in tables), NOTES["ranks"]),
         (True, _data_note(sections)),
         (printed, NOTES["published"]),
-        (any(not math.isnan(number.std) for number in printed), NOTES["spread"]),
-        (any(number.twin for number in printed), _twins_note(printed, sections.names)),
+        (any(not math.isnan(number["std"]) for number in printed), NOTES["spread"]),
+        (any(number["twin"] for number in printed), _twins_note(printed, sections.names)),
     ]
     return [note for holds, note in notes if holds and note]
 
 
-def _twins_note(printed: Sequence[PublishedNumber], names: Mapping[str, str]) -> str:
+def _twins_note(printed: Sequence[Record], names: Mapping[str, str]) -> str:
     """Return a note that names the twin of each published row: the same encoder, measured here."""
     pairs = dict.fromkeys(
-        f"{escape(number.name)} with {escape(names[number.twin])}"
+        f"{escape(number['encoder'])} with {escape(names[number['twin']])}"
         for number in printed
-        if number.twin
+        if number["twin"]
     )
     return f"{NOTES['twins']} {', '.join(pairs)}."
 

@@ -11,7 +11,7 @@ The tables have the columns of `results.frame` and these:
 | family | '' for retrieval tasks, otherwise the task type and protocol, or `UNMEASURED` |
 | place | task, with its protocol unless it is a retrieval task |
 | shown | metric of a retrieval task, or `MAIN` for the only score that boards show of other tasks |
-| result, number | `Result` of a measured score, or `PublishedNumber` |
+| result | `Result` of a measured score |
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ from polarity_bench.metrics.similarity import joint, retention
 from polarity_bench.render.format import DIGITS, percent
 from polarity_bench.render.table import Role, Table
 from polarity_bench.results.comparability import cells_of
-from polarity_bench.results.frame import Record, published_records, result_records, score_columns
-from polarity_bench.results.published import PublishedNumber
+from polarity_bench.results.frame import Record, result_records, score_columns
+from polarity_bench.results.published import with_footnotes
 from polarity_bench.results.result_files import Result
 from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.tasks.catalogue import KINDS
+from polarity_bench.values import grouped
 
 MAIN = "main"
 """Placeholder for the only score that boards show for a task without retrieval."""
@@ -119,16 +120,14 @@ def rows_of(records: Iterable[Record]) -> list[Row]:
 
     Each row contains the keys of the rows of encoders that it averages (`members`).
     """
-    firsts: dict[str, Record] = {}
-    for record in records:
-        firsts.setdefault(record["row"], record)
+    of_rows = grouped(records, lambda record: record["row"])
     unaveraged: Row = {"singles": (), "dial": "", "fronts": {}}
     return [
         unaveraged
         | {name: first.get(name, "") for name in _OF_A_ROW}
         | {"encoder": first["encoder_digest"], "members": [row]}
         | {"opposes": bool(first["k"]) and (first.get("strength") or 0) < 0}
-        for row, first in firsts.items()
+        for row, (first, *_) in of_rows.items()
     ]
 
 
@@ -215,7 +214,7 @@ def bound_records(measured: Sequence[Record], names: Mapping[str, str]) -> Itera
 
 
 def paper_records(
-    published: Sequence[PublishedNumber], measured: Sequence[Record], config: BoardFile
+    published: Sequence[Record], measured: Sequence[Record], config: BoardFile
 ) -> Iterator[Record]:
     """Yield the records of published numbers, whose rows have footnotes.
 
@@ -233,62 +232,68 @@ def paper_records(
     """
     of_places = {record["place"]: record["result"] for record in measured}
     titles = {task: published_columns(task) for task in config.unmeasured}
-    by_board = {each.question for each in published if each.key.weighting == config.weighting}
+    by_board = {_question(each) for each in published if each["weighting"] == config.weighting}
     kept = [
         each
         for each in published
-        if each.key.weighting == config.weighting or each.question not in by_board
+        if each["weighting"] == config.weighting or _question(each) not in by_board
     ]
     for each in published:
-        if each.task not in titles and len(_places_of(each, of_places, config)) != 1:
+        if each["task"] not in titles and len(_places_of(each, of_places, config)) != 1:
             _refuse(each, of_places, config)
-    for each, record in zip(kept, published_records(kept), strict=True):
-        if each.task in titles:
-            place, shown, k = f"{each.task} ({titles[each.task][each.key]})", MAIN, 0
+    for each in with_footnotes(kept):
+        if is_unmeasured := each["task"] in titles:
+            place, shown, k = f"{each['task']} ({titles[each['task']][each['key']]})", MAIN, 0
         else:
-            ((place, shown),), k = _places_of(each, of_places, config), each.key.k or 0
-        yield record | {
-            "row": f"{record['name']} {k}",
-            "detail": f"published {record['cited']}",
-            "family": UNMEASURED if each.task in titles else "" if k else place,
+            ((place, shown),), k = _places_of(each, of_places, config), each["k"] or 0
+        yield each | {
+            "row": f"{each['name']} {k}",
+            "detail": f"published {each['cited']}",
+            "family": UNMEASURED if is_unmeasured else "" if k else place,
             "place": place,
             "shown": shown,
             "encoder_digest": "",
             "reference": "",
             "k": k,
-            "number": each,
         }
 
 
+def _question(number: Record) -> tuple[object, ...]:
+    """Return the name, source, note, task and score of a published number, for any weighting."""
+    named = (number[name] for name in ("encoder", "source", "note", "task"))
+    return *named, replace(number["key"], weighting="linear")
+
+
 def _places_of(
-    number: PublishedNumber, of_places: Mapping[str, Result], config: BoardFile
+    number: Record, of_places: Mapping[str, Result], config: BoardFile
 ) -> list[tuple[str, str]]:
     """Return the place and the shown metric of each cell that a published number fits."""
-    places, key = [], replace(number.key, weighting="linear")
-    for place, result in of_places.items():
-        if result.task == number.task and KINDS[result.kind].has_k:
+    places, key = [], replace(number["key"], weighting="linear")
+    of_task = ((place, of) for place, of in of_places.items() if of.task == number["task"])
+    for place, result in of_task:
+        if KINDS[result.kind].has_k:
             places += [(place, key.metric)] if key.k and not key.part else []
-        elif result.task == number.task and number.protocol in {"", result.key.protocol_label}:
+        elif number["protocol"] in {"", result.key.protocol_label}:
             places += [(place, MAIN)] if key == main_key(result, config) else []
     return places
 
 
-def _refuse(number: PublishedNumber, of_places: Mapping[str, Result], config: BoardFile) -> None:
+def _refuse(number: Record, of_places: Mapping[str, Result], config: BoardFile) -> None:
     """Raise InputError for a published number that fits no cell, or several cells."""
     shown = [
         f"{main_key(result, config)} by the protocol {result.key.protocol_label!r}"
         for result in of_places.values()
-        if result.task == number.task and not KINDS[result.kind].has_k
+        if result.task == number["task"] and not KINDS[result.kind].has_k
     ]
-    whole = f"scores over whole tasks with a k, such as {number.key.metric}_at_16"
+    whole = f"scores over whole tasks with a k, such as {number['metric']}_at_16"
     raise InputError(
-        f"{number.where}: for {number.task} the board shows {', '.join(shown) or whole}, got "
-        f"{number.key} by the `protocol` {number.protocol!r}; change the line so that one score "
-        f"matches, or change `measures` in board.toml"
+        f"{number['file']}: for {number['task']} the board shows {', '.join(shown) or whole}, got "
+        f"{number['key']} by the `protocol` {number['protocol']!r}; change the line so that one "
+        "score matches, or change `measures` in board.toml"
     )
 
 
-def difference_to_twin(number: PublishedNumber, of_place: Iterable[Record]) -> str:
+def difference_to_twin(number: Record, of_place: Iterable[Record]) -> str:
     """Return the twin's score minus the published number, as text; '' without such a score.
 
     Args:
@@ -301,12 +306,12 @@ def difference_to_twin(number: PublishedNumber, of_place: Iterable[Record]) -> s
     by_reference = {
         record["reference"]: score.mean
         for record in of_place
-        if record["encoder_digest"] == number.twin
-        if (score := record["result"].scores.get(number.key))
+        if record["encoder_digest"] == number["twin"]
+        if (score := record["result"].scores.get(number["key"]))
     }
-    if len(by_reference) > 1 and metric_of(number.key.metric).needs_reference:
+    if len(by_reference) > 1 and metric_of(number["metric"]).needs_reference:
         raise InputError(
-            f"{number.where}: the twin was evaluated with {len(by_reference)} references, and "
-            f"{number.key} depends on the reference; leave `twin` empty"
+            f"{number['file']}: the twin was evaluated with {len(by_reference)} references, and "
+            f"{number['key']} depends on the reference; leave `twin` empty"
         )
-    return twin_mark(next(iter(by_reference.values()), None), number.value)
+    return twin_mark(next(iter(by_reference.values()), None), number["value"])

@@ -20,7 +20,7 @@ from polarity_bench.metrics.register import METRICS, metric_of, titled_metrics
 from polarity_bench.render.table import Board, Column, Table
 from polarity_bench.results.comparability import pairs_of
 from polarity_bench.results.curve import Curve
-from polarity_bench.results.result_files import Result, read_arrays
+from polarity_bench.results.result_files import Result, read_arrays, score_with_interval
 from polarity_bench.results.score_names import titles
 from polarity_bench.scores import WEIGHTINGS, Score, ScoreKey
 from polarity_bench.tasks.catalogue import KINDS
@@ -209,14 +209,9 @@ def _table(results: Sequence[Result], columns: Sequence[Column], **heads: Sequen
 
 
 def _score(result: Result, key: ScoreKey) -> Score | None:
-    """Return a score; None if it is missing.
-
-    The rounded accuracy of SentEval gets the interval of the exact accuracy.
-    """
-    if key not in result.scores:
-        return None
-    score, exact = result.shown(key), result.scores.get(ScoreKey("exact_accuracy"))
-    return replace(score, ci95=exact.ci95) if exact and key == ScoreKey("accuracy") else score
+    """Return a score as it is shown, with its interval; None if it is missing."""
+    score = score_with_interval(result, key)
+    return metric_of(key.metric).shown_score(score) if score else None
 
 
 def _unseen_tables(results: Sequence[Result]) -> list[Table]:

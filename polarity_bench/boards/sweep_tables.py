@@ -44,6 +44,7 @@ from polarity_bench.sweeps.records import (
     column_of,
     select,
     sweep_records,
+    twins_of,
     word,
 )
 from polarity_bench.training.examples.spec import DEFAULT_COUNT
@@ -93,7 +94,7 @@ class SweepScores:
 
     def bases_of(self, trainings: Iterable[Record]) -> list[Record]:
         """Return the records of the base encoders from which training runs started."""
-        items = set[int]().union(*(training["twins"] for training in trainings))
+        items = twins_of(trainings)
         return [record for record in self.records if record["item"] in items]
 
 
@@ -492,7 +493,7 @@ def _with_published(measured: Sequence[Row], numbers: Iterable[Record]) -> list[
     """
     rows, position = [*enumerate(measured)], -1
     for name, alike in grouped(numbers, lambda number: number["name"]).items():
-        twins = set[int]().union(*(number["twins"] for number in alike))
+        twins = twins_of(alike)
         position = next((at for at, row in enumerate(measured) if twins & row["items"]), position)
         rows.append((position, _row(alike, "published", name)))
     return [row for _, row in sorted(rows, key=lambda each: each[0])]
@@ -528,8 +529,7 @@ def _column(rows: Sequence[Row], metric: str, column: tuple[str, str], title: st
         n, n_planned = mean["n_seeds"], mean["n_planned"]
         mark = f" ({n} of {n_planned} seeds)" if 0 < n < n_planned else ""
         if row["role"] == "published":
-            of_column = (each for each in row["records"] if column_of(each) == column)
-            twins = set[int]().union(*(each["twins"] for each in of_column))
+            twins = twins_of(each for each in row["records"] if column_of(each) == column)
             pairs = zip(rows, means, strict=True)
             values = (each["value"] for twin, each in pairs if twins & twin["items"])
             value = next((value for value in values if not math.isnan(value)), None)

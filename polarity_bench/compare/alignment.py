@@ -167,10 +167,9 @@ class Alignment:
         if self.is_correlation:
             return np.stack([self._products(column) for column in self._columns])
         if "label" in self.arrays[0]:
-            rows = [each["prediction"] == each["label"] for each in self.arrays]
-        else:
-            rows = [each[self._name] for each in self.arrays]
-        return np.stack(rows).astype(np.float64)
+            right = [each["prediction"] == each["label"] for each in self.arrays]
+            return np.stack(right).astype(np.float64)
+        return self._columns
 
     @property
     def n_queries(self) -> int:
@@ -261,7 +260,7 @@ class Alignment:
     def values_by_title(self) -> dict[str, FloatArray]:
         """Values per query for display, by title, each (n, q)."""
         if self.is_correlation:
-            return {self._name: np.stack(self._columns)}
+            return {self._name: self._columns}
         if not self.is_derived:
             metric = self.key.metric
             return {_TITLES.get(metric) or metric_of(metric).title or metric: self.values}
@@ -289,8 +288,9 @@ class Alignment:
         return derived(of_result, self.key.metric, self.key.k or 0, self.key.weighting)
 
     @property
-    def _columns(self) -> list[FloatArray]:
-        return [np.asarray(each[self._name], np.float64) for each in self.arrays]
+    def _columns(self) -> FloatArray:
+        """Values of the first array of each result, (n, q)."""
+        return np.stack([each[self._name] for each in self.arrays]).astype(np.float64)
 
     @property
     def _gold(self) -> FloatArray:
@@ -327,7 +327,7 @@ class Alignment:
         Args:
             weights: Number of times that each query occurs in each sample, (b, q).
         """
-        columns = np.stack(self._columns)
+        columns = self._columns
         total = np.zeros((len(columns), len(weights)))
         for rows, share in self._weighed_subsets():
             part, gold, counts = columns[:, rows], self._gold[rows], weights[:, rows]

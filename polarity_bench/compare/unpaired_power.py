@@ -12,26 +12,18 @@ import math
 from collections.abc import Sequence
 from statistics import NormalDist, median
 
-from polarity_bench.results.result_files import Result
+from polarity_bench.results.result_files import Result, score_with_interval
 from polarity_bench.scores import Score, ScoreKey
 
 _Z = NormalDist().inv_cdf(0.975)
 _SHOWN = _Z + NormalDist().inv_cdf(0.8)
 """Difference, in standard errors, that a test at 5 % detects with 80 % power (Cohen, 1988)."""
-_SAME = {"accuracy": "exact_accuracy"}
-"""Metrics that SentEval rounds, and the exact metrics that have their intervals."""
 
 
 def standard_error(result: Result, key: ScoreKey) -> float:
     """Return the standard error of a score over queries, as a fraction; NaN without an interval."""
-    main = result.scores.get(key)
-    if main is None or math.isnan(main.mean):
-        return math.nan
-    twin = ScoreKey(_SAME.get(key.metric, key.metric), key.k, key.weighting, key.part)
-    for score in (main, result.scores.get(twin)):
-        if score is not None and not math.isnan(error := error_of(score)):
-            return error
-    return math.nan
+    score = score_with_interval(result, key)
+    return math.nan if score is None or math.isnan(score.mean) else error_of(score)
 
 
 def error_of(score: Score) -> float:

@@ -99,3 +99,22 @@ def protocol_of(name: str, given: Mapping[str, Any]) -> Protocol:
                 raise InputError(f"`{key}` must be an integer or 'all', got {value!r}")
             values[key] = None
     return replace(PROTOCOLS[name], **values)
+
+
+def division_text(protocol: Mapping[str, Any], all_rows: str) -> str:
+    """Return how the rows of a data set are divided into folds, as text.
+
+    Args:
+        protocol: Stored settings of a protocol.
+        all_rows: Text for a fold whose training rows are not cut.
+
+    Example:
+        >>> spec = Protocol(sample=1000, folds=5, seeds=(2, 16)).spec()
+        >>> division_text(spec, "all rows")
+        '20 rows from a sample of 1,000, 5 folds, seeds 2, 16'
+    """
+    n_rows, sample_size, seeds = (protocol[name] for name in ("rows", "sample", "seeds"))
+    rows = all_rows if n_rows is None else f"{n_rows:,} rows"
+    rows += f" from a sample of {sample_size:,}" if sample_size else ""
+    noun = "seeds" if len(seeds) > 1 else "seed"
+    return f"{rows}, {protocol['folds']} folds, {noun} {', '.join(map(str, seeds))}"

@@ -22,16 +22,13 @@ from typing import Any
 
 from polarity_bench.cross_validation.chance import guess_scores
 from polarity_bench.cross_validation.methods import PROXIES
+from polarity_bench.cross_validation.protocol import division_text
 from polarity_bench.errors import InputError, check_known
-from polarity_bench.results.frame import (
-    Record,
-    published_records,
-    result_records,
-    score_columns,
-)
+from polarity_bench.results.frame import Record, result_records, score_columns
 from polarity_bench.results.published import read_published, refuse_repeated
 from polarity_bench.results.result_files import Result
 from polarity_bench.scores import Score, ScoreKey
+from polarity_bench.values import grouped
 
 MEASURES = {"macro_f1": "macro F1", "accuracy": "accuracy"}
 WITH_PROXIES = " + inf"
@@ -113,26 +110,20 @@ def heading(result: Result) -> str:
 def _division(result: Result) -> str:
     """Return the settings of an encoder's shape and of the division of the rows into folds."""
     protocol, settings = result.key.protocol, result.key.protocol["method"]
-    n_rows, layers, seeds = protocol["rows"], settings["layers"], protocol["seeds"]
-    rows = "all training rows" if n_rows is None else f"{n_rows:,} rows"
-    rows += f" from a sample of {protocol['sample']:,}" if protocol["sample"] else ""
+    layers = settings["layers"]
     parts = [
         "first layer" if layers == 1 else f"first {layers} layers" if layers else "",
         "" if settings["pooling"] == "own" else f"{settings['pooling']} pooling",
-        rows,
-        f"{protocol['folds']} folds",
-        f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}",
+        division_text(protocol, "all training rows"),
     ]
     return ", ".join(filter(None, parts))
 
 
 def _chance_records(measured: Iterable[Record]) -> Iterator[Record]:
     """Yield records with the scores of guessing, for each task."""
-    first: dict[tuple[str, str], Record] = {}
-    for record in measured:
-        first.setdefault((record["table"], record["task"]), record)
-    for record in first.values():
-        common = {"table": record["table"], "task": record["task"], "role": "chance"}
+    of_tasks = grouped(measured, lambda record: (record["table"], record["task"]))
+    for (table, task), (record, *_) in of_tasks.items():
+        common = {"table": table, "task": task, "role": "chance"}
         counts = [*record["result"].counts.values()]
         for way, value in guess_scores(counts, record["metric"]).items():
             score = score_columns(ScoreKey(record["metric"]), Score.single(value, 0))
@@ -150,18 +141,17 @@ def published_folds(file: Path) -> list[Record]:
         InputError: If the file has an error, an unknown measure or protocol, or a duplicate number.
     """
     numbers = read_published(file)
-    refuse_repeated((n, (n.name, n.model, n.task, n.key, n.protocol)) for n in numbers)
+    identity = ("encoder", "base", "task", "key", "protocol")
+    refuse_repeated((number, tuple(number[name] for name in identity)) for number in numbers)
     for number in numbers:
-        problem = f"{number.where}: unknown score {str(number.key)!r}"
-        check_known(number.key.metric, MEASURES, problem)
-        if not re.fullmatch(r"(rows=\d+(,sample=\d+)?|sample=\d+)?", number.protocol):
+        where, key, protocol = number["file"], number["key"], number["protocol"]
+        check_known(key.metric, MEASURES, f"{where}: unknown score {str(key)!r}")
+        if not re.fullmatch(r"(rows=\d+(,sample=\d+)?|sample=\d+)?", protocol):
             raise InputError(
-                f"{number.where}: 'protocol' must be like 'rows=20', 'sample=1000' or "
-                f"'rows=20,sample=1000', got {number.protocol!r}"
+                f"{where}: 'protocol' must be like 'rows=20', 'sample=1000' or "
+                f"'rows=20,sample=1000', got {protocol!r}"
             )
     return [
-        record
-        | {"method": number.name, "encoder": number.model, "base": ""}
-        | {"mark": "*" if number.is_significant else ""}
-        for number, record in zip(numbers, published_records(numbers), strict=True)
+        number | {"method": number["encoder"], "encoder": number["base"], "base": ""}
+        for number in numbers
     ]

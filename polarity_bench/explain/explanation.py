@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +20,8 @@ from polarity_bench.compare.alignment import align
 from polarity_bench.compare.paired_comparison import Comparison, compare, contenders
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import AmbiguousNameError, InputError
-from polarity_bench.results.comparability import FREE
+from polarity_bench.evaluation.one_task import result_key
+from polarity_bench.results.comparability import difference
 from polarity_bench.results.packed_results import is_stored
 from polarity_bench.results.result_files import Result, read_arrays
 from polarity_bench.scores import ScoreKey
@@ -232,12 +233,9 @@ def find_stored(
 
 
 def _is_current(result: Result, task: PolarityTask, k: int) -> bool:
-    ours, theirs = (
-        {name: value for name, value in protocol.items() if name not in FREE}
-        for protocol in (task.protocol, result.key.protocol)
-    )
-    same = (result.key.task, result.key.data) == (task.spec.digest, task.digest)
-    return same and ours == theirs and k in result.ks
+    """Return whether a result has the version, data and protocol of a task, and scores at k."""
+    key = result_key(task, result.key.encoder, result.key.reference)
+    return difference(result, replace(result, key=key)) is None and k in result.ks
 
 
 def _nearest(result: Result, k: int) -> list[list[Neighbour]]:

@@ -51,6 +51,9 @@ def classification_scores(
         total = means[f"actual{i}"] + means[f"predicted{i}"]
         return ratio(2 * means[f"hit{i}"], total, empty=empty)
 
+    def recall(means: Mapping[str, FloatArray], i: int) -> FloatArray:
+        return ratio(means[f"hit{i}"], means[f"actual{i}"])
+
     def macro_f1(means: Mapping[str, FloatArray]) -> FloatArray:
         return np.asarray(np.mean([f1(means, i, empty=0.0) for i in range(len(names))], axis=0))
 
@@ -61,9 +64,6 @@ def classification_scores(
     if positive is not None:
         scores[ScoreKey("f1")] = bootstrap.derived(partial(f1, i=positive))
     for number, name in enumerate(names):
-
-        def recall(means: Mapping[str, FloatArray], i: int = number) -> FloatArray:
-            return ratio(means[f"hit{i}"], means[f"actual{i}"])
-
-        scores[ScoreKey("recall", part=name.replace(" ", "_"))] = bootstrap.derived(recall)
+        key = ScoreKey("recall", part=name.replace(" ", "_"))
+        scores[key] = bootstrap.derived(partial(recall, i=number))
     return scores

@@ -13,7 +13,7 @@ from polarity_bench.results.result_files import Result
 from polarity_bench.scores import ScoreKey
 from polarity_bench.tasks.catalogue import KINDS
 
-FREE = frozenset({"k", "device"})
+_FREE = frozenset({"k", "device"})
 """Protocol parameters that may differ between comparable results."""
 
 
@@ -75,7 +75,7 @@ def difference(one: Result, other: Result) -> tuple[str, Any, Any] | None:
     """
     first, second = (
         {"task's name": each.task, "task's digest": each.key.task, "data's digest": each.key.data}
-        | {f"protocol's {n}": value for n, value in each.key.protocol.items() if n not in FREE}
+        | {f"protocol's {n}": value for n, value in each.key.protocol.items() if n not in _FREE}
         for each in (one, other)
     )
     for name in [*first, *second]:

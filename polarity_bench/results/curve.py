@@ -15,6 +15,7 @@ from pydantic import AliasChoices, BeforeValidator, Field, PlainSerializer
 
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError
+from polarity_bench.metrics.pareto_front import lift
 from polarity_bench.metrics.register import METRICS, front_of, plane_point
 from polarity_bench.metrics.statistics import Bootstrap, Resampling
 from polarity_bench.results.result_files import (
@@ -26,7 +27,7 @@ from polarity_bench.results.result_files import (
 )
 from polarity_bench.scores import WEIGHTINGS, Score, ScoreKey
 from polarity_bench.tasks.catalogue import task_type
-from polarity_bench.tasks.types.polarity.scoring import component_keys, means_at
+from polarity_bench.tasks.types.polarity.scoring import component_keys
 from polarity_bench.validation import NullableFloat, validated
 from polarity_bench.values import FloatArray, digest_of
 
@@ -188,11 +189,9 @@ def _front(
         k: Number of retrieved sources.
         weighting: Weighting of the ranks.
     """
-    parts: dict[int, dict[ScoreKey, FloatArray]] = {}
-    for (i, key), mean in means.items():
-        parts.setdefault(i, {})[key] = mean
-    at_cut = [means_at(part, k, weighting) for part in parts.values()]
-    return front_of([*map(plane_point, at_cut)], plane_point(at_cut[0], "_oracle"))
+    keys, n_points = component_keys("front", k, weighting), 1 + max(i for i, _ in means)
+    of_points = [{key.metric: means[i, key] for key in keys} for i in range(n_points)]
+    return front_of([*map(plane_point, of_points)], plane_point(of_points[0], "_oracle"))
 
 
 def _cuts(results: Sequence[Result]) -> list[tuple[int, str]]:
@@ -225,10 +224,12 @@ def _question(result: Result) -> str:
 
 def point_of(at: float, result: Result) -> Point:
     """Return the point of a curve for a result at one setting of the dial."""
-    means = {key: np.array(score.mean) for key, score in result.scores.items()}
+    chance = np.array(result.scores[ScoreKey("polarity_chance")].mean)
     scores: dict[ScoreKey, float] = {}
     for k, w in _cuts([result]):
-        keys = {ScoreKey(metric, k, w) for metric in _OF_A_POINT}
-        scores |= {key: result.scores[key].mean for key in keys}
-        scores[ScoreKey("lift", k, w)] = float(plane_point(means_at(means, k, w)).lift)
+        # In a fixed order, so that equal curves give equal files.
+        for key in (ScoreKey(metric, k, w) for metric in _OF_A_POINT):
+            scores[key] = result.scores[key].mean
+        p = np.array(scores[ScoreKey("polarity", k, w)])
+        scores[ScoreKey("lift", k, w)] = float(lift(p, chance))
     return Point(at, result.key.encoder.digest, result.key.digest, scores_digest(result), scores)

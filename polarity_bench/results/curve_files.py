@@ -9,12 +9,11 @@ the curve.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from polarity_bench.errors import InputWarning, reworded
+from polarity_bench.errors import reworded, warn
 from polarity_bench.files import (
     find_files,
     folder_name,
@@ -116,12 +115,9 @@ def read_curves(folder: Path, results: Sequence[Result]) -> Iterator[Curve]:
         if not stale:
             yield curve
             continue
-        warnings.warn(
+        warn(
             f"{path}: the curve is skipped, because its results at {curve.dial} "
-            f"{', '.join(shortest(at) for at in stale)} are missing or were recomputed; compute "
-            "the curve again",
-            InputWarning,
-            stacklevel=2,
+            f"{', '.join(shortest(at) for at in stale)} are missing or were recomputed; {_AGAIN}"
         )
 
 

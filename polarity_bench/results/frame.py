@@ -15,6 +15,7 @@ Boards, figures and exports select, group and pivot rows of this table. The colu
 | std, ci_low, ci_high | standard deviation and 95 % interval, over queries or folds |
 | n_seeds, seed_std, seed_min, seed_max | number of seeds and spread over seeds, for means |
 | source, note, twin | published numbers: citation, differences in method, measured counterpart |
+| key, paper, mark | published numbers: `ScoreKey`, citation without tables, star if significant |
 | name, footnote, cited | published numbers: name of the row, footnote and its number |
 | file, run | file of the score, and digest of the run |
 
@@ -24,11 +25,10 @@ Missing numbers are NaN. Records of training runs also have the columns `setting
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from polarity_bench.results.published import PublishedNumber, footnote, footnote_numbers
 from polarity_bench.results.result_files import Result, read_results
 from polarity_bench.scores import Score, ScoreKey
 
@@ -57,33 +57,22 @@ def read_records(folder: str | Path) -> DataFrame:
         folder: Output folder of `polarity-bench run`, or any folder that contains results.
 
     Returns:
-        A table with the columns of the module docstring. Scores are fractions and not rounded.
+        A table with the columns of the module docstring. Scores are fractions and not rounded. A
+        column without values is empty. Settings keep the types of their values.
 
     Raises:
         InputError: If a result is damaged.
     """
-    results = read_results(Path(folder), of_folds=None)
-    whole = (result for result in results if result.limit is None)
-    return to_frame(record for result in whole for record in result_records(result))
-
-
-def to_frame(records: Iterable[Mapping[str, Any]]) -> DataFrame:
-    """Convert records to a table with the columns listed in the module docstring.
-
-    The table always has these columns; a column that no record contains is empty. Other columns,
-    such as settings, keep the types of their values; missing values are NaN.
-
-    Args:
-        records: Records, each a mapping from column to value.
-    """
     import pandas as pd
 
-    rows = list(records)
+    results = read_results(Path(folder), of_folds=None)
+    whole = (result for result in results if result.limit is None)
+    rows = [record for result in whole for record in result_records(result)]
     further = dict.fromkeys(name for row in rows for name in row if name not in COLUMNS)
-    kept = {
+    settings = {
         name: pd.Series([row.get(name, math.nan) for row in rows], dtype=object) for name in further
     }
-    return pd.concat([pd.DataFrame(rows, columns=COLUMNS), pd.DataFrame(kept)], axis=1)
+    return pd.concat([pd.DataFrame(rows, columns=COLUMNS), pd.DataFrame(settings)], axis=1)
 
 
 def result_records(
@@ -118,32 +107,6 @@ def result_records(
     }
     wanted = result.scores if keys is None else [key for key in keys if key in result.scores]
     return [common | score_columns(key, result.scores[key]) for key in wanted]
-
-
-def published_records(numbers: Iterable[PublishedNumber]) -> list[Record]:
-    """Return a record for each published number, with the name and the footnote of its row."""
-    numbers = list(numbers)
-    cited = footnote_numbers(numbers)
-    return [
-        {
-            "name": f"{number.name}, as published [{(n := cited[number.source, number.note])}]",
-            "footnote": footnote(n, number.source, number.note),
-            "cited": n,
-            "task": number.task,
-            "protocol": number.protocol,
-            "encoder": number.name,
-            "base": number.model,
-            "role": "published",
-            **score_columns(number.key, number.score),
-            "seed_min": number.least,
-            "seed_max": number.most,
-            "source": number.source,
-            "note": number.note,
-            "twin": number.twin,
-            "file": number.where,
-        }
-        for number in numbers
-    ]
 
 
 def score_columns(key: ScoreKey, score: Score) -> dict[str, Any]:

@@ -18,6 +18,9 @@ The other columns may be empty or missing:
   `loss=triplet,margin=0.1`, or `reference` for the base encoder of a sweep.
 - `star`: 1 if the paper marks the number as significant.
 - `note`: Differences from the method of the board, such as weights, folds or layers.
+
+In the table of records (see `results.frame`), `name` is the column `encoder`, `model` is `base`,
+`min` and `max` are `seed_min` and `seed_max`, and `file` has the file and the line for messages.
 """
 
 from __future__ import annotations
@@ -26,12 +29,13 @@ import csv
 import math
 import re
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from polarity_bench.errors import InputError, check_known, nearest
 from polarity_bench.files import read_errors
 from polarity_bench.render.markdown import escape
+from polarity_bench.results.frame import Record, score_columns
 from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.values import printable
 
@@ -40,60 +44,11 @@ _REQUIRED = ("name", "task", "score", "value", "source")
 _OPTIONAL = ("std", "min", "max", "model", "protocol", "twin", "star", "note")
 
 
-@dataclass(frozen=True)
-class PublishedNumber:
-    """Number from a paper, with its source and its measured counterpart.
+def read_published(file: Path) -> list[Record]:
+    """Read published numbers as records; return an empty list if the file does not exist.
 
-    Attributes:
-        name: Name of the row.
-        task: Name of the task.
-        key: Key of the score.
-        value: Published number, as a fraction.
-        source: Citation, including the table.
-        std: Standard deviation, as a fraction; NaN if missing.
-        least: Minimum of the averaged numbers, as a fraction; NaN if missing.
-        most: Maximum of the averaged numbers, as a fraction; NaN if missing.
-        model: Base encoder; '' if missing.
-        protocol: Name of the protocol; '' if missing.
-        twin: Measured counterpart, see the module docstring; '' if missing.
-        is_significant: Whether the paper marks the number as significant.
-        note: Differences from the method of the board; '' if missing.
-        where: File and line, for messages.
-    """
-
-    name: str
-    task: str
-    key: ScoreKey
-    value: float
-    source: str
-    std: float = math.nan
-    least: float = math.nan
-    most: float = math.nan
-    model: str = ""
-    protocol: str = ""
-    twin: str = ""
-    is_significant: bool = False
-    note: str = ""
-    where: str = ""
-
-    @property
-    def question(self) -> tuple[str, str, str, str, ScoreKey]:
-        """Name, source, note, task and score of the number; the weighting is ignored."""
-        return self.name, self.source, self.note, self.task, replace(self.key, weighting="linear")
-
-    @property
-    def paper(self) -> str:
-        """Citation without the tables, because P and S of a row may be in different tables."""
-        return re.split(r",? tables? ", self.source, flags=re.IGNORECASE)[0]
-
-    @property
-    def score(self) -> Score:
-        """Published number as a score without an interval."""
-        return Score(self.value, self.std, (math.nan, math.nan), None)
-
-
-def read_published(file: Path) -> list[PublishedNumber]:
-    """Read published numbers; return an empty list if the file does not exist.
+    The records have the columns of `results.frame` except those of footnotes, which depend on the
+    numbers that a board shows (see `with_footnotes`).
 
     Raises:
         InputError: If a column is missing or unknown, if a cell is invalid, or if a number has no
@@ -102,18 +57,15 @@ def read_published(file: Path) -> list[PublishedNumber]:
     if not file.is_file():
         return []
     numbers = [_number(where, cells) for where, cells in _lines(file)]
+    identity = ("encoder", "base", "task", "key", "protocol", "paper", "note")
     refuse_repeated(
-        (
-            each,
-            (each.name, each.model, each.task, each.key, each.protocol, each.paper, each.note)
-            + ((each.twin,) if "=" in each.twin else ()),
-        )
+        (each, (*(each[name] for name in identity), each["twin"] if "=" in each["twin"] else ""))
         for each in numbers
     )
     return numbers
 
 
-def refuse_repeated(numbers: Iterable[tuple[PublishedNumber, Hashable]]) -> None:
+def refuse_repeated(numbers: Iterable[tuple[Record, Hashable]]) -> None:
     """Raise InputError if two published numbers belong to the same cell of a table.
 
     Args:
@@ -121,28 +73,35 @@ def refuse_repeated(numbers: Iterable[tuple[PublishedNumber, Hashable]]) -> None
     """
     lines: dict[Hashable, str] = {}
     for number, cell in numbers:
-        if (first := lines.setdefault(cell, number.where)) != number.where:
+        where = number["file"]
+        if (first := lines.setdefault(cell, where)) != where:
             raise InputError(
-                f"{number.where}: this line repeats the number in {first}; delete one of the lines"
+                f"{where}: this line repeats the number in {first}; delete one of the lines"
             )
 
 
-def footnote_numbers(published: Iterable[PublishedNumber]) -> dict[tuple[str, str], int]:
-    """Number the footnotes, one for each pair of source and note, in order of first occurrence."""
-    notes = dict.fromkeys((number.source, number.note) for number in published)
-    return {note: place for place, note in enumerate(notes, start=1)}
+def with_footnotes(numbers: Iterable[Record]) -> list[Record]:
+    """Return published numbers with the names of their rows and with footnotes.
 
-
-def footnote(number: int, source: str, note: str) -> str:
-    """Format the source and the note of a published number as a markdown footnote."""
-    return f"\\[{number}\\] {escape(source)}{f'; {escape(note)}' if note else ''}."
+    Each pair of source and note has one footnote. Footnotes are numbered in order of first
+    occurrence.
+    """
+    cited: dict[tuple[str, str], int] = {}
+    noted = []
+    for number in numbers:
+        source, note = number["source"], number["note"]
+        n = cited.setdefault((source, note), len(cited) + 1)
+        footnote = f"\\[{n}\\] {escape(source)}{f'; {escape(note)}' if note else ''}."
+        name = f"{number['encoder']}, as published [{n}]"
+        noted.append(number | {"name": name, "footnote": footnote, "cited": n})
+    return noted
 
 
 def match_published(
-    numbers: Sequence[PublishedNumber],
+    numbers: Sequence[Record],
     tasks: Mapping[str, Collection[ScoreKey]],
     twins: Mapping[str, Collection[str]],
-) -> list[PublishedNumber]:
+) -> list[Record]:
     """Check published numbers against the results, and replace the twins' names by digests.
 
     Args:
@@ -156,8 +115,8 @@ def match_published(
     """
     matched = []
     for number in numbers:
-        where, twin = number.where, number.twin
-        check_known(number.task, tasks, f"{where}: no result for the task {number.task!r}")
+        where, task, key, twin = (number[name] for name in ("file", "task", "key", "twin"))
+        check_known(task, tasks, f"{where}: no result for the task {task!r}")
         if twin:
             check_known(twin, twins, f"{where}: no result for the encoder {twin!r}")
         if len(alike := sorted(twins.get(twin, ()))) > 1:
@@ -165,13 +124,11 @@ def match_published(
                 f"{where}: several encoders are named {twin!r}, with the digests "
                 f"{', '.join(alike)}; replace the name with the first 8 digits of its digest"
             )
-        known, k = tasks[number.task], number.key.k
-        if number.key not in {replace(key, k=k) if key.k and k else key for key in known}:
-            near = nearest(str(number.key), map(str, known))
-            raise InputError(
-                f"{where}: results of {number.task} have no score {str(number.key)!r}{near}"
-            )
-        matched.append(replace(number, twin="".join(alike)))
+        known, k = tasks[task], key.k
+        if key not in {replace(other, k=k) if other.k and k else other for other in known}:
+            near = nearest(str(key), map(str, known))
+            raise InputError(f"{where}: results of {task} have no score {str(key)!r}{near}")
+        matched.append(number | {"twin": "".join(alike)})
     return matched
 
 
@@ -203,23 +160,30 @@ def _lines(file: Path) -> Iterator[tuple[str, dict[str, str]]]:
             yield where, {name: printable((line.get(name) or "").strip()) for name in known}
 
 
-def _number(where: str, cells: Mapping[str, str]) -> PublishedNumber:
+def _number(where: str, cells: Mapping[str, str]) -> Record:
+    """Return the record of a published number from the cells of its line."""
     for name, meaning in (("name", "name"), ("source", "citation"), ("score", "score")):
         if not cells[name]:
             raise InputError(f"{where}: the {meaning} is missing; fill in the column {name!r}")
     if cells["star"] not in {"", "0", "1"}:
         raise InputError(f"{where}: 'star' must be 1, 0 or empty, got {cells['star']!r}")
-    as_written = ("name", "task", "source", "model", "protocol", "twin", "note")
-    return PublishedNumber(
-        key=ScoreKey.parse(cells["score"]),
-        value=_fraction(where, "value", cells["value"]),
-        std=_fraction(where, "std", cells["std"] or None, 0),
-        least=_fraction(where, "min", cells["min"] or None),
-        most=_fraction(where, "max", cells["max"] or None),
-        is_significant=cells["star"] == "1",
-        where=where,
-        **{name: cells[name] for name in as_written},
-    )
+    key = ScoreKey.parse(cells["score"])
+    value = _fraction(where, "value", cells["value"])
+    std = _fraction(where, "std", cells["std"] or None, 0)
+    return {
+        **{name: cells[name] for name in ("task", "protocol", "source", "note", "twin")},
+        "encoder": cells["name"],
+        "base": cells["model"],
+        "role": "published",
+        "key": key,
+        **score_columns(key, Score(value, std, (math.nan, math.nan), None)),
+        "seed_min": _fraction(where, "min", cells["min"] or None),
+        "seed_max": _fraction(where, "max", cells["max"] or None),
+        # P and S of a row may be in different tables of the paper.
+        "paper": re.split(r",? tables? ", cells["source"], flags=re.IGNORECASE)[0],
+        "mark": "*" if cells["star"] == "1" else "",
+        "file": where,
+    }
 
 
 def _fraction(where: str, name: str, text: str | None, minimum: float = -100) -> float:

@@ -22,7 +22,7 @@ import hashlib
 import json
 import math
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -306,6 +306,17 @@ class Result:
             flat[str(key)] = score.mean
             flat |= {name: float(value) for name, value in named.items() if not math.isnan(value)}
         return flat
+
+
+def score_with_interval(result: Result, key: ScoreKey) -> Score | None:
+    """Return a score of a result; None if it is missing.
+
+    The accuracy that SentEval rounds gets the interval of the exact accuracy.
+    """
+    score, exact = result.scores.get(key), result.scores.get(ScoreKey("exact_accuracy"))
+    if score and exact and key == ScoreKey("accuracy"):
+        return replace(score, ci95=exact.ci95)
+    return score
 
 
 def _scores_of(row: Mapping[str, Any], n: Mapping[str, int | None]) -> dict[ScoreKey, Score]:

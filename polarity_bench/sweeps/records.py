@@ -4,7 +4,7 @@ The records have the columns of `results.frame` and these:
 
 | column | meaning |
 |---|---|
-| item | number of the training run, base or published number that the record belongs to |
+| item | identity of the training run, base or published number that the record belongs to |
 | kind | `training`, `evaluation` of an untrained base, or `published` |
 | state | of a run or base: `done`, `failed` or `left`; values are NaN if there is no result |
 | base | base encoder of the training run, as written in the grid |
@@ -12,7 +12,6 @@ The records have the columns of `results.frame` and these:
 | given | settings in the grid, by name; for a base, those that distinguish it from others |
 | settings.NAME | settings, including the recipe's defaults, if the item has such a setting |
 | result | the `Result`, if there is one |
-| paper | for a published number: citation without tables |
 
 The file `published.csv` in a sweep's folder has the format of `results.published`. Its columns
 `model` and `task` have the names in the grid. `twin` contains settings of training runs
@@ -32,15 +31,11 @@ from typing import Any
 from polarity_bench.errors import InputError, check_known, nearest
 from polarity_bench.files import folder_name
 from polarity_bench.results.comparability import cells_of
-from polarity_bench.results.frame import Record, published_records, result_records
+from polarity_bench.results.frame import Record, result_records
 from polarity_bench.results.means import SCORE_COLUMNS
 from polarity_bench.results.packed_results import paths_by_encoder
 from polarity_bench.results.published import FILE as PUBLISHED
-from polarity_bench.results.published import (
-    PublishedNumber,
-    read_published,
-    refuse_repeated,
-)
+from polarity_bench.results.published import read_published, refuse_repeated, with_footnotes
 from polarity_bench.results.result_files import Result, read_result
 from polarity_bench.scores import ScoreKey
 from polarity_bench.sweeps.plan import PlanItem, SweepPlan
@@ -86,20 +81,19 @@ def sweep_records(
     if not results:
         raise InputError(f"{folder}: no results yet; see `sweep status {folder}`")
     check_versions(result for several in results.values() for result in several)
-    records, numbers = _base_records(trainings, evaluations, results, weighting)
+    records = _base_records(trainings, evaluations, results, weighting)
     states = SweepState(folder)
-    for number, item in enumerate(trainings, start=len(numbers)):
+    for item in trainings:
         result = _single(results.get((item.encoder, item.task), ()))
         if result and item.after in evaluations:
             _check_reference(result, evaluations[item.after].encoder_digest)
         outcome = None if result else states.outcome(item.digest)
         state = "failed" if outcome and outcome.state == "failed" else "left"
-        twins = frozenset({numbers[_base_of(item)]})
-        planned = {"item": number, "kind": item.kind, "encoder": item.encoder, "task": item.task}
-        planned |= {"given": item.settings, "twins": twins, "state": state}
+        planned: Record = {"item": item.digest, "kind": item.kind, "encoder": item.encoder}
+        planned |= {"task": item.task, "given": item.settings, "state": state}
+        planned["twins"] = frozenset({_base_of(item)})
         records += _item_records(planned, item.resolved or item.settings, result, weighting)
-    columns = [(model, task) for model, task, _ in numbers]
-    return [*records, *_published_records(folder, records, columns, models, weighting)]
+    return [*records, *_published_records(folder, records, models, weighting)]
 
 
 def _read_results(folder: Path, encoders: Iterable[str], tasks: set[str]) -> _Results:
@@ -183,8 +177,8 @@ def _base_records(
     evaluations: Mapping[str, PlanItem],
     results: _Results,
     weighting: str,
-) -> tuple[list[Record], dict[tuple[str, str, str | None], int]]:
-    """Return the records of the bases on the tasks of their training runs, and their numbers.
+) -> list[Record]:
+    """Return the records of the bases on the tasks of their training runs.
 
     A model that was loaded with different options has several bases. Their settings are the options
     in which they differ.
@@ -196,16 +190,17 @@ def _base_records(
         expected = planned.encoder_digest if planned else ""
         bases[base] = _single([r for r in of_base if r.key.encoder.digest == expected])
     records = []
-    for number, ((model, task, digest), result) in enumerate(bases.items()):
-        alike = [other for base, other in bases.items() if base[:2] == (model, task)]
+    for base, result in bases.items():
+        model, task, digest = base
+        alike = [other for key, other in bases.items() if key[:2] == (model, task)]
         differ = [n for n in TOLD_BY if len({_option(other, n) for other in alike}) > 1]
         options = {n: value for n in differ if (value := _option(result, n)) is not None}
         settings = {"model": model, **options}
         encoder = evaluations[digest].encoder if digest and digest in evaluations else model
-        item = {"item": number, "kind": "evaluation", "encoder": encoder, "task": task}
-        item |= {"given": settings, "twins": frozenset[int](), "state": "left"}
+        item: Record = {"item": base, "kind": "evaluation", "encoder": encoder, "task": task}
+        item |= {"given": settings, "twins": frozenset(), "state": "left"}
         records += _item_records(item, settings, result, weighting)
-    return records, {base: number for number, base in enumerate(bases)}
+    return records
 
 
 def _option(result: Result | None, name: str) -> Any:
@@ -250,35 +245,39 @@ def _item_records(
 
 
 def _published_records(
-    folder: Path,
-    records: Sequence[Record],
-    trained: Sequence[tuple[str, str]],
-    models: Sequence[str],
-    weighting: str,
+    folder: Path, records: Sequence[Record], models: Sequence[str], weighting: str
 ) -> list[Record]:
     """Return a record for each published number of a sweep, with the items to compare it with.
+
+    Args:
+        folder: Folder of the sweep.
+        records: Records of the bases and of the training runs.
+        models: Further bases that may have published numbers.
+        weighting: Weighting of the ranks.
 
     Raises:
         InputError: If a line is wrong or no training run corresponds to it, or if one of `models`
             has neither training runs nor published numbers.
     """
-    numbers = read_published(folder / PUBLISHED)
+    published = with_footnotes(read_published(folder / PUBLISHED))
+    trained = set(map(column_of, records))
     columns = {*trained, *((model, task) for model in models for _, task in trained)}
     items = [record for record in records if record["metric"] == next(iter(TITLES))]
-    published, cells = published_records(numbers), list[tuple[PublishedNumber, Hashable]]()
-    for item, (number, record) in enumerate(zip(numbers, published, strict=True), len(items)):
+    cells = list[tuple[Record, Hashable]]()
+    for number in published:
         _check_column(number, columns)
         twins = _twins(number, items)
-        same: list[Hashable] = [(number.paper, number.model, number.task)]
-        if not number.model:
-            same = [(number.source, number.note, twin) for twin in twins]
-            record |= {"std": math.nan, "seed_std": number.std}
-        cells += [(number, (number.name, number.key, each)) for each in same]
+        same: list[Hashable] = [(number["paper"], *column_of(number))]
+        if not number["base"]:
+            shared = (each["item"] for each in items if each["item"] in twins)
+            same = [(number["source"], number["note"], item) for item in shared]
+            number |= {"std": math.nan, "seed_std": number["std"]}
+        cells += [(number, (number["encoder"], number["key"], each)) for each in same]
         # Published numbers have the weighting of the board.
-        record |= {"item": item, "kind": "published", "weighting": weighting}
-        record |= {"twins": twins, "paper": number.paper}
+        number |= {"kind": "published", "weighting": weighting, "twins": twins}
+        number["item"] = number["file"]
     refuse_repeated(cells)
-    known_models = {model for model, _ in trained} | {each.model for each in numbers} - {""}
+    known_models = {model for model, _ in trained} | {each["base"] for each in published} - {""}
     for model in models:
         where = f"{folder / 'board.toml'}: 'models'"
         problem = f"{where}: no training run and no published number has the base {model!r}"
@@ -286,17 +285,18 @@ def _published_records(
     return published
 
 
-def _check_column(number: PublishedNumber, columns: Iterable[tuple[str, str]]) -> None:
+def _check_column(number: Record, columns: Iterable[tuple[str, str]]) -> None:
     """Check that a published number is a P or S score for a base and task of the sweep."""
-    if all(number.model not in ("", m) or number.task not in ("", t) for m, t in columns):
-        of = ", ".join(filter(None, [number.model, number.task]))
+    base, task = column_of(number)
+    if all(base not in ("", other) or task not in ("", t) for other, t in columns):
+        of = ", ".join(filter(None, [base, task]))
         near = nearest(of, {", ".join(each) for each in columns})
-        raise InputError(f"{number.where}: the sweep has no training runs for {of}{near}")
-    key = str(number.key)
-    check_known(key, TITLES, f"{number.where}: unknown score {key!r}")
+        raise InputError(f"{number['file']}: the sweep has no training runs for {of}{near}")
+    key = str(number["key"])
+    check_known(key, TITLES, f"{number['file']}: unknown score {key!r}")
 
 
-def _twins(number: PublishedNumber, items: Sequence[Record]) -> frozenset[int]:
+def _twins(number: Record, items: Sequence[Record]) -> frozenset[Hashable]:
     """Return the items to compare a published number with.
 
     Args:
@@ -307,14 +307,15 @@ def _twins(number: PublishedNumber, items: Sequence[Record]) -> frozenset[int]:
         InputError: If no item matches `twin`, or if the matching training runs differ in more than
             the seed.
     """
-    where, is_mean = number.where, not number.model
-    required = number.twin.split(",") if number.twin not in ("", _REFERENCE) else []
+    where, written, (base, task) = number["file"], number["twin"], column_of(number)
+    required = written.split(",") if written not in ("", _REFERENCE) else []
+    is_mean = not base
     if is_mean and not any(text.strip().startswith("examples=") for text in required):
         raise InputError(
             f"{where}: `twin` must contain `examples`, such as examples=500, because `model` is "
-            f"empty, got {number.twin!r}; add `examples`, or name the base in `model`"
+            f"empty, got {written!r}; add `examples`, or name the base in `model`"
         )
-    if not number.twin:
+    if not written:
         return frozenset()
     kinds = grouped(items, lambda item: item["kind"])
     if is_mean and len(by_settings(kinds["training"], ["examples"])) == 1:
@@ -324,8 +325,8 @@ def _twins(number: PublishedNumber, items: Sequence[Record]) -> frozenset[int]:
         )
     twins = [
         item
-        for item in kinds["evaluation" if number.twin == _REFERENCE else "training"]
-        if number.model in ("", item["base"]) and number.task in ("", item["task"])
+        for item in kinds["evaluation" if written == _REFERENCE else "training"]
+        if base in ("", item["base"]) and task in ("", item["task"])
     ]
     if required:
         twins = _with_settings(twins, required, f"{where}: `twin`")
@@ -362,7 +363,7 @@ def select(
     tasks = {task for _, task in columns}
     models = [m for m in models if any((m, t) in columns or (m, t) not in trained for t in tasks)]
     columns |= {(model, task) for model in models for task in tasks}
-    items = {record["item"] for record in selected}.union(*(r["twins"] for r in selected))
+    items = {record["item"] for record in selected} | twins_of(selected)
     for record in records:
         is_shown = column_of(record) in columns or not record["base"]
         has_twins = not record["twins"] or record["twins"] & items
@@ -407,6 +408,11 @@ def _with_settings(records: Sequence[Record], required: Sequence[str], place: st
             f"{place} {', '.join(required)}: no training run has all these settings; leave out one"
         )
     return [*compress(records, fitting)]
+
+
+def twins_of(records: Iterable[Record]) -> set[Hashable]:
+    """Return the items with which any of the records is compared."""
+    return set[Hashable]().union(*(record["twins"] for record in records))
 
 
 def column_of(record: Record) -> tuple[str, str]:

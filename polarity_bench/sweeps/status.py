@@ -8,10 +8,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from operator import itemgetter
 
+from polarity_bench.cross_validation.protocol import division_text
 from polarity_bench.errors import InputError
 from polarity_bench.results.packed_results import PROVENANCE
 from polarity_bench.results.result_files import Result, read_result
-from polarity_bench.sweeps.items import DIVISION, CrossValidation
+from polarity_bench.sweeps.items import CrossValidation
 from polarity_bench.sweeps.plan import PlanItem, SweepPlan
 from polarity_bench.sweeps.state_files import ItemOutcome, SweepState
 
@@ -190,9 +191,4 @@ def _comparison_group(item: PlanItem) -> str:
     """
     if item.kind != CrossValidation.kind:
         return item.task
-    rows, folds, sample, seeds = (item.settings[key] for key in DIVISION)
-    of = f" from a sample of {sample:,}" if sample else ""
-    divided = f"{'all' if rows is None else f'{rows:,}'} rows{of}, {folds} folds"
-    return (
-        f"{item.task}, {divided}, seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
-    )
+    return f"{item.task}, {division_text(item.settings, 'all rows')}"

@@ -59,7 +59,8 @@ class TomlLines:
         lines: dict[tuple[str, int, str], int] = {}
         block, n_blocks = ("", 0), Counter[str]()
         for line, text in enumerate(self.text.splitlines(), start=1):
-            if heading := re.match(r"\s*\[+\s*([\w.-]+)\s*\]", text):
+            # A line such as `[16],` is part of a list, because names of tables start with a letter.
+            if heading := re.match(r"\s*\[+\s*([a-z][\w.-]*)\s*\]", text):
                 block = heading[1], n_blocks[heading[1]]
                 n_blocks[heading[1]] += 1
             if key := heading or re.match(r"""\s*["']?([\w.-]+)["']?\s*=""", text):

@@ -101,6 +101,13 @@ def test_a_front_and_its_interval_are_those_of_a_slow_loop(
     assert found.n == 8
 
 
+def test_the_scores_of_a_point_have_one_order(curve: Curve) -> None:
+    """A file has them in this order, so that equal curves give equal bytes in every process."""
+    metrics = ("polarity", "similarity", "retention", "joint", "lift")
+    keys = [ScoreKey(name, k, w) for k in (2, 4) for w in WEIGHTINGS for name in metrics]
+    assert [[*point.scores] for point in curve.points] == [keys] * len(STRENGTHS)
+
+
 def test_a_curve_dominates_more_than_each_of_its_points(curve: Curve, stored: Stored) -> None:
     for key, front in curve.fronts.items():
         alone = [result.scores[key].mean for result in stored.values()]

@@ -259,6 +259,12 @@ def test_what_is_wrong_is_said_with_its_line(
         read(tmp_path, text)
 
 
+def test_a_list_on_several_lines_does_not_end_its_block(tmp_path: Path) -> None:
+    text = '[[cross-validate]]\ntask = "mr"\nseeds = [\n    [2],\n    [16]\n]\nlos = "cce"\n'
+    with pytest.raises(InputError, match="line 7: `los`: no loss in the block"):
+        read(tmp_path, text)
+
+
 def test_a_block_of_too_many_combinations_is_refused_at_once(tmp_path: Path) -> None:
     many = "".join(f"{key} = {[*range(1, 101)]}\n" for key in ("seed", "epochs", "batch_size"))
     text = f'[[train]]\ntask = "contrast"\n{many}loss = ["triplet", "mnrl"]\n'

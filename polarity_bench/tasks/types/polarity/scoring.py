@@ -22,7 +22,7 @@ from polarity_bench.data.split import Split
 from polarity_bench.embedding.arrays import Embeddings
 from polarity_bench.embedding.embedder import EmbeddedTexts
 from polarity_bench.metrics import polarity, sentence_pairs
-from polarity_bench.metrics.register import METRICS, Means, Neighbours, Ranking, metric_of
+from polarity_bench.metrics.register import METRICS, Neighbours, Ranking, metric_of
 from polarity_bench.metrics.statistics import SEED, Bootstrap, Resampling
 from polarity_bench.retrieval import Retrieval, cosine_at, mean_cosine, pair_similarity, top_k
 from polarity_bench.scores import WEIGHTINGS, Score, ScoreKey
@@ -234,15 +234,6 @@ def score_of_queries(main: ScoreKey, arrays: Mapping[str, NDArray[Any]], rows: B
 def component_keys(metric: str, k: int, weighting: str = "linear") -> list[ScoreKey]:
     """Return the keys of the scores whose means determine a score."""
     return [METRICS[name].key(k, weighting) for name in METRICS[metric].components]
-
-
-def means_at(means: Mapping[ScoreKey, FloatArray], k: int, weighting: str) -> Means:
-    """Return the means of whole tasks at one k and weighting, by metric."""
-    return {
-        key.metric: mean
-        for key, mean in means.items()
-        if key == metric_of(key.metric).key(k, weighting)
-    }
 
 
 def label_codes(task: PolarityData) -> tuple[IntArray, IntArray]:

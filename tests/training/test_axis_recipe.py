@@ -92,7 +92,7 @@ def test_the_logistic_probe_is_the_regression_of_its_penalty(n_classes: int) -> 
 
 def test_the_mean_difference_looks_along_it_and_fits_the_labels_best() -> None:
     x, y = blobs(n_classes=2)
-    found = mean_difference(x, y, 0)
+    found = mean_difference(x, y)
     difference = x[y == 1].mean(axis=0) - x[y == 0].mean(axis=0)
     direction = found.weight[1] - found.weight[0]
     cosine = direction @ difference / np.linalg.norm(direction) / np.linalg.norm(difference)

@@ -64,6 +64,9 @@ def logistic(
 
     n_folds = min(N_FOLDS, int(np.bincount(labels).min()))
     some = sample(labels, min(len(labels), MOST_ROWS), seed)
+    # Every fold needs rows of every class, so all rows of a class are used if it is too rare.
+    is_rare = np.bincount(labels[some]) < n_folds
+    some = np.union1d(some, np.flatnonzero(is_rare[labels]))
     splitter = StratifiedKFold(n_folds, shuffle=True, random_state=seed)
     held_out = [
         _held_out_losses(vectors, labels, soft, some[train], some[test])

@@ -46,7 +46,7 @@ def triplets(given: LabelledTexts, model: str, seed: int) -> dict[str, Any]:
     pool = TrainingPool(tuple(map(str, given.texts)), given.labels, tuple(given.classes))
     encoder, spec = load_encoder(model), ExampleSpec(mining="as-released", dropout=0.0)
     neighbours = pool_neighbours(pool, encoder, spec, Embedder())
-    return ExampleSource(pool, neighbours, "triplets", spec, encoder.id).columns(seed, epoch=0)
+    return ExampleSource(pool, neighbours, "triplets", spec).columns(seed, epoch=0)
 
 
 def random_pairs(labels: IntArray, n_pairs: int, seed: int) -> IntArray:

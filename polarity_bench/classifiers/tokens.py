@@ -126,8 +126,8 @@ def encode(
         tokens.append(output["token_embeddings"][filled])
         places = torch.from_numpy(chunk).to(device)
         owners.append(places[:, None].expand_as(filled)[filled])
-    back = torch.from_numpy(np.argsort(order)).to(device)
-    return EncodedTexts(torch.cat(sentences)[back], torch.cat(tokens), torch.cat(owners))
+    in_order = torch.cat(sentences)[np.argsort(order)]
+    return EncodedTexts(in_order, torch.cat(tokens), torch.cat(owners))
 
 
 def encode_all(

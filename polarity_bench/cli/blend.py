@@ -62,13 +62,13 @@ def blend(
     from polarity_bench.evaluation.many_encoders import EvaluationRequest, evaluate_models
     from polarity_bench.tasks.types.base import Settings
     from polarity_bench.training.blend_weights import blend as write_blends
-    from polarity_bench.training.blend_weights import checked_weights
+    from polarity_bench.training.blend_weights import check_weights
 
     shares = parse_numbers("weights", weights, float)
     specs = [] if task is None else TaskFlags(task).choose(data.task_dir)
     access = data.access()
     options = replace(usable_options(encoder, offline=access.offline), revision=revision)
-    checked_weights(shares)
+    check_weights(shares)
     settings = Settings(workers=worker_count(None))
     tasks, _ = load_data(specs, access, settings, skip_missing=False)
     blends = write_blends(base, tuned, shares, output, options, bar=progress_bar)

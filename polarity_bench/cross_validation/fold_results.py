@@ -19,14 +19,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from itertools import repeat
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -170,18 +169,18 @@ def run_experiments(
         pool.shutdown(cancel_futures=True)
 
 
-Map = Callable[..., Iterator[FoldValues]]
+Map = Callable[[Callable[[Part], FoldValues], list[Part]], Iterator[FoldValues]]
 """Function like `map`, which yields the folds in order."""
 
 
 def _map_in_order(
-    pool: Executor, function: Callable[..., Any], *arguments: Iterable[Any]
-) -> Iterator[Any]:
+    pool: Executor, function: Callable[[Part], FoldValues], parts: Sequence[Part]
+) -> Iterator[FoldValues]:
     """Yield results in order like `pool.map`, but stop waiting if the user interrupts.
 
     The wait needs a timeout, because a signal to another thread does not wake a waiting thread.
     """
-    futures = [pool.submit(function, *values) for values in zip(*arguments, strict=False)]
+    futures = [pool.submit(function, part) for part in parts]
     for future in futures:
         while not future.done():
             wait([future], timeout=_POLL)
@@ -224,7 +223,7 @@ def _run(experiment: Experiment, output: Path, mapped: Map, bar: Bar) -> Result:
             _write(planned, folds, output)
         with bar(f"{planned.task} {full_title(experiment.method)}", len(parts)) as advance:
             advance(len(folds))
-            for fold in mapped(_run_fold, repeat(experiment), parts[len(folds) :]):
+            for fold in mapped(partial(_run_fold, experiment), parts[len(folds) :]):
                 folds.append(fold)
                 _write(planned, folds, output)
                 advance(1)

@@ -21,7 +21,7 @@ import numpy as np
 
 from polarity_bench.errors import InputError, check_installed, check_known
 from polarity_bench.training.objective import OBJECTIVES, Objective, Pooling
-from polarity_bench.training.parameters import Parameters, flattened, from_flat, parameter
+from polarity_bench.training.parameters import Parameters, declared, flattened, from_flat, parameter
 from polarity_bench.values import IntArray
 
 if TYPE_CHECKING:
@@ -184,11 +184,7 @@ class FewShotSetFit(_OnEncoder):
         positions, same = paired_once(labels, None, fold.seed)
         with recipe.silent(), tempfile.TemporaryDirectory() as folder:
             trainer = recipe.make_trainer(
-                settings,
-                model,
-                n_classes=len(fold.data.classes),
-                max_tokens=int(model.max_seq_length or 512),  # Only end-to-end training uses this.
-                folder=Path(folder),
+                settings, model, n_classes=len(fold.data.classes), folder=Path(folder)
             )
             recipe.train_on_pairs(trainer, texts, positions, same)
             recipe.train_head(trainer, texts, labels, fold.seed)
@@ -264,9 +260,8 @@ def parameters_of(name: str) -> frozenset[str]:
     check_known(name, KNOWN, f"`losses`: unknown loss {name!r}")
     if name in METHODS:
         return frozenset(flattened(METHODS[name]))
-    objective = {key for key in flattened(FineTuning) if key != "loss"}
-    others = {key for loss in OBJECTIVES.values() for key in flattened(loss)}
-    names = (objective - others) | set(flattened(OBJECTIVES[name]))
+    own = {each.name for each in declared(FineTuning)} - {"loss"}
+    names = own | set(flattened(OBJECTIVES[name]))
     names -= {"beta"} if name == "cce" else set()
     names -= {"proxy_rate"} if OBJECTIVES[name].reads == "first" else set()
     return frozenset(names)

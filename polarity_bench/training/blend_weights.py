@@ -93,13 +93,13 @@ def blend(
     options = options or EncoderOptions()
     if options.dtype != "float32":
         raise InputError(f"`dtype` must be float32 to average weights, got {options.dtype}")
-    # Adding 0.0 turns -0.0 into 0.0.
-    names = [f"w-{np.format_float_positional(w + 0.0, trim='-')}" for w in checked_weights(weights)]
+    check_weights(weights)
     first = _load("base", base, options)
     second = _load("tuned", tuned, replace(options, revision=None))
     pair = _Pair(first, second, Base(resolve_name(base, Path.cwd()), first.id))
     check_writable(Path(output))
-    folders = [Path(output) / name for name in names]
+    # Adding 0.0 turns -0.0 into 0.0.
+    folders = [Path(output, f"w-{np.format_float_positional(w + 0.0, trim='-')}") for w in weights]
     blends = [Blend(w, each, each.exists()) for w, each in zip(weights, folders, strict=True)]
     for result in blends:
         if result.reused:
@@ -112,8 +112,8 @@ def blend(
     return blends
 
 
-def checked_weights(weights: Sequence[float]) -> Sequence[float]:
-    """Check that the weights are distinct numbers in [0, 1], and return them.
+def check_weights(weights: Sequence[float]) -> None:
+    """Check that the weights are distinct numbers in [0, 1].
 
     Raises:
         InputError: If the list is empty, or a weight is invalid or repeated.
@@ -125,7 +125,6 @@ def checked_weights(weights: Sequence[float]) -> Sequence[float]:
             raise InputError(f"`weights` must be from 0 to 1, got {weight:g}")
         if weight in weights[:i]:
             raise InputError(f"`weights`: {weight:g} is given twice")
-    return weights
 
 
 def average_weights(
@@ -267,14 +266,10 @@ Resilient tuning of language models via model merging*.
 
 def _load(field: str, name: str, options: EncoderOptions) -> SentenceTransformerEncoder:
     encoder = load_base(name, options, field)
-    remarks = [
-        f"{name}: the classifier head {file.name} is left out; only the encoder is averaged"
-        for file in sorted(folder_of(name, options)[0].glob("*head.safetensors"))
-    ]
+    for file in sorted(folder_of(name, options)[0].glob("*head.safetensors")):
+        warn(f"{name}: the classifier head {file.name} is left out; only the encoder is averaged")
     if encoder.id.pooling_added:
-        remarks.append(f"{name} is a plain transformer; mean pooling over its tokens was added")
-    for remark in remarks:
-        warn(remark)
+        warn(f"{name} is a plain transformer; mean pooling over its tokens was added")
     return encoder
 
 

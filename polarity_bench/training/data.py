@@ -95,6 +95,11 @@ class TrainingData:
     held_out: PolarityTask | None
     rows: Sequence[str] = ()
 
+    @property
+    def held_out_texts(self) -> Sequence[str]:
+        """Texts of the held-out rows; empty if no rows are held out."""
+        return self.held_out.query.texts if self.held_out else ()
+
     def in_groups(self, embedder: Embedder) -> Embedder:
         """Return an embedder that embeds these texts in groups.
 
@@ -102,10 +107,9 @@ class TrainingData:
         text is encoded once. Runs with different held-out rows, examples or recipes share all
         stored vectors except those of the held-out queries.
         """
-        held_out = self.held_out.query.texts if self.held_out else ()
         tested = set(self.task.texts)
         others = [text for text in self.rows if text not in tested]
-        return replace(embedder, groups=Groups([self.task.texts, held_out, others]))
+        return replace(embedder, groups=Groups([self.task.texts, self.held_out_texts, others]))
 
     def check_given(self, columns: Mapping[str, Sequence[str]]) -> None:
         """Check that the user's own training texts do not overlap with the evaluation texts.
@@ -114,15 +118,14 @@ class TrainingData:
             InputError: If a text is a query of the task, or a relative of a held-out row.
         """
         tested = set(map(normalised, self.task.query.texts))
-        held_out = list(map(normalised, self.held_out.query.texts)) if self.held_out else []
         for name, texts in columns.items():
-            known = list(map(normalised, texts))
-            for row, related in enumerate(relatives(known, held_out)):
-                if known[row] in tested:
+            related = relatives(texts, self.held_out_texts)
+            for row, text in enumerate(texts):
+                if normalised(text) in tested:
                     raise InputError(
                         f"the examples, row {row}: {name} is a query of the task; use other texts"
                     )
-                if related:
+                if related[row]:
                     raise InputError(
                         f"the examples, row {row}: {name} equals, contains or is part of a text "
                         "held out to choose the checkpoint; make the examples with the "
@@ -197,7 +200,8 @@ def _divide(
     queries = [normalised(text) for text in task.query.texts]
     tested = _are_among(texts, queries)
     if count == 0:
-        return TrainingData(training_pool(rows, tested=tested), task, None, rows.texts)
+        pool = training_pool(rows, held_out=np.zeros_like(tested), tested=tested)
+        return TrainingData(pool, task, None, rows.texts)
     if count > len(rows) // 2:
         raise InputError(
             f"`held_out` must be at most half of the {len(rows)} training rows of {name}, got "
@@ -231,7 +235,7 @@ def _divide(
 
 def _related(rows: Split, held_out: Split, pair: str | None) -> BoolArray:
     """Return a mask of the rows related to a held-out row, by text or by minimal pair."""
-    related = relatives(list(map(normalised, rows.texts)), list(map(normalised, held_out.texts)))
+    related = relatives(rows.texts, held_out.texts)
     return related | _are_among(rows.columns[pair], held_out.columns[pair]) if pair else related
 
 
@@ -248,10 +252,13 @@ def _are_among(texts: Sequence[str], known: Iterable[str]) -> BoolArray:
 def relatives(texts: Sequence[str], held_out: Sequence[str]) -> BoolArray:
     """Return a mask of the texts that contain a held-out text or are a substring of one, (n,).
 
+    The texts are normalised before they are compared.
+
     Example:
-        >>> relatives(["a warm day", "warm", "a cold day"], ["a warm", "day after"])
+        >>> relatives(["A warm day.", "warm", "a cold day"], ["a warm", "day after"])
         array([ True,  True, False])
     """
+    texts, held_out = list(map(normalised, texts)), list(map(normalised, held_out))
     related = np.zeros(len(texts), dtype=bool)
     if not (texts and held_out):
         return related
@@ -328,9 +335,7 @@ def _n_words(text: str) -> int:
     return text.count(" ") + 1
 
 
-def training_pool(
-    rows: Split, *, held_out: BoolArray | None = None, tested: BoolArray | None = None
-) -> TrainingPool:
+def training_pool(rows: Split, *, held_out: BoolArray, tested: BoolArray) -> TrainingPool:
     """Make the pool from the rows of a split.
 
     Args:
@@ -341,9 +346,7 @@ def training_pool(
     Raises:
         InputError: If fewer than two classes are left.
     """
-    nothing = np.zeros(len(rows), dtype=bool)
-    tested = nothing if tested is None else tested
-    held_out = (nothing if held_out is None else held_out) & ~tested
+    held_out = held_out & ~tested
     barred = compress(rows.texts, tested | held_out)
     is_free, has_one_label = ~_are_among(rows.texts, barred), _of_one_label(rows.texts, rows.labels)
     kept = dict(compress(zip(rows.texts, rows.labels, strict=True), is_free & has_one_label))

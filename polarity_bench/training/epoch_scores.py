@@ -18,7 +18,7 @@ from polarity_bench.tasks.types.polarity.scoring import (
     values_per_query,
 )
 from polarity_bench.tasks.types.polarity.task import PolarityTask
-from polarity_bench.training.history import Row
+from polarity_bench.training.history import Row, with_null
 from polarity_bench.training.processes import is_first
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class EpochScorer:
             rate: Learning rate of the last step.
         """
         begun = {"epoch": epoch, "step": step, "loss": loss, "learning_rate": rate}
-        self.rows.append({**begun, **self(self._model)})
+        self.rows.append(with_null({**begun, **self(self._model)}))
 
     def __call__(self, model: SentenceTransformer) -> dict[str, float]:
         """Score the model in its current state.

@@ -100,11 +100,9 @@ def _place(name: str) -> tuple[bool, bool, str]:
 
 
 def write_history(rows: Sequence[Row], folder: Path) -> None:
-    """Write `history.csv`, with an empty cell for None; write nothing if there are no rows."""
+    """Write `history.csv`, with an empty cell for None."""
     import pandas as pd
 
-    if not rows:
-        return
     # With dtype object, pandas does not convert integers to floats in columns with missing values.
     text = pd.DataFrame(rows, dtype=object).to_csv(index=False, lineterminator="\n")
     write_atomically(folder / "history.csv", text.encode())

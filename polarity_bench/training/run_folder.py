@@ -234,7 +234,6 @@ class RunFolder:
             "spec": identity.to_dict(),
             **(outcome or {}),
         }
-        self.path.mkdir(parents=True, exist_ok=True)
         self._write(content)
 
     def _write(self, content: Mapping[str, Any]) -> None:

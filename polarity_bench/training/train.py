@@ -36,7 +36,7 @@ from polarity_bench.registers import plugin_failure
 from polarity_bench.tasks.catalogue import choose_task, load_tasks
 from polarity_bench.training.data import load_training_data
 from polarity_bench.training.epoch_scores import EpochScorer
-from polarity_bench.training.history import Row, draw_history, with_null, write_history
+from polarity_bench.training.history import Row, draw_history, write_history
 from polarity_bench.training.job import Job
 from polarity_bench.training.model_card import model_card
 from polarity_bench.training.parameters import ParameterWarning
@@ -227,7 +227,7 @@ def publish(
     context: TrainingContext,
     identity: RunIdentity,
     fitted: FitResult,
-    scored: Sequence[Row],
+    rows: Sequence[Row],
     texts: Sequence[str],
     before: TrainingTexts | None,
 ) -> None:
@@ -238,15 +238,14 @@ def publish(
         context: The trained encoder, and the folder of the run.
         identity: Identity of the run.
         fitted: Result of the recipe.
-        scored: Scores by epoch.
+        rows: Scores by epoch.
         texts: Training texts of the run.
         before: Training texts of the base; None if they are unknown.
     """
     from polarity_bench.encoders.axis import axis_of
 
     folder, recipe, task = context.folder, job.recipe, context.data.task.spec
-    n_held_out = len(context.data.held_out.query) if context.data.held_out else 0
-    rows = [with_null(row) for row in scored]
+    n_held_out = len(context.data.held_out_texts)
     facts = {**fitted.facts, "Held out": f"{n_held_out:,} training rows"}
     write_history(rows, folder.path)
     draw_history(rows, folder.path, f"{identity.base.name} on {task.title}, {recipe.title}")

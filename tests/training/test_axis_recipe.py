@@ -30,6 +30,7 @@ from polarity_bench.encoders.reference_encoder import find_base
 from polarity_bench.encoders.steered import at_strength
 from polarity_bench.errors import InputError
 from polarity_bench.training.loops import classifier_training, descent
+from polarity_bench.training.recipes.axis import probe as probes
 from polarity_bench.training.recipes.axis.probe import fisher_weights, logistic, mean_difference
 from polarity_bench.training.recipes.axis.recipe import Axis
 from polarity_bench.training.recipes.scl.pooling import repool
@@ -90,9 +91,17 @@ def test_the_logistic_probe_is_the_regression_of_its_penalty(n_classes: int) -> 
     assert found.weight.shape == (n_classes, d)
 
 
+def test_a_class_too_rare_for_a_sample_is_in_every_fold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three of 303 rows: a sample of 30 would have one row, so two folds would lack the class."""
+    monkeypatch.setattr(probes, "MOST_ROWS", 30)
+    x, _ = blobs(303, n_classes=2)
+    found = logistic(x, (np.arange(303) % 101 == 0).astype(np.int64), seed=0)
+    assert np.isfinite(found.log_loss)
+
+
 def test_the_mean_difference_looks_along_it_and_fits_the_labels_best() -> None:
     x, y = blobs(n_classes=2)
-    found = mean_difference(x, y, 0)
+    found = mean_difference(x, y)
     difference = x[y == 1].mean(axis=0) - x[y == 0].mean(axis=0)
     direction = found.weight[1] - found.weight[0]
     cosine = direction @ difference / np.linalg.norm(direction) / np.linalg.norm(difference)

@@ -155,9 +155,9 @@ def test_splits_are_those_of_the_folds_each_seed_anew() -> None:
     found = list(protocol.splits(LABELS))
     assert [(seed, fold) for seed, fold, *_ in found] == [(s, f) for s in (1, 2) for f in range(5)]
     for seed, fold, train, test in found:
-        whole = folds(LABELS, 5, seed)[fold]
-        assert test.tolist() == whole.test.tolist()
-        assert train.tolist() == cut(whole.train, LABELS, 6, [seed, fold]).tolist()
+        all_train, all_test = folds(LABELS, 5, seed)[fold]
+        assert test.tolist() == all_test.tolist()
+        assert train.tolist() == cut(all_train, LABELS, 6, [seed, fold]).tolist()
     assert found[0][3].tolist() != found[5][3].tolist()
 
 

@@ -48,8 +48,11 @@ HAND_EXAMPLES: dict[ExampleKind, set[Example]] = {
 def enumerated(neighbours: Neighbours, labels: IntArray, kind: ExampleKind) -> list[Example]:
     """List all candidates, anchor by anchor."""
     found: list[Example] = []
-    for anchor, label in enumerate(labels.tolist()):
-        same, opposite = neighbours.same[anchor].tolist(), neighbours.opposite[anchor].tolist()
+    sides = (
+        [row.tolist() for row in np.split(side.values, side.offsets[1:-1])]
+        for side in (neighbours.same, neighbours.opposite)
+    )
+    for anchor, (label, same, opposite) in enumerate(zip(labels.tolist(), *sides, strict=True)):
         if kind == "pairs":
             found += [(anchor, positive, label) for positive in same]
         elif kind == "labelled-pairs":

@@ -59,7 +59,7 @@ def source_of(
     pool: TrainingPool, encoder: Encoder, kind: ExampleKind, spec: ExampleSpec
 ) -> ExampleSource:
     neighbours = pool_neighbours(pool, encoder, spec, Embedder())
-    return ExampleSource(pool, neighbours, kind, spec, encoder.id)
+    return ExampleSource(pool, neighbours, kind, spec)
 
 
 # Generation

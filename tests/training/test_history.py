@@ -108,9 +108,6 @@ def test_the_history_is_written_and_read_back(tmp_path: Path) -> None:
 def test_one_row_is_no_figure(tmp_path: Path) -> None:
     draw_history(history_rows(LOG)[:1], tmp_path, "title")
     assert not (tmp_path / "history.svg").exists()
-    write_history([], tmp_path / "none")
-    draw_history([], tmp_path / "none", "title")
-    assert not (tmp_path / "none").exists()
 
 
 @pytest.mark.usefixtures("drawn_history")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import shutil
 import subprocess
 import sys
@@ -598,6 +599,15 @@ def test_the_last_epoch_is_kept_where_it_is_asked_for(
     assert done.kept == done.rows[-1]["step"] == 12
     assert not equal(weights(tmp_path / "x"), weights(tiny_model))
     assert "after step 12 (epoch 3), the last" in (tmp_path / "x" / "README.md").read_text()
+
+
+def test_the_last_epoch_is_kept_where_no_epoch_has_a_joint_score(
+    tiny_model: Path, task_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripted(monkeypatch, *[math.nan] * 3)
+    done = run(tiny_model, task_dir, tmp_path / "x", replace(SMALL, checkpoint="last"))
+    assert [row["held_out_joint"] for row in done.rows] == [None] * 3
+    assert done.kept == done.rows[-1]["step"] == 8
 
 
 def test_where_every_epoch_is_worse_the_base_is_kept_and_that_is_said(

@@ -31,9 +31,6 @@ class RaggedRows:
         """Length of each row, (n,)."""
         return np.diff(self.offsets)
 
-    def __getitem__(self, row: int) -> IntArray:
-        return self.values[self.offsets[row] : self.offsets[row + 1]]
-
     @classmethod
     def of(cls, index: IntArray, kept: BoolArray) -> RaggedRows:
         """Create the rows from the cells of `index` that `kept` marks, both (n, k)."""
@@ -83,18 +80,13 @@ def find_neighbours(embeddings: Embeddings, labels: IntArray, spec: ExampleSpec)
         return Neighbours(
             RaggedRows.of(index, kept & is_same_class), RaggedRows.of(index, kept & ~is_same_class)
         )
-    same_class = _table(len(labels), k)
-    other_classes = _table(len(labels), k)
+    tables = [_table(len(labels), k), _table(len(labels), k)]  # of the own class, of the others
     for label in np.unique(labels):
         members, rest = np.flatnonzero(labels == label), np.flatnonzero(labels != label)
-        for (index, similarity), sources in ((same_class, members), (other_classes, rest)):
+        for (index, similarity), sources in zip(tables, (members, rest), strict=True):
             index[members], similarity[members] = _nearest(embeddings, members, sources, k)
-    return Neighbours(
-        *(
-            RaggedRows.of(index, near >= spec.threshold)
-            for index, near in (same_class, other_classes)
-        )
-    )
+    same, opposite = (RaggedRows.of(index, near >= spec.threshold) for index, near in tables)
+    return Neighbours(same, opposite)
 
 
 def _table(n: int, k: int) -> tuple[IntArray, FloatArray]:

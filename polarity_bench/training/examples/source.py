@@ -45,7 +45,6 @@ class ExampleSource:
         neighbours: Neighbours of the pool's texts.
         kind: Kind of examples.
         spec: Mining settings, and the number of examples of a draw.
-        encoder: Encoder whose embeddings determined the neighbours.
 
     Raises:
         InputError: If no text of some class has a neighbour that the kind of examples needs.
@@ -55,7 +54,6 @@ class ExampleSource:
     neighbours: Neighbours
     kind: ExampleKind
     spec: ExampleSpec
-    encoder: EncoderId
 
     def __post_init__(self) -> None:
         sides = {"its own": self.neighbours.same}
@@ -97,9 +95,12 @@ class ExampleSource:
         }
         return columns if drawn.labels is None else columns | {"label": drawn.labels.tolist()}
 
-    @property
-    def facts(self) -> dict[str, str]:
-        """Facts about the examples for their card, by heading."""
+    def facts(self, encoder: EncoderId) -> dict[str, str]:
+        """Return facts about the examples for their card, by heading.
+
+        Args:
+            encoder: Encoder whose embeddings determined the neighbours.
+        """
         pool, dropout = self.pool, 1 - self.count / self.n_candidates
         return {
             "Left out": f"{pool.n_duplicates:,} repeated rows, {pool.n_contradicting:,} rows whose "
@@ -107,8 +108,7 @@ class ExampleSource:
             f"{pool.n_tested:,} rows that are queries of the task",
             "Classes": ", ".join(pool.classes),
             "Kind": f"{self.kind}: {', '.join(COLUMNS[self.kind])}",
-            "Neighbours": f"{self.spec.mined_words}, by {self.encoder.label} "
-            f"(digest {self.encoder.digest})",
+            "Neighbours": f"{self.spec.mined_words}, by {encoder.label} (digest {encoder.digest})",
             "Candidates": f"{self.n_candidates:,}",
             "Dropout": f"{dropout:.6f}, which leaves {self.count:,} examples",
         }
@@ -165,7 +165,7 @@ def generate_examples(
     if isinstance(encoder, str):
         encoder = load_encoder(encoder)
     neighbours = pool_neighbours(pool, encoder, spec, data.in_groups(embedder or Embedder()), bar)
-    source = ExampleSource(pool, neighbours, kind, spec, encoder.id)
+    source = ExampleSource(pool, neighbours, kind, spec)
     dataset = Dataset.from_dict(source.columns(seed, epoch), features=_features(kind, pool))
     own = data.task.spec
     licence = ", ".join(filter(None, [own.licence, own.restriction]))
@@ -173,7 +173,7 @@ def generate_examples(
         "Task": f"{chosen.title} ({chosen.name}, version {chosen.version}), "
         f"{len(pool):,} distinct texts",
         **({"Licence of the texts": licence} if licence else {}),
-        **source.facts,
+        **source.facts(encoder.id),
         "Seed": f"{seed}, epoch {epoch}",
     }
     title = f"{kind} of {chosen.title}"
@@ -194,7 +194,6 @@ def write_examples(dataset: Dataset, folder: str | Path) -> Path:
     """
     folder = Path(folder)
     check_examples_folder(folder)
-    folder.mkdir(parents=True, exist_ok=True)
     content = io.BytesIO()  # `Dataset.to_parquet` would show a progress bar
     pq.write_table(dataset.data.table.cast(dataset.features.arrow_schema), content)
     write_atomically(folder / "train.parquet", content.getvalue())
@@ -210,8 +209,8 @@ def check_examples_folder(folder: Path) -> None:
     Raises:
         InputError: If the folder has other files or complete examples.
     """
-    check_writable(folder)
-    entries = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
+    check_writable(folder)  # This creates the folder.
+    entries = sorted(entry.name for entry in folder.iterdir())
     temporary = (".train.parquet.", ".README.md.")  # temporary files of a killed process
     names = {name for name in entries if not name.startswith(temporary)}
     if names not in (set(), {"train.parquet"}):

@@ -93,8 +93,8 @@ def fit_classifier(
     if begin is not None:
         modules.dense.load_state_dict({name: torch.tensor(each) for name, each in begin.items()})
     targets = torch.from_numpy(labels if soft is None else soft).to(model.device)
-    size, rates = objective.batch_size, {"metric": objective.proxy_rate}
-    rates["dense"] = objective.head_rate or objective.rate
+    size = objective.batch_size
+    rates = {"metric": objective.proxy_rate, "dense": objective.head_rate or objective.rate}
     plan = DescentPlan.of(objective, objective.n_steps(len(rows)), rates=rates, seed=seed)
     n_batches = plan.n_steps // objective.epochs
 

@@ -88,8 +88,7 @@ class Checkpoints:
 
     def latest(self) -> Path | None:
         """Return the path of the last checkpoint; None if there is none."""
-        files = sorted(self.folder.glob("step-*.safetensors"))
-        return files[-1] if files else None
+        return max(self.folder.glob("step-*.safetensors"), default=None)
 
     @property
     def step(self) -> int:

@@ -270,7 +270,6 @@ def warn_of_schedule(n_steps: int, share: float, rate: float) -> None:
         share: Highest learning rate of any step, divided by `rate`.
         rate: The requested maximum learning rate.
     """
-    steps = "1 optimizer step" if n_steps == 1 else f"{n_steps:,} optimizer steps"
     if n_steps < LEAST_STEPS:
         why = (
             f"the run is too short: expected at least {LEAST_STEPS} optimizer steps, got "
@@ -278,9 +277,9 @@ def warn_of_schedule(n_steps: int, share: float, rate: float) -> None:
         )
     elif share < LEAST_SHARE:
         why = (
-            f"the warm-up is too long for {steps}: the learning rate reaches at most "
-            f"{share * rate:.2g} instead of {rate:g}; use a shorter warm-up, or more examples or "
-            "epochs"
+            f"the warm-up is too long for {n_steps:,} optimizer steps: the learning rate reaches "
+            f"at most {share * rate:.2g} instead of {rate:g}; use a shorter warm-up, or more "
+            "examples or epochs"
         )
     else:
         return

@@ -6,7 +6,6 @@ Shapes: n texts, d dimensions, c classes.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,6 +64,9 @@ def logistic(
 
     n_folds = min(N_FOLDS, int(np.bincount(labels).min()))
     some = sample(labels, min(len(labels), MOST_ROWS), seed)
+    # Every fold needs rows of every class, so all rows of a class are used if it is too rare.
+    is_rare = np.bincount(labels[some]) < n_folds
+    some = np.union1d(some, np.flatnonzero(is_rare[labels]))
     splitter = StratifiedKFold(n_folds, shuffle=True, random_state=seed)
     held_out = [
         _held_out_losses(vectors, labels, soft, some[train], some[test])
@@ -80,11 +82,10 @@ def logistic(
     return Probe(weight, bias, chosen, float(means[best]))
 
 
-def mean_difference(vectors: FloatArray, labels: IntArray, seed: int) -> Probe:  # noqa: ARG001  as `logistic`
+def mean_difference(vectors: FloatArray, labels: IntArray) -> Probe:
     """Fit a probe whose weights are the class means, with a fitted scale and fitted biases.
 
-    With two classes, the probe's direction is the difference between the class means. The seed has
-    no effect.
+    With two classes, the probe's direction is the difference between the class means.
     """
     from scipy.optimize import minimize
     from scipy.special import logsumexp
@@ -121,21 +122,12 @@ def fisher_weights(vectors: FloatArray, labels: IntArray) -> FloatArray:
     classes, counts = np.unique(labels, return_counts=True)
     groups = [vectors[labels == c].astype(np.float64) for c in classes]
     overall = vectors.mean(axis=0, dtype=np.float64)
-    shares = counts / counts.sum()
-    between = sum(
-        share * (group.mean(axis=0) - overall) ** 2
-        for share, group in zip(shares, groups, strict=True)
-    )
-    within = sum(share * group.var(axis=0) for share, group in zip(shares, groups, strict=True))
+    offsets = [group.mean(axis=0) - overall for group in groups]
+    between = np.average(np.square(offsets), axis=0, weights=counts)
+    within = np.average([group.var(axis=0) for group in groups], axis=0, weights=counts)
     ratio: FloatArray = between / np.maximum(within, np.finfo(np.float64).tiny)
     ratio /= ratio.mean()
     return ratio
-
-
-PROBES: dict[str, Callable[[FloatArray, IntArray, int], Probe]] = {
-    "logistic": logistic,
-    "mean-difference": mean_difference,
-}
 
 
 def _regression(inverse_penalty: float) -> Any:

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from polarity_bench.training.parameters import Role
     from polarity_bench.training.recipes.axis.probe import Probe
 
-Heads = Literal["linear", "tuned", "shared"]
-Probes = Literal["logistic", "mean-difference", "fisher"]
 _OTHERS = ("tower", "distil_from")
 """Parameters that name an encoder."""
 
@@ -86,12 +84,12 @@ class Axis(Recipe[Lesson]):
     name: ClassVar[str] = "axis"
     sources: ClassVar[str] = "Method: polarity-bench, *Polarity as a coordinate of its own*."
 
-    head: Heads = parameter(
+    head: Literal["linear", "tuned", "shared"] = parameter(
         "linear",
         "class prediction: linear probe, fine-tuned copy (tuned), or fine-tuned base (shared)",
     )
     tower: str | None = parameter(None, "tuned: encoder to tune [default: the base]", role="place")
-    probe: Probes = parameter(
+    probe: Literal["logistic", "mean-difference", "fisher"] = parameter(
         "logistic", "linear: type of probe; fisher weights the dimensions instead of adding an axis"
     )
     labels: int | Literal["all"] = parameter(
@@ -297,7 +295,11 @@ class Axis(Recipe[Lesson]):
         self, context: TrainingContext, lesson: Lesson, vectors: FloatArray | None
     ) -> Learnt:
         """Return the module to append to the base, its loss, and facts about its training."""
-        from polarity_bench.training.recipes.axis.probe import PROBES, fisher_weights, logistic
+        from polarity_bench.training.recipes.axis.probe import (
+            fisher_weights,
+            logistic,
+            mean_difference,
+        )
 
         given = lesson.labelled
         if vectors is None:
@@ -306,10 +308,10 @@ class Axis(Recipe[Lesson]):
             weights = np.sqrt(fisher_weights(vectors, given.labels))
             facts = {"Space": "each dimension weighted by the square root of its Fisher ratio"}
             return _dense(np.diag(weights)), 0.0, FitResult(1, facts)
-        fit_probe = PROBES[self.probe]
-        if lesson.soft is not None:
-            fit_probe = partial(logistic, soft=lesson.soft)
-        probe = fit_probe(vectors, given.labels, self.seed)
+        if self.probe == "mean-difference":
+            probe = mean_difference(vectors, given.labels)
+        else:
+            probe = logistic(vectors, given.labels, self.seed, lesson.soft)
         if self.head == "shared":
             return self._fine_tune(context, lesson, probe, vectors)
         facts = {"Probe": f"{self.probe}, log loss {probe.log_loss:.4f}"}

@@ -70,8 +70,7 @@ def without_evaluation_texts(texts: Sequence[str], data: TrainingData) -> list[s
     A text is related if it equals such a row, contains it, or is part of it, ignoring letter case,
     punctuation and spaces.
     """
-    evaluated = [*data.task.query.texts, *(data.held_out.query.texts if data.held_out else ())]
-    related = relatives(list(map(normalised, texts)), list(map(normalised, evaluated)))
+    related = relatives(texts, [*data.task.query.texts, *data.held_out_texts])
     return [text for text, is_related in zip(texts, related, strict=True) if not is_related]
 
 
@@ -81,7 +80,7 @@ def check_unseen(role: str, name: str, encoder: Encoder, data: TrainingData) -> 
     Raises:
         InputError: If it was, or if its training texts are unknown.
     """
-    held_out = data.held_out.query.texts if data.held_out else ()
+    held_out = data.held_out_texts
     known = known_to(name, encoder, role) if held_out else None
     if known is not None and (n_seen := int(known(list(map(normalised, held_out))).sum())):
         raise InputError(

@@ -11,6 +11,7 @@ batch at once.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -116,11 +117,8 @@ def encode_joined(model: Any, columns: list[dict[str, Any]]) -> list[Tensor]:
     Returns:
         The embeddings of each column, (b, d) each.
     """
-    n_before = 0
-    offsets = []
-    for features in columns:
-        offsets.append(features["offsets"] + n_before)
-        n_before += len(features["input_ids"])
+    starts = accumulate((len(column["input_ids"]) for column in columns), initial=0)
+    offsets = [column["offsets"] + start for column, start in zip(columns, starts, strict=False)]
     ids = torch.cat([features["input_ids"] for features in columns])
     joined = {**columns[0], "input_ids": ids, "offsets": torch.cat(offsets)}
     encoded = model(joined)["sentence_embedding"]

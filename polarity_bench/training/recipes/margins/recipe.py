@@ -101,10 +101,9 @@ class Margins(MarginSettings):
             count = self.examples or (size if self.dropout is None else self.solve_count(size))
             draws = [shuffled(given, count, self.seed, epoch) for epoch in range(self.epochs)]
         else:
-            kind, pool = self.loss.examples, context.data.pool
-            guide = examples.guide
-            neighbours = pool_neighbours(pool, guide, self, context.embedder, context.bar)
-            source = ExampleSource(pool, neighbours, kind, self, guide.id)
+            pool = context.data.pool
+            neighbours = pool_neighbours(pool, examples.guide, self, context.embedder, context.bar)
+            source = ExampleSource(pool, neighbours, self.loss.examples, self)
             draws = [source.columns(self.seed, epoch) for epoch in range(self.epochs)]
         n_examples = len(next(iter(draws[0].values())))
         self.check_batch(n_examples)
@@ -124,16 +123,14 @@ class Margins(MarginSettings):
         if self.checkpoint == "best":
             whose = "held-out queries" if context.data.held_out else "the task's own queries"
             chosen_by = f"chosen by the joint score of {whose}"
+        source = f"{self.mined_words}, by {self.example_encoder or context.base.id.label}"
+        if self.examples_from is not None:
+            source = "provided by the user"
         epoch = next(row["epoch"] for row in rows if row["step"] == kept)
         n_examples = len(next(iter(examples.columns.values()))) // self.epochs
         facts = {
             "Loss": self.loss.title,
-            "Examples": f"{self.loss.examples}, {n_examples:,} per epoch, {self._source(context)}",
+            "Examples": f"{self.loss.examples}, {n_examples:,} per epoch, {source}",
             "Checkpoint": f"after step {kept} (epoch {epoch:g}), {chosen_by}",
         }
         return FitResult(kept, facts, {"examples_per_epoch": n_examples}, speed=speed)
-
-    def _source(self, context: TrainingContext) -> str:
-        if self.examples_from is not None:
-            return "provided by the user"
-        return f"{self.mined_words}, by {self.example_encoder or context.base.id.label}"

@@ -297,8 +297,11 @@ class PolarityTrainer(SentenceTransformerTrainer, TrainerCallback):
             wait()  # each process writes a part of the checkpoint
             if is_first():
                 self._folder.mark_whole(step)
-                best = best_row(history_rows(self.state.log_history), self._metric)["step"]
-                self._folder.keep_only({step, int(best or 0)})
+                kept = {step}
+                if self._recipe.checkpoint == "best":
+                    best = best_row(history_rows(self.state.log_history), self._metric)["step"]
+                    kept.add(int(best or 0))
+                self._folder.keep_only(kept)
             wait()
 
     def _last_good(self) -> str:

@@ -115,7 +115,7 @@ class PairObjective(nn.Module):
         on_cpu = BFLOAT16_CHUNK_TEXTS if torch.is_autocast_enabled("cpu") else CHUNK_TEXTS
         chunk_texts = on_cpu if device.type == "cpu" else len(texts)
         encoded = encode(self.encoder, pairs.texts, texts, chunk_texts=chunk_texts)
-        left, right = encoded.sentences.float()[_tensor(positions, device)].chunk(2)
+        left, right = encoded.sentences.float()[positions].chunk(2)
         return left, right
 
     def _cross_entropy(self, premises: Tensor, hypotheses: Tensor, batch: Batch) -> Tensor:
@@ -124,24 +124,17 @@ class PairObjective(nn.Module):
         lefts, rights, labels = (
             augmented_pairs(batch) if self.augmented else (rows, rows, batch.labels)
         )
-        device = premises.device
-        logits = self.classifier(
-            premises[_tensor(lefts, device)], hypotheses[_tensor(rights, device)]
-        )
-        return cross_entropy(logits, _tensor(labels, device))
+        logits = self.classifier(premises[lefts], hypotheses[rights])
+        return cross_entropy(logits, torch.as_tensor(labels, device=logits.device))
 
     def _contrast(self, premises: Tensor, hypotheses: Tensor, batch: Batch) -> Tensor:
         """Compute the mean contrastive loss over the anchors; 0 if there are no anchors."""
         device = premises.device
         losses = scl_loss(
-            premises[_tensor(batch.anchors, device)],
+            premises[batch.anchors],
             hypotheses,
-            _tensor(batch.positives, device),
-            _tensor(batch.negatives, device),
+            torch.as_tensor(batch.positives, device=device),
+            torch.as_tensor(batch.negatives, device=device),
             **self.contrast,
         )
         return losses.sum() / max(1, len(losses))
-
-
-def _tensor(array: np.ndarray, device: torch.device) -> Tensor:
-    return torch.from_numpy(array).to(device)

@@ -226,6 +226,7 @@ class Scl(Recipe[PairBatches]):
     ) -> FitResult:
         """Train for one epoch, resuming from the last checkpoint."""
         from polarity_bench.classifiers.head import HEAD_FILE
+        from polarity_bench.data.nli import HUB_PREFIX
         from polarity_bench.training.loops.descent import DescentPlan, descend
         from polarity_bench.training.recipes.scl.pair_objective import (
             PairObjective,
@@ -257,6 +258,8 @@ class Scl(Recipe[PairBatches]):
             "batches_without_positives": n_empty,
             "queries_among_pairs": examples.n_tested,
         }
+        # A model card names data sets, and files without their folders.
+        sources = ", ".join(n if n.startswith(HUB_PREFIX) else Path(n).name for n in self.names)
         classifier = objective.classifier
         files = {} if classifier is None else {HEAD_FILE: classifier.head().to_bytes()}
         return FitResult(
@@ -265,15 +268,8 @@ class Scl(Recipe[PairBatches]):
             figures,
             files,
             speed,
-            trained_on=f"pairs of natural language inference ({self._sources})",
+            trained_on=f"pairs of natural language inference ({sources})",
         )
-
-    @property
-    def _sources(self) -> str:
-        """Names of the data sets, and of the files without their folders, for the model card."""
-        from polarity_bench.data.nli import HUB_PREFIX
-
-        return ", ".join(n if n.startswith(HUB_PREFIX) else Path(n).name for n in self.names)
 
     def _facts(self, figures: Mapping[str, int], files: Collection[str]) -> dict[str, str]:
         head = (

@@ -186,8 +186,8 @@ class SetFit(Recipe["LabelledTexts"]):
                 self,
                 base.model,
                 n_classes=len(examples.classes),
-                max_tokens=int(base.count_tokens(texts).max()),
                 folder=context.folder.checkpoints,
+                max_tokens=int(base.count_tokens(texts).max()),
                 progress=advance,
             )
             epochs.add(1, n_steps, train_on_pairs(trainer, texts, positions, same))
@@ -256,8 +256,8 @@ def make_trainer(
     model: SentenceTransformer,
     *,
     n_classes: int,
-    max_tokens: int,
     folder: Path,
+    max_tokens: int | None = None,
     progress: Progress = lambda _: None,
 ) -> Any:
     """Return SetFit's trainer for an encoder and a new head.
@@ -266,8 +266,9 @@ def make_trainer(
         recipe: The parameters.
         model: The encoder; training changes its weights.
         n_classes: Number of classes of the head.
-        max_tokens: Tokens of the longest text; end-to-end training pads all texts to this length.
         folder: Temporary output folder of SetFit.
+        max_tokens: Tokens of the longest text, for end-to-end training, which pads all texts to
+            this length.
         progress: Called with the number of new steps.
     """
     from setfit import SetFitHead, SetFitModel, Trainer, TrainingArguments

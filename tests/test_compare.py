@@ -112,7 +112,8 @@ def test_twins_are_units(tmp_path: Path) -> None:
     whole = sign_flip_p(aligned.values[1] - aligned.values[0], aligned.resampling.units)
     assert found.test.p == whole
     assert found.test.p != sign_flip_p(aligned.values[1] - aligned.values[0])
-    of_part = align(two, ScoreKey("polarity", 16, part="negation"))
+    of_part = align(two, measure_of(two[0], "P, negation"))
+    assert of_part.key == ScoreKey("polarity", 16, part="negation")
     assert of_part.n_queries < 610
     assert of_part.scores == pytest.approx(
         [result.scores[of_part.key].mean for result in two], abs=1e-6
@@ -227,6 +228,8 @@ def test_results_of_other_questions_are_no_pairs(pair: tuple[Result, Result]) ->
 
 def test_without_a_common_score_other_data_is_named(pair: tuple[Result, Result]) -> None:
     one, two = pair
+    with pytest.raises(InputError, match="a paired test needs the same; evaluate both on the same"):
+        align([one, rewritten(two, data="1" * 16)], ScoreKey("polarity", 4))
     other = replace(rewritten(two, data="1" * 16), path=two.path, scores={})
     with pytest.raises(
         InputError, match="do not share this score at the same k; their data sets differ"

@@ -459,7 +459,10 @@ def test_bars_begin_at_0_and_chance_is_a_line() -> None:
     first = found["intervals"][1][0]
     assert (first["low"], first["high"]) == pytest.approx((values[0] - 2, values[0] + 3))
     assert layer["encoding"]["y"]["sort"] == ["plain", "sarcasm"]
-    assert figure.note == "The dashed line is chance. Thin lines are 95 % intervals."
+    assert figure.note == (
+        "The dashed line is chance over all queries; chance in a part depends on its labels. "
+        "Thin lines are 95 % intervals."
+    )
 
 
 def test_bars_reach_as_far_as_their_intervals_below_0() -> None:

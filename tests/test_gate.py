@@ -369,7 +369,8 @@ def test_another_version_of_task_or_data_is_refused(
     write_task(task_dir, queries=[*QUERIES, ("One more warm walk.", "1")])
     said = refused(bench, task_dir, "--fail-under", "baseline")
     assert f"the data's digest is {result.key.data!r} in the baseline and '" in said
-    assert said.endswith(f"in the run{again}")
+    needed = "; the test needs the same queries and sources, so use the baseline's data, or "
+    assert said.endswith(f"in the run{needed}{again.removeprefix('; ')}")
 
 
 def test_values_per_query_must_be_there(bench: Bench, task_dir: Path, task: Task) -> None:

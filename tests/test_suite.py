@@ -221,6 +221,9 @@ def test_a_result_of_something_else_is_made_again(
         before.path.with_suffix(".provenance.json").write_text("{")
     report = made()
     assert report.reused == []
+    assert any("is replaced; to keep both" in said for said in report.warnings) == (
+        change == "data"
+    )
     after, *_ = report.results
     assert (after.key == before.key) == (change == "damaged")
     assert made().reused == ["mini"]

@@ -29,7 +29,8 @@ def compare(
     task: Annotated[str, "Task on which both encoders have results.", "-t"],
     results: Annotated[Path, "Folder with the results."] = Path("results"),
     measure: Annotated[
-        str | None, "Score to compare: P, S, joint, accuracy, ... [default: the task's main score]."
+        str | None,
+        "Score to compare: P, S, joint, accuracy, 'P, PART', ... [default: the task's main score].",
     ] = None,
     weighting: Weight = "linear",
     n_changed: Annotated[

@@ -79,6 +79,11 @@ def align(results: Sequence[Result], key: ScoreKey) -> Alignment:
         if mismatch := first_difference(results[0], other, key):
             what, one, two = mismatch
             advice = "evaluate one of them again"
+            if results[0].key.data != other.key.data:
+                advice = (
+                    "their queries or sources differ, and a paired test needs the same; evaluate "
+                    "both on the same data, or compare their intervals (docs/own-data.md)"
+                )
             if what == "reference":
                 advice = "evaluate both with the same `reference`, or compare P, which ignores it"
             raise InputError(

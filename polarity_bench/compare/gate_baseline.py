@@ -189,6 +189,9 @@ def _why_not(result: Result, run: Result, key: ScoreKey) -> str | None:
         what, first, second = mismatch
         version = f" (versions {result.version} and {run.version})" if "task" in what else ""
         difference = f"the {what} is {first!r} in the baseline and {second!r} in the run{version}"
+        if result.key.data != run.key.data:
+            same = "the test needs the same queries and sources, so use the baseline's data, or"
+            return f"{difference}; {same} {_how_to_make(result)}"
         return f"{difference}; {_how_to_make(result)}"
     if key not in result.scores:
         return f"the baseline has no {key}" + ("; use the same `ks` for both" if key.k else "")

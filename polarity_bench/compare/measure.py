@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.metrics.register import titled_metrics
 from polarity_bench.results.result_files import Result
@@ -14,8 +16,8 @@ def measure_of(result: Result, named: str | None, weighting: str = "linear") -> 
 
     Args:
         result: One of the results to compare.
-        named: Column title (`P`), metric (`polarity`) or score name (`polarity_of_negation_at_16`),
-            ignoring case. None selects the main score.
+        named: Column title (`P` or `P, negation`), metric (`polarity`) or score name
+            (`polarity_of_negation_at_16`), ignoring case. None selects the main score.
         weighting: Weighting of the ranks, unless the score name contains one.
 
     Raises:
@@ -52,6 +54,13 @@ def _names(result: Result, weighting: str) -> dict[str, ScoreKey]:
     titles = {title: at_its_k(metric.name) for title, metric in titled_metrics().items()}
     titles["accuracy"] = titles["kNN accuracy"]
     titles |= dict(task_type(result.kind).columns)
+    titles |= {
+        f"{title}, {key.part}": key
+        for key in result.scores
+        if key.part
+        for title, whole in tuple(titles.items())
+        if whole == replace(key, part=None)
+    }
     metrics = {metric: at_its_k(metric) for metric in {key.metric for key in result.scores}}
     keys = titles | metrics | {str(key): key for key in result.scores}
     return {name: key for name, key in keys.items() if key is not None and key in result.scores}

@@ -142,7 +142,7 @@ def run_suite(
     pending = []
     for task in tasks:
         try:
-            stored = _stored(task, plan, output, overwrite)
+            stored = _stored(task, plan, output, overwrite, report.warnings)
         except InputError as error:  # The stored result is of another encoder or task.
             report.failures[task.spec.name] = str(error)
             continue
@@ -158,8 +158,12 @@ def run_suite(
     return report
 
 
-def _stored(task: Task, plan: EvaluationPlan, output: Path, overwrite: bool) -> Result | None:
+def _stored(
+    task: Task, plan: EvaluationPlan, output: Path, overwrite: bool, warnings: list[str]
+) -> Result | None:
     """Return the stored result of this evaluation, or None if it is to be computed.
+
+    A result of other data, which is to be replaced, is added to the warnings.
 
     Raises:
         InputError: If the file has the result of another task or encoder, which would be lost.
@@ -181,6 +185,11 @@ def _stored(task: Task, plan: EvaluationPlan, output: Path, overwrite: bool) -> 
         )
     if overwrite:
         return None
+    if result.key.data != key.data:
+        warnings.append(
+            f"{path}: the stored result, of other texts, labels or columns, is replaced; to keep "
+            "both, use another `output`, or another name of the task"
+        )
     stored, versions = result.environment, versions_of_scores() if task.spec.has_k else {}
     is_current = result.key.digest == key.digest and task.has_all(result.scores)
     is_current &= all(stored.get(name, "1") == version for name, version in versions.items())

@@ -101,6 +101,10 @@ def new_task(
         tables = _split_by_column(tables[0], form)
     classes = _names_of({v for t in tables for v in t.rows[form.label]}, labels)
     tables = [_clean(table, form, classes, drop_empty, notes) for table in tables]
+    if classes:
+        of_data = form.label
+        tables, form = _with_classes(tables, form, classes)
+        notes.append(f"the column {_quote(form.label)} has the class of {_quote(of_data)}")
     # A task file declares one format for both files, and no rows to leave out.
     is_declared = not (notes or folder) and tables[0].form == tables[-1].form is not None
     notes += [f"made from {place}" for place in {t.place: None for t in tables if t.form is None}]
@@ -123,7 +127,7 @@ def new_task(
         form = FormatSpec(text=form.text, label=form.label)
     n_overlap = count_overlap(source.texts, query.texts)
     content = _toml(file, form, tables, names, notes, n_overlap, is_named=bool(labels))
-    _write_new(file, content.encode())
+    _write_new(file, content.encode(), file)
     try:
         spec: Any = read_task(file)
     except InputError:  # For instance, the path of the data is not allowed in a task file.
@@ -169,7 +173,7 @@ def task_from(
     tables = [read_table(each, hint) for each in data]
     rows = [[list(table.rows), table.rows.to_numpy().tolist()] for table in tables]
     # Increase the number with every change to the content of task files.
-    place = Path(folder) if folder else cache_folder() / "tasks" / digest_of([1, options, rows])
+    place = Path(folder) if folder else cache_folder() / "tasks" / digest_of([2, options, rows])
     return new_task(tables, task_name=name, folder=place, **options)
 
 
@@ -244,12 +248,12 @@ def _find_word(known: Sequence[str], header: Sequence[str]) -> str | None:
 def _clean(
     table: Table, form: FormatSpec, classes: Mapping[str, str], drop_empty: bool, notes: list[str]
 ) -> Table:
-    """Check the rows of a table, name their classes, and leave out rows.
+    """Check the rows of a table, and leave out rows.
 
     Args:
         table: The rows.
         form: Format with the columns of texts and labels.
-        classes: Class of each label to keep; all labels are kept if it is empty.
+        classes: The labels to keep are its keys; all labels are kept if it is empty.
         drop_empty: Whether to leave out rows with an empty text or label.
         notes: List that receives remarks for the task file on the rows that are left out.
 
@@ -275,8 +279,7 @@ def _clean(
             )
         notes.append(f"{place}: rows left out, with an empty text or label: {n_empty:,}")
         rows = rows[~is_empty]
-    classes = classes or {label: label for label in rows[form.label]}
-    is_kept = rows[form.label].isin(classes)
+    is_kept = rows[form.label].isin(classes or set(rows[form.label]))
     if n_others := int((~is_kept).sum()):
         counts = rows[form.label][~is_kept].value_counts().head(_MOST_LABELS)
         numbers = ", ".join(f"{_quote(label)}: {n}" for label, n in counts.items())
@@ -284,7 +287,25 @@ def _clean(
     rows = rows[is_kept]
     if rows.empty:
         raise InputError(f"{place}: no rows are left; fill in the file, or correct `labels`")
-    return replace(table, rows=rows.assign(**{form.label: _renamed(rows[form.label], classes)}))
+    return replace(table, rows=rows)
+
+
+def _with_classes(
+    tables: Sequence[Table], form: FormatSpec, classes: Mapping[str, str]
+) -> tuple[list[Table], FormatSpec]:
+    """Add a column with the class of each row. The labels of the data stay, for breakdowns of P.
+
+    Returns:
+        The tables, and the format with the new column as that of the labels.
+    """
+    column = "class"
+    while any(column in table.rows for table in tables):
+        column += "_"
+    added = [
+        replace(t, rows=t.rows.assign(**{column: _renamed(t.rows[form.label], classes)}))
+        for t in tables
+    ]
+    return added, form.model_copy(update={"label": column})
 
 
 def _renamed(labels: pd.Series[str], names: Mapping[str, str]) -> pd.Series[str]:
@@ -410,14 +431,13 @@ def _draw_splits(table: Table, keys: pd.Series[str], labels: pd.Series[str]) -> 
 def _write_splits(tables: Sequence[Table], file: Path) -> list[Table]:
     """Write sources and queries to csv files next to the task file."""
     written = []
-    for name, table in zip(("source", "query"), tables, strict=True):
-        path = file.with_name(f"{file.stem}-{name}.csv")
+    for path, table in zip(_split_files(file), tables, strict=True):
         content, schema = io.BytesIO(), pa.schema([(column, pa.string()) for column in table.rows])
         with CSVWriter(content, schema) as writer:
             for start in range(0, len(table.rows), _ROWS_AT_ONCE):
                 part = table.rows[start : start + _ROWS_AT_ONCE]
                 writer.write(pa.Table.from_pandas(part, schema, preserve_index=False))
-        _write_new(path, content.getvalue())
+        _write_new(path, content.getvalue(), file)
         with path.open(encoding="utf-8", newline="") as lines:
             rows = csv.reader(lines, strict=True)
             values = zip(*(table.rows[column] for column in table.rows), strict=True)
@@ -429,16 +449,24 @@ def _write_splits(tables: Sequence[Table], file: Path) -> list[Table]:
     return written
 
 
-def _write_new(path: Path, content: bytes) -> None:
-    """Write a file, unless it exists with this content.
+def _write_new(path: Path, content: bytes, file: Path) -> None:
+    """Write a file of a task, unless it exists with this content.
 
     Raises:
-        InputError: If the file exists with other content.
+        InputError: If the file exists with other content. The message names all files of this task.
     """
     if not path.exists():
         write_atomically(path, content)
     elif path.read_bytes() != content:
-        raise InputError(f"{path} already exists; choose another `task_name`, or remove the file")
+        existing = [each for each in (file, *_split_files(file)) if each.exists()]
+        files = "the file" if existing == [path] else ", ".join(map(str, existing))
+        raise InputError(f"{path} already exists; choose another `task_name`, or remove {files}")
+
+
+def _split_files(file: Path) -> tuple[Path, Path]:
+    """Return the csv files of the sources and of the queries that belong to a task file."""
+    source, query = (file.with_name(f"{file.stem}-{name}.csv") for name in ("source", "query"))
+    return source, query
 
 
 # The task file
@@ -502,9 +530,12 @@ def _toml(
         }
     )
     meanings = "" if is_named else "; fill in the meanings"
+    if not is_named and len(names) > 2 and all(isinstance(_fold(n), Decimal) for n in names):
+        meanings += ", or group the labels of a scale (docs/own-data.md)"
     document["languages"].comment('assumed; for German texts, write "deu-Latn"')
     document["labels"].comment(f"label in the file = its meaning{meanings}")
-    header = ", ".join(map(_quote, tables[0].rows))
+    of_data = [name for name in tables[0].rows if not is_named or name != form.label]
+    header = ", ".join(map(_quote, of_data))
     document["format"].comment(f"guessed from the columns {header}")
     protocol = document["protocol"]
     if quarter < usual:

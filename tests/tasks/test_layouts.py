@@ -514,7 +514,12 @@ def test_what_is_left_out_is_counted_in_the_task_file(tmp_path: Path, bench: Ben
     text = (tmp_path / "stars.toml").read_text("utf-8")
     assert '# class "neg" = "..2.5"\n# class "pos" = "4"\n# class "pos" = "5"\n' in text
     assert '# stars.csv: rows left out: 2 ("3": 2)\n' in text
+    assert '# the column "class" has the class of "Score"\n' in text
+    assert '[format] # guessed from the columns "Id", "Score", "Summary", "Text"\n' in text
     assert "[labels] # label in the file = its meaning\n" in text  # --labels gave the meanings
+    assert bench("tasks", "new", "stars.csv", "--name", "scale").code == 0
+    scale = (tmp_path / "scale.toml").read_text("utf-8")
+    assert "meanings, or group the labels of a scale (docs/own-data.md)\n" in scale
     done = bench("tasks", "new", "stars.csv", "--name", "x", "--labels", "neg")
     assert (done.code, "--labels needs NAME=VALUES" in done.err) == (2, True)
 
@@ -908,6 +913,31 @@ def test_a_file_of_another_program_names_the_formats_to_export(tmp_path: Path, s
         InputError, match=rf"r{suffix}: {suffix} files .*; export the data as \.csv"
     ):
         new_task([tmp_path / f"r{suffix}"])
+
+
+def test_grouped_labels_stay_in_the_files_for_a_breakdown(tmp_path: Path, bench: Bench) -> None:
+    stars(tmp_path)
+    file = new_task([tmp_path / "stars.csv"], labels={"neg": "1,2", "pos": "4,5"})
+    task = load(file)
+    assert {*task.query.labels} == {"neg", "pos"}
+    edited = file.read_text("utf-8").replace("[protocol]", '[protocol]\nbreakdown = "Score"')
+    edited = edited.replace('label = "class"', 'label = "class"\ncolumns = ["Score"]')
+    file.write_text(edited, "utf-8")
+    done = bench("run", "-m", "tfidf", "-t", "stars", "--task-dir", file, "--columns", "all")
+    assert done.code == 0, done.err
+    parts = set(re.findall(r"P, (\w+)", done.out))
+    assert parts == set(load(file).query.columns["Score"])
+    assert all(parts & each for each in ({"1", "2"}, {"4", "5"}))
+
+
+def test_an_existing_file_of_a_task_is_refused_with_the_names_of_all(tmp_path: Path) -> None:
+    stars(tmp_path)
+    path = tmp_path / "stars.csv"
+    file = new_task([path], labels={"neg": "1,2", "pos": "4,5"})
+    source, query = (tmp_path / f"stars-{name}.csv" for name in ("source", "query"))
+    files = re.escape(f"remove {file}, {source}, {query}")
+    with pytest.raises(InputError, match=rf"source\.csv already exists; .* or {files}"):
+        new_task([path], labels={"neg": "1", "pos": "5"})
 
 
 def test_a_folder_may_hold_the_task_of_the_same_data(tmp_path: Path) -> None:

@@ -164,7 +164,9 @@ def bars_figure(bars: BarChart, looks: Looks) -> Figure:
         ["", *(each.name for each in series)],
         _grid(bars.groups, series),
         [
-            "The dashed line is chance." if chance else "",
+            "The dashed line is chance over all queries; chance in a part depends on its labels."
+            if chance
+            else "",
             f"Thin lines are {_INTERVALS}" if intervals else "",
             f"{more} more are left out." if more > 0 else "",
             f"Of {n_groups:,} groups, the {_MAX_GROUPS} where {names[0]} is lowest are shown."

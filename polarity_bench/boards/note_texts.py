@@ -4,13 +4,14 @@ from __future__ import annotations
 
 NOTES = {
     "bold": "Bold: the best in its column.",
-    "scores": "P: polarity score. S: semantic similarity score under the reference encoder. "
-    "retention: the share of the reference's own S beyond chance that is kept; 100 if the encoder "
-    "is its own reference. joint: harmonic mean of P's lift over chance and of retention, clipped "
-    "at 0. Clipping raises the joint scores of encoders at chance, so read joint with its "
-    "interval. [low, high] is the 95 % interval over the queries. Means of joint over tasks are "
-    "taken before clipping. The interval of a mean adds the intervals of the tasks in quadrature, "
-    "because the tasks are independent.",
+    "scores": "P (polarity score): the share of the k nearest sources that have the query's "
+    "label. S (semantic similarity score): the mean cosine of the query and these sources under "
+    "the reference encoder. retention: the share of the reference's own S beyond chance that is "
+    "kept; 100 if the encoder is its own reference. joint: harmonic mean of P's lift over chance "
+    "and of retention, clipped at 0. Clipping raises the joint scores of encoders at chance, so "
+    "read joint with its interval. [low, high] is the 95 % interval over the queries. Means of "
+    "joint over tasks are taken before clipping. The interval of a mean adds the intervals of the "
+    "tasks in quadrature, because the tasks are independent.",
     "front": "front: how much of the best possible trade-off of P and S a row reaches, in "
     "percent, with its 95 % interval; 100 is retrieval that knows the labels. Means are taken as "
     "for joint.",

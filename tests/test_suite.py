@@ -501,3 +501,15 @@ def test_an_output_that_cannot_be_written_to_is_refused_before_encoding(
     with pytest.raises(InputError, match="file"):
         run(workshop, [workshop.sts()], tmp_path / "file", encoder=encoder)
     assert encoder.encoded == []
+
+
+def test_a_task_that_cannot_be_prepared_for_one_core_is_scored_here(
+    workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise ZeroDivisionError("of a plug-in")
+
+    monkeypatch.setattr(RelatednessTask, "for_one_core", fails)
+    specs = mixed(workshop)
+    report = whole(run(workshop, specs, tmp_path, TWO))
+    assert [result.task for result in report.results] == [spec.name for spec in specs]

@@ -7,6 +7,7 @@ task and therefore generalise to other tasks of the same kind, not to other quer
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -36,7 +37,9 @@ _NOTE = (
 )
 
 
-def mteb_board(scores: DataFrame, title: str = "", *, is_selected: bool = False) -> Board:
+def mteb_board(
+    scores: DataFrame, title: str = "", *, is_selected: bool = False, absent: Sequence[str] = ()
+) -> Board:
     """Build a board of mteb's results.
 
     Only encoders with a score on every ranked task are ranked. The other encoders are listed in
@@ -47,6 +50,7 @@ def mteb_board(scores: DataFrame, title: str = "", *, is_selected: bool = False)
         title: Title of the board.
         is_selected: Whether the user selected the tasks. Otherwise, tasks that few encoders have
             are left out, see `_shared_tasks`.
+        absent: Selected tasks without a column, because no encoder has a score.
 
     Raises:
         InputError: If there are fewer than two encoders with all tasks, or fewer than three tasks.
@@ -54,14 +58,14 @@ def mteb_board(scores: DataFrame, title: str = "", *, is_selected: bool = False)
     ranked = scores if is_selected else scores[_shared_tasks(scores)]
     complete, incomplete = ranked.dropna(), ranked[ranked.isna().any(axis=1)]
     if len(complete) < 2 or ranked.shape[1] < _LEAST_TASKS:
-        rarest = ", ".join(ranked.notna().sum().sort_values(kind="stable").index[:3])
+        rarest = [*absent, *ranked.notna().sum().sort_values(kind="stable").index][:3]
         known = scores.notna().to_numpy(int)
         most = int(np.triu(known @ known.T, 1).max(initial=0))
         raise InputError(
             "ranks need two encoders with scores on the same three tasks or more, got "
             f"{count(len(complete), 'encoder')} with all {count(ranked.shape[1], 'task')}; of "
             f"{count(len(scores), 'encoder')}, no two share more than {count(most, 'task')}; the "
-            f"tasks with the fewest encoders are {rarest}; select others with `tasks`"
+            f"tasks with the fewest encoders are {', '.join(rarest)}; select others with `tasks`"
         )
     values = complete.to_numpy()
     order = np.lexsort((complete.index.to_numpy(str), -values.mean(axis=1)))
@@ -70,6 +74,11 @@ def mteb_board(scores: DataFrame, title: str = "", *, is_selected: bool = False)
     if dropped := [str(task) for task in scores if task not in ranked]:
         notes.append(
             f"Left out, because too few encoders have them: {', '.join(map(escape, dropped))}."
+        )
+    if absent:
+        notes.append(
+            f"Left out, because no encoder has all their splits and subsets: "
+            f"{', '.join(map(escape, absent))}."
         )
     tables = [_ranking(complete), _by_task("Scores by task", complete)]
     if len(incomplete):

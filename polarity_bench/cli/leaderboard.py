@@ -131,13 +131,15 @@ def _open_mteb(
     """Read mteb's results as a board of ranks."""
     from polarity_bench.boards.board_folder import OpenBoard
     from polarity_bench.boards.mteb_board import mteb_board
-    from polarity_bench.integrations.mteb_results import read_mteb
+    from polarity_bench.integrations.mteb_results import benchmark_tasks, read_mteb
 
     scores = read_mteb(results, benchmark, tasks, bar=progress_bar)
     for name in models:
         check_known(name, scores.index, f"`models`: {results} has no results of {name!r}")
-    scores = scores.loc[models] if models else scores
-    board = mteb_board(scores, title or benchmark, is_selected=bool(tasks or benchmark))
+    scores = scores.loc[[*dict.fromkeys(models)]] if models else scores
+    selected = tasks or ([*benchmark_tasks(benchmark)] if benchmark else [])
+    absent = [task for task in selected if task not in scores]
+    board = mteb_board(scores, title or benchmark, is_selected=bool(selected), absent=absent)
     return OpenBoard(folder, "results", board)
 
 

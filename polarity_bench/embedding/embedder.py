@@ -190,10 +190,14 @@ class EmbeddedTexts:
 
     def part(self, texts: Sequence[str]) -> EmbeddedTexts:
         """Return a copy that contains only these texts, to send to another process."""
+        by_queries = self._by_queries
+        if by_queries is not None:
+            by_queries = by_queries.part([text for text in texts if text in by_queries])
+            texts = [text for text in texts if text in self]
         distinct = list(dict.fromkeys(texts))
         rows = {text: row for row, text in enumerate(distinct)}
-        matrix = self._rows_of(distinct)
-        return replace(self, _matrix=matrix, _rows=rows, _room=ArrayStorage())
+        changed: dict[str, Any] = {"_matrix": self._rows_of(distinct), "_rows": rows}
+        return replace(self, _room=ArrayStorage(), _by_queries=by_queries, **changed)
 
 
 @dataclass(frozen=True)

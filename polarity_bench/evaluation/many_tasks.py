@@ -237,7 +237,7 @@ def _evaluate(
             )
             for name, task in ((task.spec.name, task) for task in pending)
             if name in shared and not task.uses_reference
-            if (small := task.for_one_core(shared[name].n_dimensions))
+            if (small := _for_one_core(task, shared[name].n_dimensions))
         }
     with plan.bar("scoring", len(pending)) as advance:
         attempts = _attempt_in_processes(parallel, output, plan.workers)
@@ -248,6 +248,15 @@ def _evaluate(
         for attempt in attempts:
             report.add(attempt)
             advance(1)
+
+
+def _for_one_core(task: Task, n_dimensions: int) -> Task | None:
+    """Return the task for scoring on one core; None if it has none, or the method fails."""
+    try:
+        return task.for_one_core(n_dimensions)
+    except Exception:  # noqa: BLE001  The method of a plug-in must not end the run.
+        traceback.print_exc()
+        return None
 
 
 def _embed_all(

@@ -75,6 +75,19 @@ def test_each_text_is_encoded_only_on_its_side(router: Path, mini: Task) -> None
         embedded.vectors(mini.texts_by_side[0])
 
 
+def test_a_part_for_another_process_has_its_own_texts_of_both_sides(router: Path) -> None:
+    encoder = load_encoder(str(router))
+    whole = Embedder().embed_sides(encoder, ["good", "bad"], ["fine", "poor", "bad"])
+    part = whole.part(["good", "poor"])
+    assert [*part._rows] == ["poor"]
+    assert part._by_queries is not None
+    assert [*part._by_queries._rows] == ["good"]
+    np.testing.assert_array_equal(part.queries(["good"]).vectors, whole.queries(["good"]).vectors)
+    np.testing.assert_array_equal(part.sources(["poor"]).vectors, whole.sources(["poor"]).vectors)
+    pairs = whole.part(["fine", "poor"])  # of a task without queries
+    np.testing.assert_array_equal(pairs.vectors(["poor"]).vectors, whole.vectors(["poor"]).vectors)
+
+
 def test_the_default_of_a_model_with_prompts_is_symmetric(sentence_bert: Path) -> None:
     plain = load_encoder(str(sentence_bert))
     assert (plain.id.sides, plain.id.prompt) == (None, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from polarity_bench.integrations.mteb_results import read_mteb
 from polarity_bench.metrics.pairwise import holm_of_pairs, pairwise_t, rank_ranges
 
 pytest.importorskip("mteb")
+import mteb
 from mteb.results import TaskResult
 
 
@@ -93,6 +95,22 @@ def test_only_the_splits_and_subsets_of_a_benchmark_are_read(tmp_path: Path) -> 
     write(tmp_path, "org/a", "SomethingElse", row(0.5))
     found = read_mteb(tmp_path, "MTEB(eng, v2)")
     assert found.to_dict() == {"AmazonCounterfactualClassification": {"org/a": 0.25}}
+
+
+def test_only_the_subsets_that_occur_take_memory(tmp_path: Path) -> None:
+    """Two tasks of mteb have 43,000 subsets that no other task has."""
+    tasks = [f"Task{i:02}" for i in range(100)]
+    for model in ("org/a", "org/b"):
+        for task in tasks:
+            write(tmp_path, model, task, *(row(0.5, f"{task}-{i}") for i in range(30)))
+    write(tmp_path, "org/c", tasks[0], row(float("nan"), "Task00-0"))
+    tracemalloc.start()
+    found = read_mteb(tmp_path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found.loc["org/b"].to_dict() == dict.fromkeys(tasks, 0.5)
+    assert found.loc["org/c"].isna().all()
+    assert peak < 25e6
 
 
 def test_revisions_of_a_model_share_a_row(tmp_path: Path) -> None:
@@ -258,3 +276,23 @@ def test_the_command_prints_ranks_and_writes_a_board(bench: Bench, tmp_path: Pat
     assert unknown.code == 2
     assert "no results of 'org/m9'; did you mean" in unknown.err
     assert bench("leaderboard", folder, "--benchmark", "MTEB(eng, v2)").code == 2
+
+
+def test_tasks_of_a_benchmark_that_no_encoder_has_are_named(bench: Bench, tmp_path: Path) -> None:
+    """A mean over fewer tasks, or over one of two subsets, is not that of the benchmark."""
+    for model, level in (("org/a", 0.5), ("org/b", 0.6)):
+        for task in mteb.get_benchmark("Encodechka").tasks:
+            name, rows = task.metadata.name, [row(level, task.hf_subsets[0])]
+            if name != "XNLI":
+                file = write(tmp_path, model, name)
+                content = result_of(name, dict.fromkeys(task.eval_splits, rows))
+                file.write_text(json.dumps(content))
+    command = ("leaderboard", tmp_path, "--from", "mteb", "--benchmark", "Encodechka")
+    done = bench(*command)
+    assert "## Mean over 5 tasks" in done.out
+    lacking = "RuNLUIntentClassification, XNLI"
+    assert f"because no encoder has all their splits and subsets: {lacking}." in done.out
+    alone = bench(*command, "--tasks", lacking)
+    assert f"the tasks with the fewest encoders are {lacking}; select others" in alone.err
+    twice = bench(*command, "--models", "org/a,org/a")
+    assert "got 1 encoder with all 5 tasks" in twice.err

@@ -222,6 +222,17 @@ def test_only_small_exact_fits_take_one_core(workshop: Workshop) -> None:
     assert workshop.load(spec, SKLEARN).for_one_core(384) is None  # fits in several processes
 
 
+def test_fits_of_many_classes_are_large(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The logits of 1,000 classes need more memory than the vectors."""
+    task = workshop.load(workshop.trec(), Settings(workers=4, of_types=(choose_preset(kfold=3),)))
+    limit = len(task.texts) * (384 + 30)  # enough for the vectors and three classes
+    monkeypatch.setattr("polarity_bench.tasks.types.transfer._LARGEST_FOR_ONE_CORE", limit)
+    assert task.for_one_core(384) is None
+    assert task.for_one_core(354) is not None
+
+
 def test_more_folds_than_rows_of_a_label_are_refused(workshop: Workshop) -> None:
     files = {
         "positive": ("few.pos", "one\ntwo\nthree\n", 3),

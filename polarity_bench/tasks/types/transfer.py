@@ -36,6 +36,8 @@ RIGHT = ("accuracy", "exact_accuracy")
 """Scores that are the share of correct predictions; `accuracy` is rounded."""
 _LARGEST_FOR_ONE_CORE = 2**25
 """Greatest number of values of all vectors. Fits need about 24 bytes for each, so 0.8 GB."""
+_VALUES_PER_CLASS = 10
+"""Values of a vector that need as much memory as the logits and probabilities of one class."""
 _TRAIN_TEST = {"train", "test"}
 _TRAIN_DEV_TEST = {"train", "dev", "test"}
 _LAYOUTS: dict[str, tuple[str, set[str], int]] = {
@@ -154,7 +156,9 @@ class ClassifierTask(PreparedTask):
 
     def for_one_core(self, n_dimensions: int) -> Self | None:
         """Return a copy with one worker, or None if fits use all cores or need much memory."""
-        is_large = len(self.texts) * n_dimensions > _LARGEST_FOR_ONE_CORE
+        n_classes = len({row.label for rows in self.parts.values() for row in rows})
+        n_values = len(self.texts) * (n_dimensions + _VALUES_PER_CLASS * n_classes)
+        is_large = n_values > _LARGEST_FOR_ONE_CORE
         if is_large or not self.preset.classifier.together:
             return None
         return replace(self, settings=replace(self.settings, workers=1))

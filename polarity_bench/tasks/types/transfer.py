@@ -35,7 +35,7 @@ from polarity_bench.values import BoolArray, digest_of
 RIGHT = ("accuracy", "exact_accuracy")
 """Scores that are the share of correct predictions; `accuracy` is rounded."""
 _LARGEST_FOR_ONE_CORE = 2**25
-"""Greatest number of values of all vectors. Fits need about 24 bytes for each, so 0.8 GB."""
+"""Greatest number of values of all vectors. Fits need 25 to 55 bytes for each, so up to 1.8 GB."""
 _VALUES_PER_CLASS = 10
 """Values of a vector that need as much memory as the logits and probabilities of one class."""
 _TRAIN_TEST = {"train", "test"}

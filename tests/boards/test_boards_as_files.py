@@ -328,6 +328,19 @@ def test_boards_are_compared_cell_by_cell(bench: Bench, root: Path) -> None:
     assert re.search(row, shown)
 
 
+def test_boards_of_other_data_or_tasks_are_named(bench: Bench, root: Path) -> None:
+    one, two = (placed(EncoderId("ash", "1"), task, 0.7, 0.5) for task in ("sst2", "emotion"))
+    for result in (one, two):
+        write_result(result, Path("one"))
+    write_result(replace(one, key=replace(one.key, data="other")), Path("two"))
+    done = bench("leaderboard", "diff", "one", "two")
+    assert done.err.splitlines() == [
+        "warning: only one folder has results of emotion, so do not compare means over tasks",
+        "warning: sst2: the data's digest differs, so do not compare its scores",
+    ]
+    assert bench("leaderboard", "diff", "one", "one").err == ""
+
+
 def test_boards_are_compared_by_the_weights_of_the_first(bench: Bench, root: Path) -> None:
     shutil.copytree(root / "words", root / "same")
     (root / "same" / "board.toml").write_text('title = "Words"\nweighting = "uniform"\n')

@@ -108,11 +108,11 @@ class Bench:
         return f"other bytes in {', '.join(sorted(other))}" if other else ""
 
 
-KILLS = [("driver", True)] * 4 + [("driver", False), ("", False), ("worker", False)]
-"""Kills of a command with workers: what is hit, and whether at a call that writes.
+KILLS = [("driver", True), ("worker", False), ("driver", False), ("", False)]
+"""Kills of a command with workers, in turn: what is hit, and whether at a call that writes.
 
-'' is all of its processes at once. The last kill lets the command end, because the driver replaces
-a worker.
+'' is all of its processes at once. If a worker is hit, the command ends, because the driver
+replaces it.
 """
 
 
@@ -120,17 +120,17 @@ def kill(bench: Bench, n: int) -> Figures:
     """Kill the command n times: every third time twice, and half of them at a random instant.
 
     The others are at a call that writes. In the short form, all are. A command with workers is
-    killed and resumed in all ways of `KILLS`, one after another in the same folder.
+    killed once in each trial, in one of the ways of `KILLS`.
     """
     figures = Figures("kill -9", bench.subject.name)
     has_workers, places = bench.subject.has_workers, bench.places
-    if has_workers:  # because a run that is resumed makes fewer calls
-        places = places[: len(places) // 3]
     for i in range(n):
         bench.fresh()
         said, groups = [], []
         # Each third trial is killed twice.
-        kills = KILLS if has_workers else [("", bench.is_short or i % 2 == 1)] * (1 + i % 3 // 2)
+        kills = [("", bench.is_short or i % 2 == 1)] * (1 + i % 3 // 2)
+        if has_workers:
+            kills = [KILLS[i % len(KILLS)]]
         for victim, at_call in kills:
             if at_call:
                 name, number = bench.draw.choice(places)

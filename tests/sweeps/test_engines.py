@@ -62,6 +62,23 @@ def test_a_killed_worker_is_replaced_and_the_next_driver_goes_on(
     assert begun(output)[KILLER] == 2
 
 
+def test_a_state_that_cannot_be_written_ends_the_sweep_with_its_name(tmp_path: Path) -> None:
+    (tmp_path / "killed").touch()  # so that no item kills
+    blocked = SweepState(tmp_path).files / "a.begun"
+    blocked.mkdir(parents=True)
+    driver = start("local", tmp_path)
+    said = driver.communicate()[1]
+    assert driver.returncode == 1, "the stand-in does not catch errors, unlike the command"
+    assert f"error: {blocked}: cannot be written: Is a directory\n" in said
+    last = said.splitlines()[-1]
+    assert f"{tmp_path}: a worker process could not write the state of an item (see above)" in last
+    assert said.count("Traceback") == 1, "of the driver"
+    blocked.rmdir()
+    driver = start("local", tmp_path)
+    assert (driver.communicate()[1], driver.returncode) == ("", 0)
+    assert_whole(tmp_path)
+
+
 def test_two_drivers_share_a_sweep_and_make_each_item_once(tmp_path: Path) -> None:
     (tmp_path / "killed").touch()  # so that no item kills
     drivers = [start("local", tmp_path) for _ in range(2)]

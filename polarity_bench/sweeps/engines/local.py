@@ -7,6 +7,7 @@ Several drivers can therefore share a folder, and a later driver resumes the wor
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Sequence
 from itertools import cycle
@@ -17,6 +18,7 @@ from multiprocessing.process import BaseProcess
 import psutil
 
 from polarity_bench.errors import InputError
+from polarity_bench.files import cannot_write
 from polarity_bench.sweeps.execute import make_if_free
 from polarity_bench.sweeps.items import Item, Setup
 from polarity_bench.sweeps.state_files import GREATEST_ATTEMPTS, SweepState
@@ -26,6 +28,8 @@ POLL = 0.2
 """Seconds between two reads of the state on disk."""
 _GRACE = 10
 """Seconds to wait for a worker process to end by itself."""
+_CANNOT_WRITE = 73
+"""Exit code of a worker that cannot write to the folder of the sweep, as in sysexits.h."""
 WORKER_BYTES = 2 * 2**30
 """Memory of a worker process, in bytes. Training all-MiniLM-L6-v2 on SST-2 took 1.9 GB."""
 
@@ -44,7 +48,8 @@ def run_local(
         look: Function that is called repeatedly while the workers run.
 
     Raises:
-        InputError: If too many workers are killed in a row before another item ends.
+        InputError: If a worker cannot write to the folder of the sweep, or if too many workers are
+            killed in a row before another item ends.
     """
     setup = setup.with_new_driver()
     state = SweepState(setup.output)
@@ -59,6 +64,11 @@ def run_local(
         while left := digests - (ended := state.ended() & digests):
             n_lost = 0 if len(ended) > n_told else n_lost
             n_lost += sum(bool(each.exitcode) for each in processes)
+            if any(each.exitcode == _CANNOT_WRITE for each in processes):
+                raise InputError(
+                    f"{setup.output}: a worker process could not write the state of an item (see "
+                    "above); make room or restore the permission, and run the same command again"
+                )
             if n_lost > (GREATEST_ATTEMPTS + 1) * workers:
                 raise InputError(
                     f"`workers` {workers}: {n_lost} worker processes ended in a row without "
@@ -119,11 +129,17 @@ def work(items: Sequence[Item], setup: Setup, driver: Connection, gpu: str | Non
     if gpu is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = gpu  # must be set before torch looks for GPUs
     state = SweepState(setup.output)
-    while left := _remaining(items, state):
-        for item in left.values():
-            if item.after not in left:
-                make_if_free(item, setup, state)
-        time.sleep(POLL)
+    try:
+        while left := _remaining(items, state):
+            for item in left.values():
+                if item.after not in left:
+                    make_if_free(item, setup, state)
+            time.sleep(POLL)
+    except (InputError, OSError) as error:  # not of an item: that would be the item's outcome
+        if isinstance(error, OSError) and not cannot_write(error):
+            raise
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(_CANNOT_WRITE)
 
 
 def _remaining(items: Sequence[Item], state: SweepState) -> dict[str, Item]:

@@ -56,7 +56,11 @@ class Subject:
 _SWEEP = "sweep small.toml --task-dir tasks --retry-failed -o made"
 _TINY = "--model tiny --task-dir tasks -o made"
 SUBJECTS = [
-    Subject("run", f"run {_TINY} --data-dir data --tasks mini,little-sts,little-mr", "made"),
+    Subject(
+        "run",
+        f"run {_TINY} --data-dir data --tasks mini,little-sts,little-mr --workers 1",
+        "made",
+    ),
     Subject("train axis", f"train axis {_TINY} --task mini --head tuned {_QUICK}", "made"),
     Subject(
         "train margins",

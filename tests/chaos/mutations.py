@@ -442,7 +442,7 @@ def _mutate_safetensors(content: bytes, draw: random.Random) -> bytes:
     (n,) = struct.unpack("<Q", content[:8])
     try:
         header = dict(json.loads(content[8 : 8 + n]))
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         return _mutate_bytes(content, draw)
     data = content[8 + n :]
     name = draw.choice([each for each in header if each != "__metadata__"] or ["a"])

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from polarity_bench.render.table import Board
 from polarity_bench.results.comparability import difference
-from polarity_bench.results.result_files import Result
+from polarity_bench.results.result_files import read_results
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -42,18 +43,22 @@ def changes(one: Board, other: Board) -> DataFrame:
     return cells[~(cells["difference"].abs() <= _SAME)]
 
 
-def other_causes(one: Iterable[Result], other: Iterable[Result]) -> Iterator[str]:
+def other_causes(*folders: Path) -> Iterator[str]:
     """Yield what else than encoders differs between the results of two boards, as sentences."""
     first, second = (
-        {(result.task, result.key.protocol_label): result for result in results}
-        for results in (one, other)
+        {
+            (result.task, result.key.protocol_label): result
+            for result in read_results(folder, of_folds=None)
+            if result.limit is None
+        }
+        for folder in folders
     )
-    for place in first.keys() & second.keys():
-        if unlike := difference(first[place], second[place]):
-            yield f"{place[0]}: the {unlike[0]} differs, so do not compare its scores"
     if only := sorted({task for task, _ in first.keys() ^ second.keys()}):
         names = ", ".join(only)
         yield f"only one folder has results of {names}, so do not compare means over tasks"
+    for place in sorted(first.keys() & second.keys()):
+        if unlike := difference(first[place], second[place]):
+            yield f"{place[0]}: the {unlike[0]} differs, so do not compare its scores"
 
 
 def _cells(board: Board) -> dict[Place, float]:

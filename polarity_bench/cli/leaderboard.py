@@ -250,14 +250,13 @@ def diff_boards(
     """
     from polarity_bench.boards.board_folder import open_board
     from polarity_bench.boards.diff import changes, other_causes
-    from polarity_bench.results.result_files import read_results
 
     folders = [_folder(name, root) for name in (a, b)]
     first, second = map(open_board, folders)
     if first.weighting and second.weighting not in (None, first.weighting):
         remark(f"{b}: shown with {first.weighting} weights, like {a}")
         second = open_board(folders[1], first.weighting)
-    for cause in sorted(other_causes(*(read_results(each, of_folds=None) for each in folders))):
+    for cause in other_causes(*folders):
         remark(f"warning: {cause}")
     found = changes(first.board, second.board)
     records = found.drop(columns="difference").to_dict("records")

@@ -338,7 +338,10 @@ def test_boards_of_other_data_or_tasks_are_named(bench: Bench, root: Path) -> No
         "warning: only one folder has results of emotion, so do not compare means over tasks",
         "warning: sst2: the data's digest differs, so do not compare its scores",
     ]
-    assert bench("leaderboard", "diff", "one", "one").err == ""
+    quick = replace(one, key=replace(one.key, data="fewer queries"), limit=3)
+    shutil.copytree("one", "three")
+    write_result(replace(quick, experiment="limit_3"), Path("three"))
+    assert bench("leaderboard", "diff", "one", "three").err == "", "boards leave it out, too"
 
 
 def test_boards_are_compared_by_the_weights_of_the_first(bench: Bench, root: Path) -> None:

@@ -9,6 +9,7 @@ from polarity_bench.metrics.register import titled_metrics
 from polarity_bench.results.result_files import Result
 from polarity_bench.scores import ScoreKey
 from polarity_bench.tasks.catalogue import task_type
+from polarity_bench.values import grouped
 
 
 def measure_of(result: Result, named: str | None, weighting: str = "linear") -> ScoreKey:
@@ -54,12 +55,12 @@ def _names(result: Result, weighting: str) -> dict[str, ScoreKey]:
     titles = {title: at_its_k(metric.name) for title, metric in titled_metrics().items()}
     titles["accuracy"] = titles["kNN accuracy"]
     titles |= dict(task_type(result.kind).columns)
+    titles_of = grouped(titles, titles.__getitem__)
     titles |= {
         f"{title}, {key.part}": key
         for key in result.scores
         if key.part
-        for title, whole in tuple(titles.items())
-        if whole == replace(key, part=None)
+        for title in titles_of.get(replace(key, part=None), ())
     }
     metrics = {metric: at_its_k(metric) for metric in {key.metric for key in result.scores}}
     keys = titles | metrics | {str(key): key for key in result.scores}

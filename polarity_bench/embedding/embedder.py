@@ -196,8 +196,8 @@ class EmbeddedTexts:
             texts = [text for text in texts if text in self]
         distinct = list(dict.fromkeys(texts))
         rows = {text: row for row, text in enumerate(distinct)}
-        changed: dict[str, Any] = {"_matrix": self._rows_of(distinct), "_rows": rows}
-        return replace(self, _room=ArrayStorage(), _by_queries=by_queries, **changed)
+        matrix, room = self._rows_of(distinct), ArrayStorage()
+        return replace(self, _matrix=matrix, _rows=rows, _room=room, _by_queries=by_queries)
 
 
 @dataclass(frozen=True)

@@ -142,7 +142,7 @@ def run_suite(
     pending = []
     for task in tasks:
         try:
-            stored = _stored(task, plan, output, overwrite, report.warnings)
+            stored = _stored(task, plan, output, overwrite, report)
         except InputError as error:  # The stored result is of another encoder or task.
             report.failures[task.spec.name] = str(error)
             continue
@@ -159,11 +159,11 @@ def run_suite(
 
 
 def _stored(
-    task: Task, plan: EvaluationPlan, output: Path, overwrite: bool, warnings: list[str]
+    task: Task, plan: EvaluationPlan, output: Path, overwrite: bool, report: SuiteReport
 ) -> Result | None:
     """Return the stored result of this evaluation, or None if it is to be computed.
 
-    A result of other data, which is to be replaced, is added to the warnings.
+    The report gets a warning if a result of other data is to be replaced.
 
     Raises:
         InputError: If the file has the result of another task or encoder, which would be lost.
@@ -186,7 +186,7 @@ def _stored(
     if overwrite:
         return None
     if result.key.data != key.data:
-        warnings.append(
+        report.warnings.append(
             f"{path}: the stored result, of other texts, labels or columns, is replaced; to keep "
             "both, use another `output`, or another name of the task"
         )

@@ -123,7 +123,7 @@ def kill(bench: Bench, n: int) -> Figures:
     killed once in each trial, in one of the ways of `KILLS`.
     """
     figures = Figures("kill -9", bench.subject.name)
-    has_workers, places = bench.subject.has_workers, bench.places
+    has_workers = bench.subject.has_workers
     for i in range(n):
         bench.fresh()
         said, groups = [], []
@@ -133,7 +133,7 @@ def kill(bench: Bench, n: int) -> Figures:
             kills = [KILLS[i % len(KILLS)]]
         for victim, at_call in kills:
             if at_call:
-                name, number = bench.draw.choice(places)
+                name, number = bench.draw.choice(bench.places)
                 ended = bench.run(inject=f"{name}:signal=SIGKILL:when={number}", victim=victim)
                 said.append(f"{victim} {name} {number}")
             else:

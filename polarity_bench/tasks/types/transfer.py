@@ -156,10 +156,11 @@ class ClassifierTask(PreparedTask):
 
     def for_one_core(self, n_dimensions: int) -> Self | None:
         """Return a copy with one worker, or None if fits use all cores or need much memory."""
+        if not self.preset.classifier.together:
+            return None
         n_classes = len({row.label for rows in self.parts.values() for row in rows})
         n_values = len(self.texts) * (n_dimensions + _VALUES_PER_CLASS * n_classes)
-        is_large = n_values > _LARGEST_FOR_ONE_CORE
-        if is_large or not self.preset.classifier.together:
+        if n_values > _LARGEST_FOR_ONE_CORE:
             return None
         return replace(self, settings=replace(self.settings, workers=1))
 

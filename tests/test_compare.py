@@ -123,6 +123,18 @@ def test_twins_are_units(tmp_path: Path) -> None:
     assert compare(of_part).test.p == whole
 
 
+def test_a_query_that_is_undefined_for_one_encoder_counts_for_neither(
+    pair: tuple[Result, Result],
+) -> None:
+    """Both encoders are equal, except that the first has no value for its worst query."""
+    key = ScoreKey("polarity", 4)
+    aligned = align(pair, key)
+    values = np.linspace(0, 1, 10)
+    one, other = np.where(values == 0, np.nan, values), values
+    found = compare(replace(aligned, arrays=({str(key): one}, {str(key): other})))
+    assert (found.test.difference, found.test.interval, found.test.p) == (0, (0, 0), 1)
+
+
 def test_queries_that_are_repeated_make_no_difference_significant(tmp_path: Path) -> None:
     once = [(f"Number {i} was {'warm' if i % 3 else 'cold'}.", str(i % 2)) for i in range(30)]
     p = []
@@ -177,6 +189,8 @@ def test_sts_is_compared_pair_by_pair(
     resampled = aligned.resampled(400)
     assert (resampled.std(axis=1) > 0.01).all()
     np.testing.assert_allclose(resampled.mean(axis=1), aligned.scores, atol=0.1)
+    n_covered = two[0].counts.get(part or names[-1], sum(two[0].counts.values()))
+    assert aligned.n_queries == aligned.n_units == n_covered
     assert (aligned.resampling is None) == (part == "all")
     if aligned.resampling is not None:  # subsets are the design, not a draw
         assert np.bincount(aligned.resampling.strata).tolist() == [*two[0].counts.values()]

@@ -178,9 +178,16 @@ class Alignment:
 
     @property
     def n_queries(self) -> int:
-        """Number of queries for which all results have a value."""
+        """Number of queries that the score covers, and for which all results have a value."""
         if self.is_mean:
             return int((~np.isnan(self.values).any(axis=0)).sum())
+        if self.is_correlation:
+            return sum(len(self._gold[rows]) for rows, _ in self._weighed_subsets())
+        return self._n_stored
+
+    @property
+    def _n_stored(self) -> int:
+        """Number of queries with stored values, of all subsets."""
         return len(next(iter(self.arrays[0].values())))
 
     @cached_property
@@ -198,7 +205,7 @@ class Alignment:
     @property
     def n_units(self) -> int:
         """Number of independent units: queries, or pairs of queries that are drawn together."""
-        if self.units is None:
+        if self.units is None or self.is_correlation:
             return self.n_queries
         defined = ~np.isnan(self.values).any(axis=0) if self.is_mean else slice(None)
         return len(np.unique(self.units[defined]))
@@ -217,7 +224,7 @@ class Alignment:
         if self.is_derived:
             means = {key: np.asarray(row.mean()) for key, row in self._parts.items()}
             return np.array([float(self._derived(means, i)) for i in range(len(self.arrays))])
-        return self._correlations(np.ones((1, self.n_queries)))[:, 0]
+        return self._correlations(np.ones((1, self._n_stored)))[:, 0]
 
     def resampled(self, n_samples: int = N_SAMPLES, seed: int = SEED) -> FloatArray:
         """Return the score of each result in each bootstrap sample, (n, b).
@@ -235,7 +242,7 @@ class Alignment:
             known = Bootstrap(once, n_samples, seed, self.resampling).resampled
             drawn = {key: known[first[row.tobytes()]] for key, row in self._parts.items()}
             return np.stack([self._derived(drawn, i) for i in range(n)])
-        blocks = (w for _, w in draws(self.n_queries, n_samples, seed, self.resampling))
+        blocks = (w for _, w in draws(self._n_stored, n_samples, seed, self.resampling))
         if n > _MANY:
             return self._correlations(np.vstack(list(blocks)))
         return np.hstack([self._correlations(weights) for weights in blocks])

@@ -121,14 +121,15 @@ def compare(
     References:
         See `sign_flip_p`, `bootstrap_test` and `detectable`.
     """
-    one, other = aligned.scores
-    difference, n = float(other - one), aligned.n_units
+    n = aligned.n_units
     if aligned.is_mean:
         differences = aligned.contributions()
         units = aligned.units
         bootstrap = Bootstrap({"": differences}, N_PAIRED_SAMPLES, seed, aligned.resampling)
         drawn = bootstrap.resampled[""]
         p = sign_flip_p(differences, units, seed=seed, alternative=alternative)
+        # A query that is undefined for one encoder counts for neither.
+        difference = float(bootstrap.means[""])
         test = PairedTest(difference, interval(drawn, n, interval_level(alternative)), p)
         defined = ~np.isnan(differences)
         kept = None if units is None else units[defined]
@@ -138,7 +139,8 @@ def compare(
         pairs = pairwise_means([aligned.moments]) if n else None
     else:
         resampled = aligned.resampled(N_PAIRED_SAMPLES, seed)
-        test = bootstrap_test(difference, resampled[1] - resampled[0], n, alternative)
+        one, other = aligned.scores.tolist()
+        test = bootstrap_test(other - one, resampled[1] - resampled[0], n, alternative)
         method = f"bootstrap, {N_PAIRED_SAMPLES:,} samples"
         n_known = np.count_nonzero(~np.isnan(resampled).any(axis=0))
         pairs = pairwise_resampled(aligned.scores, resampled) if n_known > 1 else None

@@ -127,6 +127,7 @@ def weighted_correlation(
     if coefficient == "spearman":
         x, y = (_weighted_ranks(side, weights) - (total + 1) / 2 for side in sides)
     else:
+        sides = [side - side[0] for side in sides]  # The mean of a constant would be rounded.
         means = [(weights @ side)[:, None] / total for side in sides]
         x, y = (side - mean for side, mean in zip(sides, means, strict=True))
     norms = np.sqrt((weights * x**2).sum(axis=1) * (weights * y**2).sum(axis=1))

@@ -133,6 +133,16 @@ def test_weights_of_a_constant_sample_have_no_correlation() -> None:
             weighted_correlation(coefficient, np.arange(3.0), np.arange(2.0), weights)
 
 
+@pytest.mark.parametrize("constant", [0.1, 1 / 3, 0.7])
+def test_a_constant_column_has_no_correlation_in_any_sample(constant: float) -> None:
+    """Its mean differs from it in the last digit, which must not count as a variance."""
+    generator = np.random.default_rng(0)
+    column, other = np.full(50, constant), generator.uniform(0, 5, 50)
+    weights = np.vstack([np.ones(50), generator.multinomial(50, np.full(50, 0.02), 3)])
+    for coefficient in COEFFICIENTS:
+        assert np.isnan(weighted_correlation(coefficient, column, other, weights)).all()
+
+
 @pytest.mark.parametrize("digits", [1, 6], ids=["ties", "no ties"])
 def test_many_are_correlated_as_each_by_itself(digits: int) -> None:
     generator = np.random.default_rng(5)

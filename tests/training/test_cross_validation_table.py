@@ -472,6 +472,18 @@ def test_methods_without_two_shared_folds_share_their_ranks() -> None:
     assert dict(table.heads)["rank"] == ["1\N{EN DASH}2"] * 2
 
 
+def test_ranks_compare_common_folds_even_if_the_means_over_all_folds_differ() -> None:
+    """Frozen has the easy folds only: its mean is higher, but CCE is better on each of them."""
+    easy = BASE[:6] + 0.1
+    values = easy - 0.05 + NOISE[0, :6] / 10
+    outcomes = [made(FineTuning(), [*easy, *[0.3] * 6]), made(Frozen(), values)]
+    assert stats.ttest_rel(values, easy).pvalue < 0.05
+    (table,) = (table for table in tables(outcomes, "accuracy") if table.heading == "mr")
+    heads = dict(table.heads)
+    assert heads["method"] == ["Frozen + logistic regression", "CCE"]
+    assert heads["rank"] == ["2", "1"]
+
+
 def test_signs_are_explained_where_they_occur() -> None:
     both = render([made(FineTuning(), BASE), made(Frozen(), BASE + 0.05 + NOISE[0])], "accuracy")
     for said in (

@@ -1,4 +1,4 @@
-"""Main finding of a board of results: the best row, the runner-up and the base, in one sentence."""
+"""Main finding of a board of results, in one sentence: best row, runner-up and reference."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NAMED = 3
 
 
 def finding(sections: Sections) -> str:
-    """Describe the best row of the first table, the runner-up and the base, with their scores.
+    """Describe the best row of the first table, the runner-up and the reference, with their scores.
 
     As in ranks, a row that is its own reference does not compete by a score that depends on the
     reference. If ranks are known, a second sentence describes the paired tests.
@@ -47,8 +47,10 @@ def finding(sections: Sections) -> str:
     references, ks = (set(shared) for shared in zip(*groups, strict=True))
     first, second, *_ = [*(row for row in ranked if row["group"] == group), None]
     same_group = (row for row in scored if row["group"] == group)
-    base = next((row for row in same_group if row["encoder"] == first["reference"]), None)
-    is_highest = is_referring and base and base["score"]["value"] >= first["score"]["value"]
+    reference = next((row for row in same_group if row["encoder"] == first["reference"]), None)
+    is_highest = (
+        is_referring and reference and reference["score"]["value"] >= first["score"]["value"]
+    )
     measure = sections.title_of(by, alone)
     of = f"mean {measure} over {count(len(averaged), 'task')}"
     if len(averaged) == 1:
@@ -59,15 +61,19 @@ def finding(sections: Sections) -> str:
         of += f" with the reference {escape(names[group[0]])}"
     of += f" at k = {first['k']}" if len(ks) > 1 else ""
     if keep is not None:
-        of += f" among the rows that keep {percent(keep, 0)} % of the base's S beyond chance"
+        of += f" among the rows that keep {percent(keep, 0)} % of the reference's S beyond chance"
     how = partial(_how, sections, averaged)
     clauses = []
     if second:
         clauses.append(f"{escape(second['name'])}{how(second)} follows with {_number(second)}")
-    if base and is_highest:
-        clauses.append(f"the reference itself{how(base)} has {_number(base)} and does not compete")
-    elif base and base is not second:
-        clauses.append(f"the base, {escape(base['name'])}{how(base)}, has {_number(base)}")
+    if reference and is_highest:
+        clauses.append(
+            f"the reference itself{how(reference)} has {_number(reference)} and does not compete"
+        )
+    elif reference and reference is not second:
+        clauses.append(
+            f"the reference, {escape(reference['name'])}{how(reference)}, has {_number(reference)}"
+        )
     numbers = [_number(first), ", and ".join(clauses)]
     text = best_sentence(first["name"], of, numbers, how(first))
     return f"{text} {_certainty(first, sections.first_rankings)}".strip()

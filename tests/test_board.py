@@ -148,7 +148,8 @@ RESULTS = [
 
 GOLDEN = f"""\
 **e5_x** has the highest joint on sst2 with the reference org/all-mini: 40.00 [38.00, 43.00]; \
-org/tuned follows with 30.00 [28.00, 33.00], and the reference, org/all-mini, has 20.00 [18.00, 23.00].
+org/tuned follows with 30.00 [28.00, 33.00], and the reference, org/all-mini, has 20.00 \
+[18.00, 23.00].
 
 ## Summary: sst2
 

@@ -17,6 +17,7 @@ from standins import QUERIES, SOURCES, HashEncoder, write_task
 
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.embedding.embedder import Embedder
+from polarity_bench.embedding.store import EmbeddingStore
 from polarity_bench.encoders.base import Encoder
 from polarity_bench.errors import InputError
 from polarity_bench.training.data import TrainingPool
@@ -60,6 +61,15 @@ def source_of(
 ) -> ExampleSource:
     neighbours = pool_neighbours(pool, encoder, spec, Embedder())
     return ExampleSource(pool, neighbours, kind, spec)
+
+
+def test_a_store_whose_folder_cannot_be_made_is_named(tmp_path: Path) -> None:
+    pool = TrainingPool(tuple(LABELS), np.arange(24) % 2, ("bad", "good"))
+    (tmp_path / "file").touch()
+    with EmbeddingStore(tmp_path / "file" / "embeddings") as store:
+        embedder = Embedder(store)
+        with pytest.raises(InputError, match=re.escape(str(store.folder))):
+            pool_neighbours(pool, HashEncoder(), ANY_COSINE, embedder)
 
 
 # Generation

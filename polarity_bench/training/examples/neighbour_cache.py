@@ -22,6 +22,7 @@ from filelock import FileLock
 from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.embedding.groups import Groups
 from polarity_bench.embedding.store import EmbeddingStore, keeps_vectors
+from polarity_bench.embedding.store_file import explain_errors
 from polarity_bench.encoders.base import Encoder
 from polarity_bench.files import write_atomically
 from polarity_bench.progress import Bar, no_bar
@@ -51,6 +52,9 @@ def pool_neighbours(
         embedder: Embeds the texts if the neighbours are not cached. Without groups, the pool forms
             one group.
         bar: Opens a progress bar that counts encoded texts.
+
+    Raises:
+        InputError: If the folder of the store cannot be made or written to.
     """
     if embedder.groups is None:
         embedder = replace(embedder, groups=Groups([pool.texts]))
@@ -66,9 +70,11 @@ def pool_neighbours(
     mining = [spec.mining, spec.neighbours, threshold]
     groups = embedder.groups_of(encoder, pool.texts)
     key = digest_of([_VERSION, encoder.id.digest, pool.digest, *mining, groups])
-    folder = embedder.store.folder
-    folder.mkdir(parents=True, exist_ok=True)
-    return _kept(folder / f"{encoder.id.stored.digest}.{key}.npz", find)
+    file = embedder.store.folder / f"{encoder.id.stored.digest}.{key}.npz"
+    with explain_errors(file):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.with_suffix(".lock").touch()
+    return _kept(file, find)
 
 
 def _kept(file: Path, find: Callable[[], Neighbours]) -> Neighbours:

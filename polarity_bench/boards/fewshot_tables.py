@@ -31,7 +31,7 @@ from polarity_bench.cross_validation.records import (
     n_planned,
     published_folds,
 )
-from polarity_bench.metrics.pairwise import LEVEL, holm_of_pairs
+from polarity_bench.metrics.pairwise import LEVEL, holm_of_pairs, rank_ranges_of_pairs
 from polarity_bench.metrics.significance import detectable_difference, holm, paired_t
 from polarity_bench.render.format import percent
 from polarity_bench.render.markdown import escape
@@ -332,9 +332,7 @@ def _ranks(records: Sequence[Record]) -> list[str]:
         # If folds are missing, the means over common folds may have another order than the scores.
         lead[i, j], lead[j, i] = test.difference, -test.difference
     differ = holm_of_pairs(np.nan_to_num(p, nan=1.0)) < LEVEL
-    n_better, n_worse = ((differ & side).sum(axis=1).tolist() for side in (lead < 0, lead > 0))
-    ends = zip(n_better, n_worse, strict=True)
-    return [rank_text(1 + better, n - worse) for better, worse in ends]
+    return [rank_text(*ends) for ends in rank_ranges_of_pairs(lead, differ)]
 
 
 def _power(rows: Sequence[Record]) -> str:

@@ -288,11 +288,21 @@ def rank_ranges(scores: FloatArray, p: FloatArray) -> IntArray:
         >>> rank_ranges(np.array([0.9, 0.8, 0.7]), p).tolist()
         [[1, 2], [1, 3], [2, 3]]
     """
-    significant = _differ_significantly(scores, p)
-    above = scores[None, :] > scores[:, None]
-    n_better = (significant & above).sum(axis=1)
-    n_worse = (significant & ~above).sum(axis=1)
-    return np.column_stack([1 + n_better, len(scores) - n_worse])
+    lead = scores[:, None] - scores[None, :]
+    return rank_ranges_of_pairs(lead, _differ_significantly(scores, p))
+
+
+def rank_ranges_of_pairs(lead: FloatArray, differ: BoolArray) -> IntArray:
+    """Return the ranges of `rank_ranges` from differences of pairs, (n, 2).
+
+    Args:
+        lead: Difference of each row's encoder minus each column's, which need not be that of two
+            scores, (n, n).
+        differ: Whether the pairs differ significantly, (n, n).
+    """
+    n_better = (differ & (lead < 0)).sum(axis=1)
+    n_worse = (differ & (lead > 0)).sum(axis=1)
+    return np.column_stack([1 + n_better, len(lead) - n_worse])
 
 
 def tie_groups(scores: FloatArray, p: FloatArray) -> list[tuple[int, ...]]:

@@ -15,6 +15,8 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Field,
+    StrictInt,
     TypeAdapter,
     ValidationError,
 )
@@ -31,11 +33,15 @@ NullableFloat = Annotated[
 ]
 """Float of a file in which null stands for NaN."""
 
+LAST_SEED = 2**32 - 1
+"""Largest seed that every random generator accepts."""
+Seed = Annotated[StrictInt, Field(ge=0, le=LAST_SEED)]
+
 _WORDS = {
-    "greater_than": "above {gt:g}",
-    "greater_than_equal": "at least {ge:g}",
-    "less_than": "below {lt:g}",
-    "less_than_equal": "at most {le:g}",
+    "greater_than": "above {gt:.12g}",
+    "greater_than_equal": "at least {ge:.12g}",
+    "less_than": "below {lt:.12g}",
+    "less_than_equal": "at most {le:.12g}",
     **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
     **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "an integer"),
     **dict.fromkeys(("float_type", "float_parsing"), "a number"),

@@ -94,7 +94,7 @@ def _check(value: Any, said: dict[str, Any], tables: dict[str, Any]) -> None:
             assert re.fullmatch(r"\d{4}-\d\d-\d\d", value)
     if isinstance(value, int | float):
         assert words.pop("exclusiveMinimum", value - 1) < value >= words.pop("minimum", value)
-        assert value < words.pop("exclusiveMaximum", value + 1)
+        assert words.pop("exclusiveMaximum", value + 1) > value <= words.pop("maximum", value)
     if isinstance(value, list):
         assert words.pop("minItems", 0) <= len(value) <= words.pop("maxItems", len(value))
         assert not words.pop("uniqueItems", False) or len(set(value)) == len(value)

@@ -18,7 +18,7 @@ from pydantic import (
     model_validator,
 )
 
-from polarity_bench.validation import Strict
+from polarity_bench.validation import Seed, Strict
 
 _INSIDE = r"^(?!/)(?!(\./*)+$)(?!(.*/)?\.\.(/|$))[^\\:]+$"
 
@@ -128,7 +128,7 @@ class Cut(Strict):
     Texts are drawn, not rows, so all rows with the same text, ignoring case, stay together.
     """
 
-    seed: StrictInt
+    seed: Seed
     """Seed of the random draw."""
     share: Annotated[StrictFloat, Field(gt=0, lt=1)]
     """Share of the distinct texts to draw, between 0 and 1."""

@@ -145,6 +145,10 @@ def test_the_device_is_where_torch_trains() -> None:
         ),
         ({"protocol": TORCH, "classifier": "nhid=-1"}, "'nhid' must be at least 0"),
         (
+            {"protocol": TORCH, "classifier": "seed=4294967296"},
+            "'seed' must be at most 4294967295, got '4294967296'",
+        ),
+        (
             {"protocol": TORCH, "classifier": "tenacity=-1"},
             "'tenacity' must be at least 0",
         ),

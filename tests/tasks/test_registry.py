@@ -168,6 +168,7 @@ def test_suites_name_known_tasks() -> None:
             "unknown key 'splits.source.label_file.sha'; did you mean 'sha256'",
         ),
         ("k = 8", "k = 0", "'protocol.k' must be at least 1, got 0"),
+        ("k = 8", "k = 8\nsample_seed = -1", "'protocol.sample_seed' must be at least 0, got -1"),
         ("k = 8", 'k = "many"', "'protocol.k' must be an integer, got 'many'"),
         ("version = 2", "version = 0", "'version' must be at least 1"),
         ("version = 2", 'domains = ["News", "Tickets"]', "'domains.1': unknown value 'Tickets'"),

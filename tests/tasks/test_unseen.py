@@ -204,6 +204,7 @@ def test_two_cuts_that_overlap_are_noticed(tmp_path: Path) -> None:
             "{ seed = 1.5, share = 0.5 }",
             r"'splits.source.cut.seed' must be an integer",
         ),
+        ("{ seed = -1, share = 0.5 }", r"'splits.source.cut.seed' must be at least 0, got -1"),
         ("{ seed = 1, part = 0.5 }", r"unknown key 'splits.source.cut.part'"),
         ("{ seed = 1, share = 0.01 }", r"rows.csv: the split 'source' has no rows"),
     ],

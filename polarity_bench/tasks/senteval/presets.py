@@ -22,7 +22,7 @@ from polarity_bench.tasks.senteval.protocol_names import (
     TORCH_PRESETS,
     SentEvalProtocol,
 )
-from polarity_bench.validation import Strict, one_of, validated
+from polarity_bench.validation import LAST_SEED, Strict, one_of, validated
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class _Parameters(Strict):
     max_epochs: Annotated[int, Field(ge=0, alias="max_epoch")] = 0
     n_hidden: Annotated[int, Field(ge=0, alias="nhid")] = 0
     optimizer: Annotated[str, one_of(OPTIMIZERS.keys), Field(alias="optim")] = ""
-    seed: Annotated[int, Field(ge=0)] = 0
+    seed: Annotated[int, Field(ge=0, le=LAST_SEED)] = 0
     tenacity: Annotated[int, Field(ge=0)] = 0
 
 

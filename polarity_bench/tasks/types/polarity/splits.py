@@ -15,7 +15,7 @@ from pydantic import ConfigDict, Field, JsonValue, StrictInt
 from polarity_bench.data.split import Split
 from polarity_bench.metrics.register import METRICS
 from polarity_bench.metrics.statistics import Resampling
-from polarity_bench.validation import Strict
+from polarity_bench.validation import Seed, Strict
 from polarity_bench.values import IntArray
 
 _PAIRS: dict[str, JsonValue] = {
@@ -40,7 +40,7 @@ class PolarityProtocol(Strict):
     """Sources to draw, without replacement, as a multiple of the queries; 0 keeps all sources."""
     n_queries: Annotated[StrictInt, Field(ge=2)] | None = None
     """Queries to draw, with equal numbers of each class as far as possible; all by default."""
-    sample_seed: StrictInt = 42
+    sample_seed: Seed = 42
     """Seed of the random draws of sources and queries."""
     overlap: Annotated[StrictInt, Field(ge=0)] | None = None
     """Expected number of queries that also occur among the sources, ignoring case."""

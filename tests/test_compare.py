@@ -340,7 +340,7 @@ def test_of_few_queries_no_bootstrap_tells_encoders_apart(task_dir: Path, tmp_pa
     assert not found.is_significant
 
 
-def synthetic(rows: Sequence[FloatArray], pair: tuple[Result, Result]) -> Alignment:
+def synthetic(rows: Sequence[FloatArray], pair: tuple[Result, ...]) -> Alignment:
     key = ScoreKey("polarity", 4)
     return Alignment(pair, key, tuple({str(key): row} for row in rows))
 
@@ -358,6 +358,24 @@ def test_what_changed_most_comes_first(pair: tuple[Result, Result]) -> None:
     same = compare(synthetic([one, one], pair))
     assert (same.test.p, same.changed, same.is_significant) == (1, (), False)
     assert np.isnan(same.detectable)
+
+
+def test_rounding_is_no_difference(pair: tuple[Result, Result]) -> None:
+    one = np.linspace(0.2, 0.8, 40)
+    again = one - np.linspace(1e-9, 1e-7, 40)
+    found = compare(synthetic([one, again], pair), alternative="less")
+    assert (found.test.difference, found.test.p, found.n_changed) == (0, 1, 0)
+    lower = one - np.linspace(2e-6, 1e-5, 40)
+    assert compare(synthetic([one, lower], pair), alternative="less").is_significant
+
+
+def test_values_of_several_results_are_rounded_query_by_query(pair: tuple[Result, Result]) -> None:
+    rows = np.array([[0.5 + 6e-7, 0.1, np.nan], [0.2, 0.1 + 5e-6, 0.3], [0.5, np.nan, 0.3 + 4e-7]])
+    wanted = [[0.5, 0.1, np.nan], [0.2, 0.1 + 5e-6, 0.3], [0.5, np.nan, 0.3]]
+    given = rows.copy()
+    aligned = synthetic(list(given), (*pair, pair[0]))
+    np.testing.assert_array_equal(aligned.values, wanted)
+    np.testing.assert_array_equal(given, rows)
 
 
 def test_what_moved_joint_is_what_it_would_lack_without_a_query(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from polarity_bench.render.format import MISSING
 from polarity_bench.render.table import Board
 from polarity_bench.results.comparability import difference
 from polarity_bench.results.result_files import read_results
@@ -18,10 +19,11 @@ if TYPE_CHECKING:
 Place = tuple[str, tuple[str, ...], str]
 """Location of a cell: heading of the table, leading cells of the row and title of the column."""
 
-_SAME = 1e-9
-"""Largest difference between two values that are treated as equal."""
+_SAME = 1e-6
+"""Largest difference between two values that are treated as equal: texts encoded again, in other
+batches, move S by about 1e-8."""
 _N_TASKS = re.compile(r", \d+( of \d+)? tasks?(?=\))")
-_OF_RANKS = "rank"
+_MEANS = "Means"
 
 
 def changes(one: Board, other: Board) -> DataFrame:
@@ -43,8 +45,13 @@ def changes(one: Board, other: Board) -> DataFrame:
     return cells[~(cells["difference"].abs() <= _SAME)]
 
 
-def other_causes(*folders: Path) -> Iterator[str]:
-    """Yield what else than encoders differs between the results of two boards, as sentences."""
+def other_causes(boards: Sequence[Board], folders: Sequence[Path]) -> Iterator[str]:
+    """Yield what else than encoders differs between two boards, as sentences.
+
+    Args:
+        boards: The two boards.
+        folders: Their folders of results.
+    """
     first, second = (
         {
             (result.task, result.key.protocol_label): result
@@ -56,21 +63,20 @@ def other_causes(*folders: Path) -> Iterator[str]:
     if only := sorted({task for task, _ in first.keys() ^ second.keys()}):
         names = ", ".join(only)
         yield f"only one folder has results of {names}, so do not compare means over tasks"
+    elif all(means := list(map(_means, boards))) and means[0] != means[1]:
+        was, now = (" and ".join(map(repr, names)) for names in means)
+        yield f"{was} became {now}, so do not compare these two"
     for place in sorted(first.keys() & second.keys()):
         if unlike := difference(first[place], second[place]):
             yield f"{place[0]}: the {unlike[0]} differs, so do not compare its scores"
 
 
 def _cells(board: Board) -> dict[Place, float]:
-    """Return every number of a board, by its location.
-
-    Ranks are left out of locations, because they depend on the results of other encoders.
-    """
+    """Return every number of a board, by its location."""
     numbers: dict[Place, float] = {}
     for name, table in board.named_tables:
-        heads = [cells for title, cells in table.heads if title != _OF_RANKS]
         for i in range(table.n_rows):
-            row = tuple(cells[i] for cells in heads)
+            row = _row({title: cells[i] for title, cells in table.heads})
             for column in table.columns:
                 value = column.values[i]
                 if value is not None and not math.isnan(value):
@@ -78,10 +84,28 @@ def _cells(board: Board) -> dict[Place, float]:
     return numbers
 
 
+def _means(board: Board) -> list[str]:
+    """Return the names of the tables that summarise tasks."""
+    return [name for name, _ in board.named_tables if _base(name) == _MEANS]
+
+
+def _row(cells: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the leading cells that name a row, alike on boards that show other columns.
+
+    Ranks depend on the results of other encoders. A board has the columns of prompts, seeds and
+    strengths only if its rows differ in them. Without that of prompts, names contain the prompt.
+    """
+    named = {title: cell for title, cell in cells.items() if title not in {"rank", "seeds"}}
+    prompt = named.pop("prompt", MISSING)
+    if prompt != MISSING:
+        named["encoder"] += f" (prompt {prompt})"
+    return tuple(cell for cell in named.values() if cell != MISSING)
+
+
 def _base(heading: str) -> str:
     """Return a heading without the tasks of a mean.
 
     These tasks depend on the results of other encoders.
     """
-    heading = "Means" if heading.startswith(("Means over ", "Summary: ")) else heading
+    heading = _MEANS if heading.startswith(("Means over ", "Summary: ")) else heading
     return _N_TASKS.sub("", heading)

@@ -239,7 +239,7 @@ def add_results(
 
 def diff_boards(
     a: Annotated[str, "Folder of a board or of results, or name of a board.", "A"],
-    b: Annotated[str, "Folder or name of the board to compare with A.", "B"],
+    b: Annotated[str, "The same for the board to compare with A.", "B"],
     root: Root = _LEADERBOARDS,
     *,
     out: OutputFlags,
@@ -256,7 +256,7 @@ def diff_boards(
     if first.weighting and second.weighting not in (None, first.weighting):
         remark(f"{b}: shown with {first.weighting} weights, like {a}")
         second = open_board(folders[1], first.weighting)
-    for cause in other_causes(*folders):
+    for cause in other_causes((first.board, second.board), folders):
         remark(f"warning: {cause}")
     found = changes(first.board, second.board)
     records = found.drop(columns="difference").to_dict("records")
@@ -267,7 +267,7 @@ def diff_boards(
 
 
 def export_board(
-    board: Annotated[str, "Folder or name of a board.", "BOARD"],
+    board: Annotated[str, "Folder of a board or of results, or name of a board.", "BOARD"],
     form: Annotated[
         Literal["markdown", "csv", "latex", "json", "mteb", "eee"],
         "Output format. mteb writes a folder that mteb can read as its result cache; eee writes "

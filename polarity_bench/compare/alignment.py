@@ -55,6 +55,9 @@ _MANY = 50
 minutes, so Spearman's correlation is approximated to first order."""
 _TITLES = dict.fromkeys(("knn_accuracy", *RIGHT), "right")
 """Titles of values per query that differ from the titles of columns."""
+_ROUNDING = 1e-6
+"""Largest difference between two values of a query that counts as rounding. Texts encoded again, in
+other batches, move S by about 1e-8, which a paired test of unchanged encoders could find."""
 Arrays = Mapping[str, NDArray[Any]]
 
 
@@ -128,9 +131,29 @@ def _arrays(result: Result, key: ScoreKey) -> Arrays:
     return {name: arrays[name] for name in names}
 
 
+def _rounded(arrays: Sequence[Arrays]) -> tuple[Arrays, ...]:
+    """Return arrays of several results in which values that differ by rounding are the same.
+
+    Of each run of neighbouring values, the lowest is taken. NaN stays NaN.
+    """
+    rounded = [dict(each) for each in arrays]
+    for name, first in arrays[0].items():
+        if len(arrays) > 1 and np.issubdtype(first.dtype, np.floating):
+            values = np.stack([each[name] for each in arrays])
+            order = np.argsort(values, axis=0)
+            ascending = np.take_along_axis(values, order, axis=0)
+            ascending[1:][np.diff(ascending, axis=0) <= _ROUNDING] = -np.inf
+            np.put_along_axis(values, order, np.maximum.accumulate(ascending, axis=0), axis=0)
+            for each, row in zip(rounded, values, strict=True):
+                each[name] = row
+    return tuple(rounded)
+
+
 @dataclass(frozen=True)
 class Alignment:
     """Results with the same queries, and the values per query that make up one score.
+
+    Values of a query that differ only by rounding are made equal.
 
     Attributes:
         results: The results.
@@ -141,6 +164,9 @@ class Alignment:
     results: tuple[Result, ...]
     key: ScoreKey
     arrays: tuple[Arrays, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "arrays", _rounded(self.arrays))
 
     @property
     def is_mean(self) -> bool:

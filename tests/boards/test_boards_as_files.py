@@ -344,6 +344,38 @@ def test_boards_of_other_data_or_tasks_are_named(bench: Bench, root: Path) -> No
     assert bench("leaderboard", "diff", "one", "three").err == "", "boards leave it out, too"
 
 
+def test_a_column_that_other_results_add_changes_no_row(bench: Bench, root: Path) -> None:
+    plain, prompted = EncoderId("ash", "1"), EncoderId("maple", "2", prompt="query: ")
+    for task in ("sst2", "emotion"):
+        write_result(placed(plain, task, 0.7, 0.5), Path("one"))
+    shutil.copytree("one", "two")
+    for task in ("sst2", "emotion"):
+        write_result(placed(prompted, task, 0.8, 0.4), Path("two"))
+    found = json.loads(bench("leaderboard", "diff", "one", "two", "--json").out)["changes"]
+    added = {each["row"][0] for each in found if each["change"] == "added"}
+    assert added == {"maple (prompt 'query: ')"}
+    # S of retrieval by labels depends on the reference, and now the board has two.
+    bounds = {"gold labels (oracle)", "random retrieval"}
+    assert {each["row"][0] for each in found if each["change"] != "added"} == bounds
+    write_result(placed(prompted, "sst2", 0.8, 0.4), Path("three"))
+    write_result(placed(prompted, "sst2", 0.6, 0.4), Path("four"))
+    write_result(placed(plain, "sst2", 0.7, 0.5), Path("four"))
+    found = json.loads(bench("leaderboard", "diff", "three", "four", "--json").out)["changes"]
+    (of_p,) = (c for c in found if c["column"] == "P" and c["change"] == "changed")
+    assert (of_p["row"][0], of_p["before"], of_p["after"]) == ("maple (prompt 'query: ')", 0.8, 0.6)
+
+
+def test_means_over_other_tasks_are_named(bench: Bench, root: Path) -> None:
+    for task in ("sst2", "emotion"):
+        write_result(placed(EncoderId("ash", "1"), task, 0.7, 0.5), Path("one"))
+    shutil.copytree("one", "two")
+    write_result(placed(EncoderId("maple", "2"), "sst2", 0.6, 0.5), Path("two"))
+    (said,) = bench("leaderboard", "diff", "one", "two").err.splitlines()
+    assert said == (
+        "warning: 'Means over 2 polarity tasks' became 'Summary: sst2', so do not compare these two"
+    )
+
+
 def test_boards_are_compared_by_the_weights_of_the_first(bench: Bench, root: Path) -> None:
     shutil.copytree(root / "words", root / "same")
     (root / "same" / "board.toml").write_text('title = "Words"\nweighting = "uniform"\n')

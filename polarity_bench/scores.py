@@ -68,6 +68,11 @@ _NAMED_PARTS = ("accuracy", "macro_f1", "recall", "spearman", "pearson")
 _RANKED = re.compile(r"(?P<name>.+?)_at_(?P<k>\d+)")
 
 
+def part_title(part: str | None) -> str:
+    """Return the name of a part of the data for display; '' for the whole task."""
+    return "" if part is None else part or "(empty)"
+
+
 @dataclass(frozen=True)
 class ScoreKey:
     """Key of a score: its metric, k, weighting of the ranks and part of the data.

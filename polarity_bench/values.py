@@ -7,6 +7,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable, Hashable, Iterable
+from functools import cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -48,17 +49,33 @@ def count(n: int, noun: str) -> str:
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
-_WORD = re.compile(r"\w+")
+_ASCII_WORD = re.compile(r"\w+")
+
+
+@cache
+def _word() -> re.Pattern[str]:
+    """Return the pattern of a word with its combining marks, which Python's class of words lacks.
+
+    Without them, the vowels of Indic scripts would be lost. Variation selectors follow emojis.
+    """
+    letters = map(chr, (*range(0x300, 0xFE00), *range(0xFE10, 0x1F000)))
+    marks = "".join(c for c in letters if unicodedata.category(c) in {"Mn", "Mc"})
+    return re.compile(rf"\w[\w{marks}]*")
 
 
 def normalised(text: str) -> str:
     """Return the case-folded words of a text, joined by single spaces.
 
+    A word is a run of letters, digits and underscores, in Unicode's composed form.
+
     Example:
         >>> normalised("It's  WARM -- and kind.")
         'it s warm and kind'
+        >>> normalised("cafe\u0301"), normalised("दिन") == normalised("दान")
+        ('café', False)
     """
-    return " ".join(_WORD.findall(text.casefold()))
+    word = _ASCII_WORD if text.isascii() else _word()
+    return " ".join(word.findall(unicodedata.normalize("NFC", text.casefold())))
 
 
 _BIDI_CONTROLS = frozenset({"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"})

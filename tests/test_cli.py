@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import typer.main
 from standins import QUERIES, SOURCES, Done, HashEncoder, call, write_task
@@ -564,6 +565,21 @@ def test_a_damaged_result_is_made_again(bench: Bench, task_dir: Path) -> None:
 def test_k_names_the_scores_and_the_rows(bench: Bench, task_dir: Path) -> None:
     done = run_mini(bench, task_dir, "--k", "2,8,4,2")
     assert re.findall(r"^\| mini +\| (\d+)", done.out, flags=re.M)[:3] == ["2", "4", "8"]
+
+
+def test_an_empty_value_of_the_breakdown_has_a_column(bench: Bench, tmp_path: Path) -> None:
+    columns = '\n[format]\ntype = "csv"\ntext = "text"\nlabel = "label"\ncolumns = ["topic"]'
+    file = write_task(tmp_path, protocol=f'breakdown = "topic"{columns}')
+    for split in ("source", "query"):
+        rows = pd.read_csv(tmp_path / f"mini-{split}.csv")
+        topics = ["food" if i % 3 else "" for i in range(len(rows))]
+        rows.assign(topic=topics).to_csv(tmp_path / f"mini-{split}.csv", index=False)
+    words = ("run", "-m", "random", "-t", "mini", "--task-dir", file)
+    done = bench(*words, "--columns", "all")
+    assert done.code == 0, done.err
+    for title in ("P, (empty)", "P, food"):
+        assert f" {title} |" in done.out
+        assert f" {title} |" in bench(*words, "--columns", title).out
 
 
 def test_columns_are_chosen_by_their_titles(bench: Bench, task_dir: Path) -> None:

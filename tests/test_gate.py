@@ -417,8 +417,9 @@ def test_a_reference_that_the_run_has_lost_is_refused(
             here = "which is not available in this run" if found else "this run with "
             assert f"measures S with constant ({base.digest}), {here}" in done.err
             remedy = "use the same --reference for both"
-            remedy = remedy if found else "evaluate with --reference constant"
-            assert f"; {remedy}, or compare only P with --p-alone" in done.err
+            remedy = remedy if found else "evaluate with the --reference of the baseline, constant"
+            assert f"; {remedy}" in done.err
+            assert ", or compare only P with --p-alone" in done.err
 
 
 def test_a_gate_without_a_common_reference_lets_no_forgetting_through(

@@ -15,7 +15,7 @@ from polarity_bench.render.chart import BarChart, LineChart, Mark, MarkRole, Pla
 from polarity_bench.results.curve import Curve
 from polarity_bench.results.frame import Record
 from polarity_bench.results.means import score_of
-from polarity_bench.scores import Score, ScoreKey
+from polarity_bench.scores import Score, ScoreKey, part_title
 from polarity_bench.values import grouped
 
 X = TypeVar("X")
@@ -125,14 +125,14 @@ def parts_of_p(sections: Sections) -> Iterator[BarChart]:
         for k, of_k in sorted(grouped(at_main, lambda row: row["k"]).items()):
             scores = {row["encoder"]: of_task[row["row"]].scores for row in of_k}
             whole_task, first = ScoreKey("polarity", k, weighting), next(iter(scores.values()))
-            parts = [key for key in first if key.part and replace(key, part=None) == whole_task]
+            parts = [key for key in first if key != whole_task == replace(key, part=None)]
             if parts:
                 parts.sort(key=str)
                 order = sorted(scores, key=lambda of: (-scores[of][whole_task].mean, names[of]))
                 yield BarChart(
                     f"{task}: P by part of the queries, k = {k}, {weighting} weights",
                     "P",
-                    [key.part or "" for key in parts],
+                    [part_title(key.part) for key in parts],
                     series_of([(names[encoder], scores[encoder]) for encoder in order], parts),
                     first[ScoreKey("polarity_chance")].mean,
                 )

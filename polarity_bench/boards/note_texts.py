@@ -45,7 +45,7 @@ NOTES = {
     "change of the base. seen: share of the sources that were training texts, ignoring letter "
     "case and punctuation; - if the training texts are unknown. Means leave out the unseen task.",
     "seen": "Rows seen in training: seen is the share of the test rows that were training texts "
-    "of the encoder, ignoring letter case, punctuation and spaces; - if the training texts are "
+    "of the encoder, ignoring letter case and punctuation; - if the training texts are "
     "unknown. A pair counts as seen if either of its texts was a training text. Unseen is the "
     "score over all other test rows. The classifier is the same, so it was also fitted to seen "
     "rows. Compare the score with that of the encoder's base over the same rows, because these "

@@ -272,7 +272,7 @@ def _places_of(
     of_task = ((place, of) for place, of in of_places.items() if of.task == number["task"])
     for place, result in of_task:
         if KINDS[result.kind].has_k:
-            places += [(place, key.metric)] if key.k and not key.part else []
+            places += [(place, key.metric)] if key.k and key.part is None else []
         elif number["protocol"] in {"", result.key.protocol_label}:
             places += [(place, MAIN)] if key == main_key(result, config) else []
     return places

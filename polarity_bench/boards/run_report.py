@@ -22,7 +22,7 @@ from polarity_bench.results.comparability import pairs_of
 from polarity_bench.results.curve import Curve
 from polarity_bench.results.result_files import Result, read_arrays, score_with_interval
 from polarity_bench.results.score_names import titles
-from polarity_bench.scores import WEIGHTINGS, Score, ScoreKey
+from polarity_bench.scores import WEIGHTINGS, Score, ScoreKey, part_title
 from polarity_bench.tasks.catalogue import KINDS
 from polarity_bench.tasks.types.base import Task
 from polarity_bench.tasks.types.polarity.task import PolarityTask
@@ -77,7 +77,8 @@ def column_titles(tasks: Iterable[Task]) -> set[str]:
         if isinstance(task, PolarityTask):
             breakdown = task.spec.protocol.breakdown
             parts = task.query.columns[breakdown] if breakdown else ()
-            columns |= {*task.spec.protocol.groups, *(f"P, {part}" for part in parts)}
+            of_parts = (f"P, {part_title(part)}" for part in parts)
+            columns |= {*task.spec.protocol.groups, *of_parts}
     return columns
 
 
@@ -311,11 +312,13 @@ def _details(results: Sequence[Result], weighting: str) -> Table:
     """
     first, rows = results[0], _rows(results)
     titles = {
-        key: f"P, {key.part}" if key.part else metric_of(key.metric).title or key.metric
+        key: f"P, {part}"
+        if (part := part_title(key.part))
+        else metric_of(key.metric).title or key.metric
         for key in sorted(first.scores, key=lambda key: (key.part or "", key.k is None, str(key)))
         if (
             (key.k, key.weighting) == (first.ks[-1], weighting)
-            and (key.part or key.metric not in METRICS)
+            and (key.part is not None or key.metric not in METRICS)
         )
         or metric_of(key.metric).detail == _OF_SOME_TASKS
     }

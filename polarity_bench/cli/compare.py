@@ -24,7 +24,7 @@ Items = Sequence[Mapping[str, str]]
 
 def compare(
     *,
-    a: Annotated[str, "Encoder A: its name or digest in the results, or a result file.", "A"],
+    a: Annotated[str, "Encoder A: name or digest in the results, result file, or folder.", "A"],
     b: Annotated[str, "Encoder B, which is compared with A.", "B"],
     task: Annotated[str, "Task on which both encoders have results.", "-t"],
     results: Annotated[Path, "Folder with the results."] = Path("results"),
@@ -192,8 +192,9 @@ def comparison_columns(
 def _measure(key: ScoreKey) -> str:
     """Return the title of a score as in other tables, with its k and other settings."""
     from polarity_bench.metrics.register import metric_of
+    from polarity_bench.scores import part_title
 
-    settings = ["" if key.k is None else f"k = {key.k}", key.part or ""]
+    settings = ["" if key.k is None else f"k = {key.k}", part_title(key.part)]
     settings += ["" if key.weighting == "linear" else key.weighting]
     return ", ".join(filter(None, [metric_of(key.metric).title or key.metric, *settings]))
 

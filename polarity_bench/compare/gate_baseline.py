@@ -152,7 +152,7 @@ def _baseline(of_task: Sequence[Result], run: Result, key: ScoreKey, p_alone: bo
     is_lost = needs_reference(key) and run.lacks_reference
     measured = [r for r in alike if not is_lost and first_difference(r, run, key) is None]
     if not measured:
-        raise NoCommonReferenceError(_no_common_reference(alike[0], run))
+        raise NoCommonReferenceError(_no_common_reference(alike, run))
     with reworded(after=f"; {_how_to_make(measured[0])}"):
         measure_of(measured[0], str(key))  # This raises an error if there are no values per query.
         aligned = align(measured[:1], key)
@@ -160,15 +160,19 @@ def _baseline(of_task: Sequence[Result], run: Result, key: ScoreKey, p_alone: bo
     return aligned
 
 
-def _no_common_reference(result: Result, run: Result) -> str:
-    """Return an error message that names both reference encoders and a remedy."""
-    references = [each.key.reference_encoder for each in (result, run)]
-    one, other = (f"{each.label} ({each.digest})" for each in references)
+def _no_common_reference(alike: Sequence[Result], run: Result) -> str:
+    """Return an error message that names all reference encoders and a remedy."""
+    result = alike[0]
+    references = [each.key.reference_encoder for each in (*alike, run)]
+    *ones, other = dict.fromkeys(f"{each.label} ({each.digest})" for each in references)
+    one = " or ".join(ones)
     here = "which is not available in this run" if run.lacks_reference else f"this run with {other}"
     own = "" if run.key.reference else ", the encoder itself"
     same = "use the same `reference` for both"
     if result.key.reference and not run.lacks_reference:
-        same = f"evaluate with `reference` {shlex.quote(result.key.reference.name)}"
+        same = f"evaluate with the `reference` of the baseline, {result.key.reference.name}"
+        if command := result.environment.get("command"):
+            same += f" (its command was: {command})"
     return (
         f"{result.path}: the baseline measures S with {one}, {here}{own}; {same}, or compare only "
         "P with `p_alone`, which does not detect a loss of meaning"

@@ -7,7 +7,7 @@ from dataclasses import replace
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.metrics.register import titled_metrics
 from polarity_bench.results.result_files import Result
-from polarity_bench.scores import ScoreKey
+from polarity_bench.scores import ScoreKey, part_title
 from polarity_bench.tasks.catalogue import task_type
 from polarity_bench.values import grouped
 
@@ -57,9 +57,9 @@ def _names(result: Result, weighting: str) -> dict[str, ScoreKey]:
     titles |= dict(task_type(result.kind).columns)
     titles_of = grouped(titles, titles.__getitem__)
     titles |= {
-        f"{title}, {key.part}": key
+        f"{title}, {part_title(key.part)}": key
         for key in result.scores
-        if key.part
+        if key.part is not None
         for title in titles_of.get(replace(key, part=None), ())
     }
     metrics = {metric: at_its_k(metric) for metric in {key.metric for key in result.scores}}

@@ -354,5 +354,6 @@ def _refuse_several(equal: Sequence[tuple[Pair, ScoreKey]]) -> None:
     first, *others = equal
     for pair, key in others:
         if question(pair, key) != question(*first):
-            files = ", ".join(str(result.path) for result in (first[0][0], *pair))
+            named = [result.path for each, _ in equal for result in each]
+            files = ", ".join(map(str, dict.fromkeys(named)))
             raise InputError(f"several results match; name two of these files: {files}")

@@ -253,7 +253,8 @@ def known_to(model: str, encoder: Encoder, field: str = "model") -> Known | None
         raise InputError(
             f"`{field}` {model}: rows that the encoder has not seen cannot be held out, because "
             f"{TEXTS_FILE} is missing in its folder; copy the file from the folder of its "
-            "training, or set `held_out` 0 and `checkpoint` last, which publishes the last epoch"
+            "training, or set `held_out` 0 (and, if the recipe has it, `checkpoint` last, which "
+            "publishes the last epoch)"
         )
     return partial(are_known, trained_on=trained_on) if trained_on.exact else None
 

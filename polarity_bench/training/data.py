@@ -215,7 +215,7 @@ def _divide(
             raise InputError(
                 f"`held_out` {count}: the base was trained on rows of {name}, and only {n_new} of "
                 f"{len(rows)} rows are new to the base; use a smaller `held_out`, `held_out` 0 "
-                "with `checkpoint` last (publishes the last epoch), or another base"
+                "(with `checkpoint` last, if the recipe has it), or another base"
             )
     inside = _are_among(rows.texts, task.source.texts)
     chosen = draw_like(texts, queries, count, seed, allowed=allowed, last=inside)
@@ -252,20 +252,21 @@ def _are_among(texts: Sequence[str], known: Iterable[str]) -> BoolArray:
 def relatives(texts: Sequence[str], held_out: Sequence[str]) -> BoolArray:
     """Return a mask of the texts that contain a held-out text or are a substring of one, (n,).
 
-    The texts are normalised before they are compared.
+    The texts are normalised before they are compared. Texts without words must be equal.
 
     Example:
         >>> relatives(["A warm day.", "warm", "a cold day"], ["a warm", "day after"])
         array([ True,  True, False])
     """
+    exact = set(held_out) - {""}
+    related = np.array([text in exact for text in texts], dtype=bool)
     texts, held_out = list(map(normalised, texts)), list(map(normalised, held_out))
-    related = np.zeros(len(texts), dtype=bool)
     if not (texts and held_out):
         return related
     theirs = "\n".join(held_out)
     longest = max(map(len, held_out))
     for row, text in enumerate(texts):
-        related[row] = 0 < len(text) <= longest and text in theirs
+        related[row] |= 0 < len(text) <= longest and text in theirs
     ours = "\n".join(texts)
     starts = list(accumulate((len(text) + 1 for text in texts), initial=0))
     for text in set(held_out) - {""}:

@@ -31,8 +31,9 @@ from chaos.attacks import Figures
 from chaos.children import call, run
 from chaos.mutations import mutate
 
-HANG = 2
-"""Seconds of computing after which a reader hangs; a waiting one ends with `children.TIMEOUT`."""
+HANG, _BYTES = 2, 20_000_000
+"""Seconds of computing after which a reader hangs, and bytes for which it has one more second. One
+that waits ends with `children.TIMEOUT`."""
 _BURST = 500 * 2**20
 """Bytes of memory more than before, at any time of a read, that count as a burst."""
 _MEMORY = 3 * 2**30
@@ -194,7 +195,7 @@ def content_of(reader: Reader, whole: bytes, seed: int, number: int) -> bytes:
 
 def _read_mutations(reader: Reader, folder: Path, seed: int, limit: Limit, report: Path) -> None:
     def hang(*_: object) -> None:
-        raise _Hung(f"not read within {HANG} s of computing")
+        raise _Hung(f"not read within {HANG} s of computing, and 1 s more for {_BYTES:,} bytes")
 
     warnings.simplefilter("ignore")
     signal.signal(signal.SIGPROF, hang)
@@ -212,12 +213,12 @@ def _read_mutations(reader: Reader, folder: Path, seed: int, limit: Limit, repor
     begun, number = time.process_time(), limit.first
     seconds = 0.0  # of computing, so that other work on the machine takes none of a reader's time
     while seconds < limit.seconds and number < limit.first + limit.files:
-        file.write_bytes(content_of(reader, whole, seed, number))
+        n_bytes = file.write_bytes(content_of(reader, whole, seed, number))
         if reader.seal and number % 8:
             with suppress(Exception):  # what cannot be sealed is read as it is
                 reader.seal(folder)
         before, key = _memory(), ""
-        signal.setitimer(signal.ITIMER_PROF, HANG)
+        signal.setitimer(signal.ITIMER_PROF, HANG + n_bytes / _BYTES)
         try:
             reader.read(folder)
             outcomes["read"] += 1

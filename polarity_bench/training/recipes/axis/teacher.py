@@ -67,8 +67,8 @@ def read_unlabelled(file: Path) -> list[str]:
 def without_evaluation_texts(texts: Sequence[str], data: TrainingData) -> list[str]:
     """Return the texts that are unrelated to the task's queries and to the held-out rows.
 
-    A text is related if it equals such a row, contains it, or is part of it, ignoring letter case,
-    punctuation and spaces.
+    A text is related if it equals such a row, contains it, or is part of it, ignoring letter case
+    and punctuation.
     """
     related = relatives(texts, [*data.task.query.texts, *data.held_out_texts])
     return [text for text, is_related in zip(texts, related, strict=True) if not is_related]

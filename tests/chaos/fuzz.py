@@ -31,11 +31,12 @@ from chaos.attacks import Figures
 from chaos.children import call, run
 from chaos.mutations import mutate
 
-HANG, _BYTES = 2, 20_000_000
+HANG, _BYTES = 2, 4_000_000
 """Seconds of computing after which a reader hangs, and bytes for which it has one more second. One
 that waits ends with `children.TIMEOUT`."""
-_BURST = 500 * 2**20
-"""Bytes of memory more than before, at any time of a read, that count as a burst."""
+_BURST, _PER_BYTE = 500 * 2**20, 20
+"""Bytes of memory more than before, at any time of a read, that count as a burst, and more of them
+for each byte of the file: mutations repeat lines until there are millions."""
 _MEMORY = 3 * 2**30
 
 
@@ -234,7 +235,7 @@ def _read_mutations(reader: Reader, folder: Path, seed: int, limit: Limit, repor
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
         burst = _memory() - before
-        if burst > _BURST:
+        if burst > _BURST + _PER_BYTE * n_bytes:
             key = key or f"a burst of {burst >> 20} MiB"
         short = key.partition(": ")[0]
         if key and short not in defects:

@@ -56,7 +56,8 @@ _ASCII_WORD = re.compile(r"\w+")
 def _word() -> re.Pattern[str]:
     """Return the pattern of a word with its combining marks, which Python's class of words lacks.
 
-    Without them, the vowels of Indic scripts would be lost. Variation selectors follow emojis.
+    Without them, the vowels of Indic scripts would be lost. Variation selectors are left out,
+    because they follow emojis.
     """
     letters = map(chr, (*range(0x300, 0xFE00), *range(0xFE10, 0x1F000)))
     marks = "".join(c for c in letters if unicodedata.category(c) in {"Mn", "Mc"})
@@ -66,7 +67,7 @@ def _word() -> re.Pattern[str]:
 def normalised(text: str) -> str:
     """Return the case-folded words of a text, joined by single spaces.
 
-    A word is a run of letters, digits and underscores, in Unicode's composed form.
+    A word is a run of letters with their marks, digits and underscores, in Unicode's composed form.
 
     Example:
         >>> normalised("It's  WARM -- and kind.")

@@ -378,6 +378,26 @@ def test_values_of_several_results_are_rounded_query_by_query(pair: tuple[Result
     np.testing.assert_array_equal(given, rows)
 
 
+def test_columns_of_a_correlation_are_equal_as_a_whole_or_kept(pair: tuple[Result, Result]) -> None:
+    draw = np.random.default_rng(0)
+    gold = draw.random(50)
+    one = 1 - 1e-7 * gold
+    again, other = one + 1e-9 * draw.random(50), one.copy()
+    other[0] -= 1e-5
+
+    def aligned(*columns: FloatArray) -> Alignment:
+        results = tuple(pair[i % 2] for i in range(len(columns)))
+        arrays = tuple({"cosine": column, "gold": gold} for column in columns)
+        return Alignment(results, ScoreKey("spearman"), arrays)
+
+    assert compare(aligned(one, again)).test.p == 1
+    alone = [float(aligned(column).scores[0]) for column in (one, again, other)]
+    assert alone[0] == pytest.approx(-1)
+    assert len(set(alone)) == 3
+    assert aligned(one, other).scores.tolist() == [alone[0], alone[2]]
+    assert len(set(aligned(one, other, again).scores.tolist())) == 2
+
+
 def test_what_moved_joint_is_what_it_would_lack_without_a_query(
     pair: tuple[Result, Result],
 ) -> None:

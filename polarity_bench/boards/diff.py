@@ -64,8 +64,7 @@ def other_causes(boards: Sequence[Board], folders: Sequence[Path]) -> Iterator[s
         names = ", ".join(only)
         yield f"only one folder has results of {names}, so do not compare means over tasks"
     elif all(means := list(map(_means, boards))) and means[0] != means[1]:
-        was, now = (" and ".join(map(repr, names)) for names in means)
-        yield f"{was} became {now}, so do not compare these two"
+        yield "the means are over other tasks, so do not compare means over tasks"
     for place in sorted(first.keys() & second.keys()):
         if unlike := difference(first[place], second[place]):
             yield f"{place[0]}: the {unlike[0]} differs, so do not compare its scores"
@@ -85,8 +84,9 @@ def _cells(board: Board) -> dict[Place, float]:
 
 
 def _means(board: Board) -> list[str]:
-    """Return the names of the tables that summarise tasks."""
-    return [name for name, _ in board.named_tables if _base(name) == _MEANS]
+    """Return what a board says of its means: the headings, and the note on tasks left out."""
+    headings = [name for name, _ in board.named_tables if _base(name) == _MEANS]
+    return headings and [*headings, *(each for each in board.notes if each.startswith(_MEANS))]
 
 
 def _row(cells: Mapping[str, str]) -> tuple[str, ...]:
@@ -95,11 +95,16 @@ def _row(cells: Mapping[str, str]) -> tuple[str, ...]:
     Ranks depend on the results of other encoders. A board has the columns of prompts, seeds and
     strengths only if its rows differ in them. Without that of prompts, names contain the prompt.
     """
-    named = {title: cell for title, cell in cells.items() if title not in {"rank", "seeds"}}
-    prompt = named.pop("prompt", MISSING)
-    if prompt != MISSING:
-        named["encoder"] += f" (prompt {prompt})"
-    return tuple(cell for cell in named.values() if cell != MISSING)
+    named = {title: cell for title, cell in cells.items() if title != "rank"}
+    if "encoder" in named:
+        prompt = named.pop("prompt", MISSING)
+        if prompt != MISSING:
+            name, _, details = named["encoder"].partition(" (")
+            named["encoder"] = f"{name} (prompt {prompt}{', ' + details if details else ')'}"
+        for title in ("seeds", "strength"):
+            if named.get(title) in {None, MISSING} or title == "seeds":
+                named.pop(title, None)
+    return tuple(named.values())
 
 
 def _base(heading: str) -> str:

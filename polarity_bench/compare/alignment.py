@@ -17,7 +17,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -131,8 +131,19 @@ def _arrays(result: Result, key: ScoreKey) -> Arrays:
     return {name: arrays[name] for name in names}
 
 
-def _rounded(arrays: Sequence[Arrays]) -> tuple[Arrays, ...]:
-    """Return arrays of several results in which values that differ by rounding are the same.
+def _with_equal_columns(arrays: Sequence[Arrays]) -> tuple[Arrays, ...]:
+    """Return arrays of several results in which first columns that differ by rounding are equal."""
+    name = next(iter(arrays[0]))
+    columns = [each[name] for each in arrays]
+    by_mean = sorted(range(len(columns)), key=lambda i: float(columns[i].mean()))
+    for before, i in pairwise(by_mean):
+        if np.allclose(columns[i], columns[before], rtol=0, atol=_ROUNDING, equal_nan=True):
+            columns[i] = columns[before]
+    return tuple({**each, name: column} for each, column in zip(arrays, columns, strict=True))
+
+
+def _with_equal_values(arrays: Sequence[Arrays]) -> tuple[Arrays, ...]:
+    """Return arrays of several results in which values that differ by rounding are equal.
 
     Of each run of neighbouring values, the lowest is taken. NaN stays NaN.
     """
@@ -153,7 +164,8 @@ def _rounded(arrays: Sequence[Arrays]) -> tuple[Arrays, ...]:
 class Alignment:
     """Results with the same queries, and the values per query that make up one score.
 
-    Values of a query that differ only by rounding are made equal.
+    Values of a query that differ only by rounding are made equal. Of a correlation, only whole
+    columns are, because single values would change the ranks within a column.
 
     Attributes:
         results: The results.
@@ -166,7 +178,8 @@ class Alignment:
     arrays: tuple[Arrays, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "arrays", _rounded(self.arrays))
+        same = _with_equal_columns if self.is_correlation else _with_equal_values
+        object.__setattr__(self, "arrays", same(self.arrays))
 
     @property
     def is_mean(self) -> bool:

@@ -164,8 +164,8 @@ def _no_common_reference(alike: Sequence[Result], run: Result) -> str:
     """Return an error message that names all reference encoders and a remedy."""
     result = alike[0]
     references = [each.key.reference_encoder for each in (*alike, run)]
-    *ones, other = dict.fromkeys(f"{each.label} ({each.digest})" for each in references)
-    one = " or ".join(ones)
+    *ones, other = (f"{each.label} ({each.digest})" for each in references)
+    one = " or ".join(dict.fromkeys(ones))
     here = "which is not available in this run" if run.lacks_reference else f"this run with {other}"
     own = "" if run.key.reference else ", the encoder itself"
     same = "use the same `reference` for both"

@@ -8,7 +8,7 @@ from functools import cache
 
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.metrics.register import METRICS, titled_metrics
-from polarity_bench.scores import WEIGHTINGS, ScoreKey
+from polarity_bench.scores import WEIGHTINGS, ScoreKey, part_title
 from polarity_bench.tasks.catalogue import KINDS, load_tasks
 from polarity_bench.tasks.types.base import TaskSpec
 
@@ -128,7 +128,7 @@ def _meaning(core: str, name: str, groups: Iterable[str]) -> str:
         raise InputError(
             f"unknown score or column {name!r}{nearest(name, {*titles(), *meanings, *known_words})}"
         )
-    part = part or key.part or ""
+    part = part or part_title(key.part)
     weighting = key.weighting if known is None else words.rpartition(" ")[2]
     at_k = f"at k = {key.k}" if key.k else ""
     only = _PARTS.get(part, f"of {part} alone") if part else ""

@@ -117,11 +117,11 @@ class TrainingData:
         Raises:
             InputError: If a text is a query of the task, or a relative of a held-out row.
         """
-        tested = set(map(normalised, self.task.query.texts))
         for name, texts in columns.items():
+            tested = equal_to(texts, self.task.query.texts)
             related = relatives(texts, self.held_out_texts)
-            for row, text in enumerate(texts):
-                if normalised(text) in tested:
+            for row in range(len(texts)):
+                if tested[row]:
                     raise InputError(
                         f"the examples, row {row}: {name} is a query of the task; use other texts"
                     )
@@ -198,7 +198,7 @@ def _divide(
 ) -> TrainingData:
     name, texts = task.spec.name, [normalised(text) for text in rows.texts]
     queries = [normalised(text) for text in task.query.texts]
-    tested = _are_among(texts, queries)
+    tested = equal_to(rows.texts, task.query.texts)
     if count == 0:
         pool = training_pool(rows, held_out=np.zeros_like(tested), tested=tested)
         return TrainingData(pool, task, None, rows.texts)
@@ -249,17 +249,26 @@ def _are_among(texts: Sequence[str], known: Iterable[str]) -> BoolArray:
     return np.array([text in known for text in texts], dtype=bool)
 
 
+def equal_to(texts: Sequence[str], known: Iterable[str]) -> BoolArray:
+    """Return a mask of the texts that equal a known text, (n,).
+
+    Words are compared after normalising, and texts without words without blanks around them.
+    """
+    exact = {text.strip() for text in known} - {""}
+    words = set(map(normalised, exact)) - {""}
+    return np.array([t.strip() in exact or normalised(t) in words for t in texts], dtype=bool)
+
+
 def relatives(texts: Sequence[str], held_out: Sequence[str]) -> BoolArray:
     """Return a mask of the texts that contain a held-out text or are a substring of one, (n,).
 
-    The texts are normalised before they are compared. Texts without words must be equal.
+    The texts are normalised before they are compared. Texts without words must equal one.
 
     Example:
         >>> relatives(["A warm day.", "warm", "a cold day"], ["a warm", "day after"])
         array([ True,  True, False])
     """
-    exact = set(held_out) - {""}
-    related = np.array([text in exact for text in texts], dtype=bool)
+    related = equal_to(texts, held_out)
     texts, held_out = list(map(normalised, texts)), list(map(normalised, held_out))
     if not (texts and held_out):
         return related

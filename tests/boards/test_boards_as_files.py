@@ -371,9 +371,7 @@ def test_means_over_other_tasks_are_named(bench: Bench, root: Path) -> None:
     shutil.copytree("one", "two")
     write_result(placed(EncoderId("maple", "2"), "sst2", 0.6, 0.5), Path("two"))
     (said,) = bench("leaderboard", "diff", "one", "two").err.splitlines()
-    assert said == (
-        "warning: 'Means over 2 polarity tasks' became 'Summary: sst2', so do not compare these two"
-    )
+    assert said == "warning: the means are over other tasks, so do not compare means over tasks"
 
 
 def test_boards_are_compared_by_the_weights_of_the_first(bench: Bench, root: Path) -> None:

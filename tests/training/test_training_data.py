@@ -21,6 +21,7 @@ from polarity_bench.training.data import (
     TrainingData,
     TrainingPool,
     draw_like,
+    equal_to,
     load_training_data,
     relatives,
     training_pool,
@@ -121,10 +122,10 @@ def overlap(one: str, other: str) -> bool:
 
 @given(WORDS, WORDS)
 def test_relatives_are_those_of_a_double_loop(texts: list[str], held_out: list[str]) -> None:
+    theirs, bare = list(map(normal, held_out)), [text.strip() for text in held_out]
     slowly = [
-        text
-        and (text in held_out or any(map(partial(overlap, normal(text)), map(normal, held_out))))
-        for text in texts
+        text and (text in bare or any(map(partial(overlap, normal(text)), theirs)))
+        for text in (text.strip() for text in texts)
     ]
     assert relatives(texts, held_out).tolist() == list(map(bool, slowly))
 
@@ -224,6 +225,11 @@ def test_where_no_row_can_be_held_out_the_queries_choose(tmp_path: Path) -> None
     write_task(tmp_path, sources=[(f"The soup{'!' * i}", str(i % 2)) for i in range(20)])
     with pytest.warns(ParameterWarning, match="the task's own queries choose the checkpoint"):
         assert load(tmp_path, None).held_out is None
+
+
+def test_a_text_without_words_equals_only_itself() -> None:
+    given = ["🙂", "😡", " 🙂", "A warm day!", "..."]
+    assert equal_to(given, ["🙂", "a warm day", ""]).tolist() == [True, False, True, True, False]
 
 
 def test_a_text_without_words_is_a_relative_of_itself_alone() -> None:

@@ -169,13 +169,12 @@ class Scl(Recipe[PairBatches]):
 
     def load(self, context: TrainingContext) -> Inputs[PairBatches]:
         """Read the pairs, and warn if they contain queries of the task."""
+        from polarity_bench.training.data import equal_to
         from polarity_bench.training.recipes.scl.pooling import check_pooling
-        from polarity_bench.values import normalised
 
         check_pooling(context.base.model, self.pooling)
         inputs = super().load(context)
-        texts = set(map(normalised, set(inputs.texts)))
-        n_tested = sum(normalised(query) in texts for query in context.data.task.query.texts)
+        n_tested = int(equal_to(context.data.task.query.texts, set(inputs.texts)).sum())
         if n_tested:
             warnings.warn(
                 f"the pairs contain {n_tested:,} of the {len(context.data.task.query.texts):,} "

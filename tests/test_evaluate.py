@@ -128,6 +128,14 @@ def test_vectors_score_as_the_encoder_that_made_them(task_dir: Path) -> None:
             assert (found[metric].mean, found[metric].ci95) == (expected.mean, expected.ci95)
 
 
+def test_labels_are_compared_by_value() -> None:
+    vectors = [[1.0, 0.0], [0.0, 1.0]]
+    for sources in ([0, 1], [0.0, 1.0], [False, True], list(np.arange(2))):
+        assert score(vectors, vectors, [0, 1], sources, k=1)["polarity"].mean == 1
+    with pytest.raises(InputError, match="no source has the label 0"):
+        score(vectors, vectors, [0, 1], ["0", "1"], k=1)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -137,6 +145,8 @@ def test_vectors_score_as_the_encoder_that_made_them(task_dir: Path) -> None:
         ({"k": 0}, "`k` must be at least 1, got 0"),
         ({"k": 4}, "k = 4 needs at least 4 sources, got 3"),
         ({"queries": [[0.0, 0.0], [1.0, 1.0]]}, "is all zero"),
+        ({"query_labels": "ac"}, "`query_labels`: no source has the label 'c'"),
+        ({"weighting": "Linear"}, "unknown `weighting` 'Linear'; did you mean 'linear'"),
     ],
 )
 def test_vectors_that_cannot_be_scored_are_refused(change: dict[str, Any], message: str) -> None:

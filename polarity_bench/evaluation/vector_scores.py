@@ -12,8 +12,8 @@ from polarity_bench.data.split import Split
 from polarity_bench.embedding.embedder import EmbeddedTexts, Embedder
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.encoders.baselines import UnpaddedEncoder
-from polarity_bench.errors import InputError, check_at_least
-from polarity_bench.scores import Score
+from polarity_bench.errors import InputError, check_at_least, check_known
+from polarity_bench.scores import WEIGHTINGS, Score
 from polarity_bench.tasks.types.polarity.splits import PolarityProtocol
 from polarity_bench.tasks.types.polarity.task import PolaritySpec, PolarityTask
 from polarity_bench.values import FloatArray
@@ -51,8 +51,8 @@ def score(
 
     Raises:
         InputError: If the numbers of vectors and labels differ, if a vector is zero or not finite,
-            if only one of the reference arguments is given, or if k is below 1 or above the number
-            of sources.
+            if only one of the reference arguments is given, if no source has the label of a query,
+            if the weighting is unknown, or if k is below 1 or above the number of sources.
 
     Example:
         >>> east, north = [1.0, 0.0], [0.0, 1.0]
@@ -61,11 +61,16 @@ def score(
         (1.0, 1.0)
     """
     check_at_least(1, k=k)
+    check_known(weighting, WEIGHTINGS, f"unknown `weighting` {weighting!r}")
+    if missing := [label for label in query_labels if label not in set(source_labels)]:
+        raise InputError(f"`query_labels`: no source has the label {missing[0]!r}")
     if (reference_queries is None) != (reference_sources is None):
         raise InputError(
             "give both `reference_queries` and `reference_sources`, or neither of them"
         )
-    source, query = _split("source", source_labels), _split("query", query_labels)
+    names = {label: str(i) for i, label in enumerate(dict.fromkeys(source_labels))}
+    source = _split("source", [names[label] for label in source_labels])
+    query = _split("query", [names[label] for label in query_labels])
     fields: dict[str, Any] = {"name": "vectors", "protocol": PolarityProtocol(k=k)}
     spec = PolaritySpec.model_construct(**fields)
     task = PolarityTask(spec, source, query, 0, len(source), (k,))
@@ -77,9 +82,9 @@ def score(
     return {key.metric: s for key, s in scores.items() if key.weighting in (None, weighting)}
 
 
-def _split(name: str, labels: Sequence[Hashable]) -> Split:
+def _split(name: str, labels: Sequence[str]) -> Split:
     """Return a split with an invented text for each label, because tasks need distinct texts."""
-    return Split(tuple(f"{name} {i}" for i in range(len(labels))), tuple(map(str, labels)))
+    return Split(tuple(f"{name} {i}" for i in range(len(labels))), tuple(labels))
 
 
 class _Lookup(UnpaddedEncoder):

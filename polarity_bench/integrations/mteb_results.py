@@ -50,7 +50,8 @@ def read_mteb(
     """Read the main scores of any results that mteb wrote, of any models and tasks.
 
     Results of experiments are skipped, as mteb does. Revisions of one model share a row: mteb
-    prefers the revision in its own metadata, and then the latest version of mteb.
+    prefers the revision in its own metadata, and then the latest version of mteb. If a result
+    occurs twice, the first one counts; those that mteb downloaded, below `remote`, come last.
 
     Args:
         folder: Folder that contains `MODEL/REVISION/TASK.json`, at any depth.
@@ -61,11 +62,14 @@ def read_mteb(
     Returns:
         A table with a row for each model and a column for each task, both sorted by name. A score
         is the mean over all splits and subsets of the task that occur; NaN if one is missing. A
-        task of the benchmark has no column if no model has one of its splits and subsets.
+        task of the benchmark has no column if no model has all its splits and subsets.
 
     Raises:
         InputError: If the benchmark or a task is unknown, if a result is damaged, or if there are
             no results.
+
+    Warns:
+        InputWarning: If a result occurs twice.
     """
     from mteb.results import BenchmarkResults, ModelResult
 
@@ -77,25 +81,37 @@ def read_mteb(
         if len(parts := file.relative_to(folder).parts) > 2  # MODEL/REVISION/TASK.json
         and file.name != MODEL_META
         and not file.name.endswith(PROVENANCE)
-        and "experiments" not in parts
+        and "experiments" not in parts[-3:-2]  # MODEL/REVISION/experiments/NAME/TASK.json
     ]
     found = {file.stem for file in files}
     for task in tasks if found and not benchmark else ():
         check_known(task, found, f"`tasks`: {folder} has no result of {task!r}")
     files = [file for file in files if not tasks or file.stem in tasks]
+    files.sort(key=lambda file: ("remote" in file.relative_to(folder).parts[:-3], file))
     of_model: dict[tuple[str, str], list[TaskResult]] = defaultdict(list)
-    damaged, model_of = [], cache(_model_of)
+    damaged, model_of, firsts = [], cache(_model_of), dict[tuple[str, ...], Path]()
+    copies = []
     # mteb warns of each subset that a file lacks. Here it is a missing score, which boards list.
     with quiet("mteb.results"), bar("reading results", len(files)) as advance:
         for file in files:
+            key = (model_of(file.parent), file.parent.name, file.stem)
+            if firsts.setdefault(key, file) != file:
+                copies.append(file)
+                continue
             try:
                 result = _read_result(file)
                 if file.stem in of_benchmark:
                     result = result.validate_and_filter_scores(of_benchmark[file.stem])
-                of_model[model_of(file.parent), file.parent.name].append(result)
+                of_model[key[:2]].append(result)
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 damaged.append(f"{file} ({type(error).__name__}: {str(error).splitlines()[0]})")
             advance(1)
+    if copies:
+        used = firsts[model_of(copies[0].parent), copies[0].parent.name, copies[0].stem]
+        warn(
+            f"{used} and {copies[0]} have the same model, revision and task; the first is used "
+            f"({count(len(copies), 'file')} left out)"
+        )
     if damaged:
         more = f" and {len(damaged) - _NAMED} more" if len(damaged) > _NAMED else ""
         raise InputError(
@@ -153,6 +169,7 @@ def _main_scores(results: BenchmarkResults, of_benchmark: Mapping[str, Any]) -> 
         if task in of_benchmark and not of_benchmark[task].is_aggregate
     ]
     scores = occurring.T.groupby(level="task").mean(skipna=False).T
+    lacking += [task for task in scores if task in of_benchmark and scores[task].isna().all()]
     return scores.drop(columns=lacking, errors="ignore")
 
 

@@ -31,8 +31,8 @@ def classification_scores(
     Returns:
         `exact_accuracy`, `macro_f1`, the recall of each class and `f1` with `positive`, all in
         [0, 1]; higher is better. A class that is neither present nor predicted counts as 0 in
-        `macro_f1`, as in scikit-learn; its `f1` is nan. The recall of a class without samples is
-        nan.
+        `macro_f1`, as in scikit-learn with the `labels` of all classes; its `f1` is nan. The recall
+        of a class without samples is nan.
 
     Example:
         >>> result = classification_scores(np.array([0, 0, 1]), np.array([0, 1, 1]), ["a", "b"])

@@ -16,7 +16,7 @@ from scipy.stats import ttest_rel
 from standins import Bench
 
 from polarity_bench.boards.mteb_board import mteb_board
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, InputWarning
 from polarity_bench.integrations.mteb_results import read_mteb
 from polarity_bench.metrics.pairwise import holm_of_pairs, pairwise_t, rank_ranges
 
@@ -70,6 +70,23 @@ def table(n_encoders: int, n_tasks: int, seed: int = 3) -> pd.DataFrame:
 
 
 # Reading
+
+
+def test_of_two_copies_the_users_own_counts_as_in_mteb(tmp_path: Path) -> None:
+    folder_of(tmp_path, table(3, 3))
+    folder_of(tmp_path / "remote", table(3, 3) / 2)
+    with pytest.warns(InputWarning, match=r"the first is used \(9 files left out\)"):
+        found = read_mteb(tmp_path)
+    np.testing.assert_array_equal(found, table(3, 3))
+    mteb_reads = mteb.ResultCache(str(tmp_path)).load_results().join_revisions().to_dataframe()
+    of_task = mteb_reads.set_index("task_name")[[*found.index]].T.sort_index(axis=1)
+    np.testing.assert_allclose(of_task, found)
+
+
+def test_only_experiments_of_a_revision_are_left_out(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path / "experiments", table(2, 2)).parent
+    write(folder / "experiments", "org/m0", "Task00", row(0.1), revision="r1/experiments/limit_9")
+    np.testing.assert_array_equal(read_mteb(folder), table(2, 2))
 
 
 def test_the_scores_are_those_of_the_files(tmp_path: Path) -> None:

@@ -298,7 +298,8 @@ def test_a_stretched_space_loads_anywhere_and_is_compared_by_cosine(
     base, found = normed(tiny_model), model.encode(TEXTS)
     probe = logistic(base, LABELS, 0)
     way = probe.weight[1] - probe.weight[0]
-    matrix = model[-1].linear.weight.detach().numpy().astype(np.float64)
+    dense: Any = model[-1]
+    matrix = dense.linear.weight.detach().numpy().astype(np.float64)
     lengths, directions = np.linalg.eigh(matrix)
     assert_allclose(lengths, [1.0] * (len(matrix) - 1) + [5.0], atol=1e-5)
     # The solver stops early, so rounding of the vectors moves the probe a little.

@@ -224,11 +224,15 @@ def read_json(path: Path) -> Any:
     """Read a JSON file.
 
     Raises:
-        InputError: If the file cannot be read or is not JSON.
+        InputError: If the file cannot be read, is not JSON or does not fit into memory.
     """
     with input_errors(f"{path}: cannot be read"):
         content = path.read_bytes()
-    with reworded(f"{path}: damaged, not valid JSON: ", "", ValueError, RecursionError):
+    too_large = f"{path}: too large, its {len(content):,} bytes do not fit into memory"
+    with (
+        reworded(too_large, "", MemoryError),
+        reworded(f"{path}: damaged, not valid JSON: ", "", ValueError, RecursionError),
+    ):
         return json.loads(content)
 
 

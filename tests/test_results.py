@@ -443,6 +443,23 @@ def test_a_damaged_result_is_refused(
         read_result(path)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="limits the memory of a process by /proc")
+def test_a_file_that_does_not_fit_into_memory_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "large.json"
+    file.write_text(f"[{'0.5,' * 4_000_000}0]")  # 128 MB as a list
+    code = f"""
+import resource
+from pathlib import Path
+from polarity_bench.files import read_json
+used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + 64 * 2**20,) * 2)
+read_json(Path({str(file)!r}))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    problem = "large.json: too large, its 16,000,003 bytes do not fit into memory"
+    assert done.stderr.rstrip().endswith(problem)
+
+
 SEALED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "a score": ({}, {"overlap_at_4": [0.5]}, "'overlap_at_4' must be a number"),
     "a text": ({}, {"overlap_at_4": "x"}, "'overlap_at_4' must be a number"),

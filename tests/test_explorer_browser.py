@@ -71,7 +71,7 @@ class Visit:
         self.wrong: list[str] = []
         context = browser.new_context(**({"viewport": WIDE} | options))
         self.page = context.new_page()
-        self.page.set_default_timeout(10_000)
+        self.page.set_default_timeout(120_000)
         self.page.on("console", lambda message: self.wrong.append(message.text))
         self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
         self.page.on("dialog", lambda dialog: self.wrong.append(dialog.message))  # and it hangs

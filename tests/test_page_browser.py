@@ -119,7 +119,7 @@ def page(browser: Browser, folder: Path, request: pytest.FixtureRequest) -> Iter
     url = (folder / name).as_uri()
     context = browser.new_context(**how)
     page = context.new_page()
-    page.set_default_timeout(10_000)
+    page.set_default_timeout(120_000)
     said: list[str] = []
     asked: list[str] = []
     page.on("console", lambda message: said.append(f"{message.type}: {message.text}"))

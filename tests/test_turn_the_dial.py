@@ -306,7 +306,7 @@ def visit(browser: Any) -> Iterator[Any]:
         usual = {"viewport": WIDE, "reduced_motion": "reduce"}
         contexts.append(browser.new_context(**usual | options))
         page = contexts[-1].new_page()
-        page.set_default_timeout(10_000)
+        page.set_default_timeout(120_000)
         page.on("console", lambda message: wrong.append(message.text))
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.on("request", lambda request: wrong.append(request.url))

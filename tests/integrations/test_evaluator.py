@@ -145,16 +145,22 @@ def test_a_quick_look_is_in_no_card(tiny_model: Path, task_dir: Path, tmp_path: 
     assert "joint_at_4" not in (tmp_path / "saved" / "README.md").read_text()
 
 
+def add_noise(model: Any, scale: float) -> None:
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(scale * torch.randn(parameter.shape, generator=generator))
+
+
 def test_run_and_card_take_up_what_an_evaluator_left(
     bench: Bench, tiny_model: Path, task_dir: Path
 ) -> None:
     """The reference is found again, and no score stands in the card twice, or in two units."""
     trained = SentenceTransformer(str(tiny_model), device="cpu")
     evaluator = PolarityEvaluator(load_task("mini", task_dir=task_dir), reference=trained)
-    with torch.no_grad():
-        for parameter in trained.parameters():
-            parameter.add_(0.1 * torch.randn_like(parameter))
+    add_noise(trained, 0.1)
     metrics = evaluator(trained)
+    assert metrics["mini_joint_at_4"] > 0  # below chance, what is shown would be 0
     trained.save_pretrained("mine")
     before = Path("mine/README.md").read_text(encoding="utf-8")
     assert "Polarity retrieval, reference tiny" in before
@@ -176,9 +182,7 @@ def test_the_reference_is_frozen_when_the_evaluator_is_made(model: Any) -> None:
     trained = copy.deepcopy(model)
     evaluator = PolarityEvaluator("contrast", reference=trained)
     assert evaluator(trained)["contrast_retention_at_16"] == pytest.approx(1.0)
-    with torch.no_grad():
-        for parameter in trained.parameters():
-            parameter.add_(torch.randn_like(parameter))
+    add_noise(trained, 1.0)
     assert evaluator(trained)["contrast_retention_at_16"] < 0.999
 
 

@@ -37,7 +37,8 @@ that waits ends with `children.TIMEOUT`."""
 _BURST, _PER_BYTE = 500 * 2**20, 20
 """Bytes of memory more than before, at any time of a read, that count as a burst, and more of them
 for each byte of the file: mutations repeat lines until there are millions."""
-_MEMORY = 3 * 2**30
+_MEMORY, _LARGEST = 3 * 2**30, 64 * 2**20
+"""Bytes of memory that a reader has, and of the largest file; longer ones are cut."""
 
 
 REPOSITORY = Path(__file__).parents[2]
@@ -191,7 +192,7 @@ def content_of(reader: Reader, whole: bytes, seed: int, number: int) -> bytes:
     """Return a mutated file, which the seed and its number determine."""
     draw = random.Random(f"{seed} {reader.name} {number}")
     sample = draw.choice([whole, *reader.more])
-    return mutate(sample, draw, reader.suffix or Path(reader.file).suffix)
+    return mutate(sample, draw, reader.suffix or Path(reader.file).suffix)[:_LARGEST]
 
 
 def _read_mutations(reader: Reader, folder: Path, seed: int, limit: Limit, report: Path) -> None:

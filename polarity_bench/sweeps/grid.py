@@ -34,6 +34,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -162,6 +163,8 @@ def read_grid(file: Path, setup: Setup) -> Grid:
         grid = validated(GridFile, values)
         tasks = context.task_names("tasks", names=grid.tasks)
     _check_common(grid.all, lines)
+    for kind in ("train", "evaluate", _VALIDATE):
+        _check_blocks(kind, values.get(kind, ()), lines)
     jobs = []
     locators = {}
     for number, block in enumerate(grid.train):
@@ -190,6 +193,17 @@ def read_grid(file: Path, setup: Setup) -> Grid:
         known_blocks = f"a [[train]], [[evaluate]] or [[{_VALIDATE}]]"
         raise InputError(f"{file}: the grid has no items; add {known_blocks} block")
     return Grid(file.stem if grid.title is None else grid.title, items, locators)
+
+
+def _check_blocks(kind: str, blocks: Sequence[Any], lines: TomlLines) -> None:
+    """Raise an error if two blocks are equal, before their combinations are made."""
+    first: dict[str, int] = {}
+    for number, block in enumerate(blocks):
+        if (other := first.setdefault(repr(block), number)) != number:
+            with lines.locate_errors(kind, number):
+                raise InputError(
+                    f"[[{kind}]] block {number + 1} repeats block {other + 1}; delete one"
+                )
 
 
 def _check_common(common: Setting, lines: TomlLines) -> None:
@@ -260,6 +274,9 @@ def _axis(key: str, value: Any) -> list[Any]:
         raise InputError(f"{key!r} must not be an empty list")
     if is_nested:
         raise InputError(f"{key!r} must not contain lists or tables")
+    for text, n in Counter(map(repr, value)).items():
+        if n > 1:
+            raise InputError(f"{key!r} contains {text} {n} times; delete the repeated values")
     return value
 
 

@@ -265,6 +265,12 @@ def test_a_list_on_several_lines_does_not_end_its_block(tmp_path: Path) -> None:
         read(tmp_path, text)
 
 
+def test_an_equal_block_is_refused_before_its_combinations_are_made(tmp_path: Path) -> None:
+    block = '[[train]]\ntask = "contrast"\nloss = ["triplet", "mnrl"]\n'
+    with pytest.raises(InputError, match=r"line 7: \[\[train\]\] block 3 repeats block 1; delete"):
+        read(tmp_path, f'{block}[[train]]\ntask = "sst2"\nloss = "mnrl"\n{block}')
+
+
 def test_a_block_of_too_many_combinations_is_refused_at_once(tmp_path: Path) -> None:
     many = "".join(f"{key} = {[*range(1, 101)]}\n" for key in ("seed", "epochs", "batch_size"))
     text = f'[[train]]\ntask = "contrast"\n{many}loss = ["triplet", "mnrl"]\n'

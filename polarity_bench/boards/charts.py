@@ -125,7 +125,8 @@ def parts_of_p(sections: Sections) -> Iterator[BarChart]:
         for k, of_k in sorted(grouped(at_main, lambda row: row["k"]).items()):
             scores = {row["encoder"]: of_task[row["row"]].scores for row in of_k}
             whole_task, first = ScoreKey("polarity", k, weighting), next(iter(scores.values()))
-            parts = [key for key in first if key != whole_task == replace(key, part=None)]
+            of_parts = (key for key in first if key.part is not None)
+            parts = [key for key in of_parts if replace(key, part=None) == whole_task]
             if parts:
                 parts.sort(key=str)
                 order = sorted(scores, key=lambda of: (-scores[of][whole_task].mean, names[of]))

@@ -96,14 +96,14 @@ def _row(cells: Mapping[str, str]) -> tuple[str, ...]:
     strengths only if its rows differ in them. Without that of prompts, names contain the prompt.
     """
     named = {title: cell for title, cell in cells.items() if title != "rank"}
-    if "encoder" in named:
+    if "encoder" in named:  # not in a sweep, whose leading columns are its settings
+        named.pop("seeds", None)
+        if named.get("strength") == MISSING:
+            del named["strength"]
         prompt = named.pop("prompt", MISSING)
         if prompt != MISSING:
             name, _, details = named["encoder"].partition(" (")
             named["encoder"] = f"{name} (prompt {prompt}{', ' + details if details else ')'}"
-        for title in ("seeds", "strength"):
-            if named.get(title) in {None, MISSING} or title == "seeds":
-                named.pop(title, None)
     return tuple(named.values())
 
 

@@ -62,13 +62,13 @@ def score(
     """
     check_at_least(1, k=k)
     check_known(weighting, WEIGHTINGS, f"unknown `weighting` {weighting!r}")
-    if missing := [label for label in query_labels if label not in set(source_labels)]:
+    names = {label: str(i) for i, label in enumerate(dict.fromkeys(source_labels))}
+    if missing := [label for label in query_labels if label not in names]:
         raise InputError(f"`query_labels`: no source has the label {missing[0]!r}")
     if (reference_queries is None) != (reference_sources is None):
         raise InputError(
             "give both `reference_queries` and `reference_sources`, or neither of them"
         )
-    names = {label: str(i) for i, label in enumerate(dict.fromkeys(source_labels))}
     source = _split("source", [names[label] for label in source_labels])
     query = _split("query", [names[label] for label in query_labels])
     fields: dict[str, Any] = {"name": "vectors", "protocol": PolarityProtocol(k=k)}

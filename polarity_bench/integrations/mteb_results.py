@@ -77,11 +77,11 @@ def read_mteb(
     tasks = tasks or [*of_benchmark]
     files = [
         file
-        for file in sorted(folder.rglob("*.json"))
+        for file in folder.rglob("*.json")
         if len(parts := file.relative_to(folder).parts) > 2  # MODEL/REVISION/TASK.json
         and file.name != MODEL_META
         and not file.name.endswith(PROVENANCE)
-        and "experiments" not in parts[-3:-2]  # MODEL/REVISION/experiments/NAME/TASK.json
+        and parts[-3] != "experiments"  # MODEL/REVISION/experiments/NAME/TASK.json
     ]
     found = {file.stem for file in files}
     for task in tasks if found and not benchmark else ():
@@ -90,13 +90,14 @@ def read_mteb(
     files.sort(key=lambda file: ("remote" in file.relative_to(folder).parts[:-3], file))
     of_model: dict[tuple[str, str], list[TaskResult]] = defaultdict(list)
     damaged, model_of, firsts = [], cache(_model_of), dict[tuple[str, ...], Path]()
-    copies = []
+    copies = list[tuple[Path, Path]]()
     # mteb warns of each subset that a file lacks. Here it is a missing score, which boards list.
     with quiet("mteb.results"), bar("reading results", len(files)) as advance:
         for file in files:
+            advance(1)
             key = (model_of(file.parent), file.parent.name, file.stem)
-            if firsts.setdefault(key, file) != file:
-                copies.append(file)
+            if (used := firsts.setdefault(key, file)) != file:
+                copies.append((used, file))
                 continue
             try:
                 result = _read_result(file)
@@ -105,12 +106,10 @@ def read_mteb(
                 of_model[key[:2]].append(result)
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 damaged.append(f"{file} ({type(error).__name__}: {str(error).splitlines()[0]})")
-            advance(1)
     if copies:
-        used = firsts[model_of(copies[0].parent), copies[0].parent.name, copies[0].stem]
         warn(
-            f"{used} and {copies[0]} have the same model, revision and task; the first is used "
-            f"({count(len(copies), 'file')} left out)"
+            f"{' and '.join(map(str, copies[0]))} have the same model, revision and task; the "
+            f"first is used ({count(len(copies), 'file')} left out)"
         )
     if damaged:
         more = f" and {len(damaged) - _NAMED} more" if len(damaged) > _NAMED else ""

@@ -268,7 +268,8 @@ def relatives(texts: Sequence[str], held_out: Sequence[str]) -> BoolArray:
         >>> relatives(["A warm day.", "warm", "a cold day"], ["a warm", "day after"])
         array([ True,  True, False])
     """
-    related = equal_to(texts, held_out)
+    exact = {text.strip() for text in held_out} - {""}
+    related = np.array([text.strip() in exact for text in texts], dtype=bool)
     texts, held_out = list(map(normalised, texts)), list(map(normalised, held_out))
     if not (texts and held_out):
         return related

@@ -57,6 +57,20 @@ def test_wheel_says_the_version_of_the_package(wheel: zipfile.ZipFile) -> None:
     assert said["Version"] == polarity_bench.__version__
 
 
+def test_readme_of_the_wheel_leads_to_github(wheel: zipfile.ZipFile) -> None:
+    (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+    shown = Parser().parsestr(wheel.read(name).decode()).get_payload()
+    repository = "https://github.com/polarity-bench/polarity-bench/blob/main/"
+    pictures = "https://raw.githubusercontent.com/polarity-bench/polarity-bench/main/"
+    assert f"]({pictures}docs/figures/p-and-s.svg)" in shown
+    assert f"]({repository}docs/train.md)" in shown
+    links = re.findall(r"\]\(([^)]+)\)", shown)
+    assert len(links) > 30
+    assert [link for link in links if not link.startswith(("https://", "#"))] == []
+    back = shown.replace(pictures, "").replace(repository, "").strip()
+    assert back == (ROOT / "README.md").read_text(encoding="utf-8").strip()
+
+
 def test_wheel_holds_the_package_whole(wheel: zipfile.ZipFile) -> None:
     wanted = {module_name(path) for path in MODULES} | {"polarity_bench/py.typed"}
     assert wanted <= set(wheel.namelist())

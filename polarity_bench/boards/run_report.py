@@ -17,6 +17,7 @@ from polarity_bench.boards.unseen_columns import (
     unseen_table,
 )
 from polarity_bench.metrics.register import METRICS, metric_of, titled_metrics
+from polarity_bench.render.csv_text import cell_text
 from polarity_bench.render.table import Board, Column, Table
 from polarity_bench.results.comparability import pairs_of
 from polarity_bench.results.curve import Curve
@@ -170,7 +171,8 @@ def folds_csv(results: Iterable[Result]) -> str:
     for result in results:
         if issubclass(KINDS[result.kind], ClassifierSpec):
             arrays, key = read_arrays(result.path), result.key
-            head = [key.encoder.label, key.encoder.digest, result.task, key.protocol_label]
+            names = [key.encoder.label, key.encoder.digest, result.task, key.protocol_label]
+            head = [cell_text(name) for name in names]
             scores = zip(arrays["fold_accuracy"], arrays["fold_regularization"], strict=True)
             writer.writerows([*head, fold, *map(float, pair)] for fold, pair in enumerate(scores))
     return lines.getvalue()

@@ -32,9 +32,12 @@ def predict(
 ) -> None:
     """Classify the texts of a file, and print a CSV table.
 
-    The table contains the predicted class of each text and the scores of all classes.
+    The table contains the predicted class of each text and the scores of all classes. Control
+    characters are escaped, and text that a spreadsheet would read as a formula is prefixed with an
+    apostrophe; --json prints the texts unchanged.
     """
     from polarity_bench.classifiers.classifier import Classifier
+    from polarity_bench.render.csv_text import cell_text
 
     texts = _texts(file, column, pair)
     classifier = Classifier.load(model, usable_options(encoder, offline=True))
@@ -57,10 +60,12 @@ def predict(
         )
         return
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(["label", *classes, column, *([pair] if pair else [])])
+    titles = ["label", *classes, column, *([pair] if pair else [])]
+    writer.writerow(map(cell_text, titles))
     for text, label, row in zip(texts, labels, scores, strict=True):
         sides = [text] if isinstance(text, str) else list(text)
-        writer.writerow([label, *(f"{score:.6f}" for score in row), *sides])
+        scored = [f"{score:.6f}" for score in row]
+        writer.writerow([cell_text(label), *scored, *map(cell_text, sides)])
 
 
 def _texts(file: Path, column: str, pair: str | None) -> list[str | tuple[str, str]]:

@@ -35,7 +35,7 @@ def _lines(table: Table, heading: str, titles: Sequence[str]) -> Iterator[list[o
     best = [best_of(column) for column in table.columns]
     for row in range(table.n_rows):
         known = {title: cells[row] for title, cells in heads.items() if cells[row] != MISSING}
-        named = [_text(known.get(title, "")) for title in titles]
+        named = [cell_text(known.get(title, "")) for title in titles]
         for column, is_best in zip(table.columns, best, strict=True):
             value = column.values[row]
             if value is None or math.isnan(value):
@@ -44,11 +44,11 @@ def _lines(table: Table, heading: str, titles: Sequence[str]) -> Iterator[list[o
             std = column.spreads[row] if column.spreads else None
             mark = column.marks[row].strip() if column.marks else ""
             numbers = [float(value), low, high, std]
-            about = [_text(column.title), _UNITS.get(column.unit, column.unit)]
-            ending = [int(is_best[row]), _text(mark)]
-            yield [_text(heading), *named, table.role(row), *about, *numbers, *ending]
+            about = [cell_text(column.title), _UNITS.get(column.unit, column.unit)]
+            ending = [int(is_best[row]), cell_text(mark)]
+            yield [cell_text(heading), *named, table.role(row), *about, *numbers, *ending]
 
 
-def _text(text: str) -> str:
+def cell_text(text: str) -> str:
     """Escape control characters, and text that a spreadsheet would read as a formula."""
     return f"'{printable(text)}" if text.startswith(_FORMULA) else printable(text)

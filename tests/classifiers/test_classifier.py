@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -111,6 +113,20 @@ def test_an_axis_predicts_as_its_classifier_does(
         classifier.predict([("The a was warm.", "The b was cold.")])
     with pytest.raises(InputError, match="trained without proxies"):
         classifier.predict(TEXTS, with_proxies=True)
+
+
+def test_the_csv_table_has_no_formulas_and_no_control_characters(
+    bench: Bench, tiny_model: Path, tmp_path: Path
+) -> None:
+    with_head(tiny_model, tmp_path / "x", replace(head_of(32), classes=("=bad", "good\x1b")))
+    texts = ['=HYPERLINK("a")', "-3 stars\x1b[2K", "The soup, warm"]
+    Path("some.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    titles, *rows = csv.reader(bench("predict", "-m", "x", "some.jsonl").out.splitlines())
+    assert titles == ["label", "'=bad", "good\\x1b", "text"]
+    assert [row[-1] for row in rows] == [f"'{texts[0]}", "'-3 stars\\x1b[2K", texts[2]]
+    assert {row[0] for row in rows} <= set(titles[1:3])
+    rows = json.loads(bench("predict", "-m", "x", "some.jsonl", "--json").out)["rows"]
+    assert [row["text"] for row in rows] == texts
 
 
 @pytest.mark.parametrize("name", ["minilm", "random", "constant"])

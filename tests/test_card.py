@@ -437,6 +437,16 @@ def test_a_card_of_shortened_vectors_says_so(
     }
 
 
+@pytest.mark.parametrize("name", ["random", "minilm"])
+def test_a_folder_is_a_folder_though_an_encoder_has_its_name(
+    carded: Callable[..., Done], bench: Bench, task_dir: Path, name: str
+) -> None:
+    Path("run").rename(name)
+    done = bench("card", name, "--task-dir", task_dir)
+    assert done.code == 0, done.err
+    assert "Task mini" in Path(name, "README.md").read_text()
+
+
 def test_a_folder_that_is_none(bench: Bench) -> None:
     done = bench("card", "nowhere")
     assert (done.code, "nowhere: no such folder; name the folder of an encoder" in done.err) == (

@@ -65,7 +65,8 @@ def card(
             "rename the file"
         )
     options = replace(encoder_flags, device="cpu")
-    encoder = load_encoder(str(run), options)
+    # The path is absolute, because `load_encoder` reads `random` as the name of a baseline.
+    encoder = load_encoder(str(run.absolute()), options)
     encoder = encoder if strength is None else at_strength(encoder, strength)
     own = _results_of(encoder.id, results)
     data_sets = {task: DataSet.of(spec) for task, spec in load_tasks(task_dir).items()}

@@ -363,7 +363,7 @@ def built(folder: Path) -> tuple[Clock, dict[str, bytes], list[int]]:
     clock.follow(build, "board_latex", "latex")
     with clock.of("all"):
         opened = open_board(folder)
-        rendered = build.rendered(opened, with_report=build.can_report())
+        rendered = build.rendered(opened, with_report=figure_files.can_draw())
     return clock, rendered, [len(table.columns) for table in opened.board.tables]
 
 

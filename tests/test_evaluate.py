@@ -112,6 +112,7 @@ def test_vectors_score_as_the_encoder_that_made_them(task_dir: Path) -> None:
     texts = task.query.texts, task.source.texts
     labels = task.query.labels, task.source.labels
     stored = evaluate(encoder, task, reference=reference).scores
+    unweighted = {key.metric for key in stored if key.k is None} | {"overlap"}
     weightings: tuple[str, ...] = ("linear", "uniform")
     for weighting in weightings:
         found = score(
@@ -127,6 +128,10 @@ def test_vectors_score_as_the_encoder_that_made_them(task_dir: Path) -> None:
         for metric in ("polarity", "similarity", "retention", "joint"):
             expected = stored[ScoreKey(metric, 4, weighting)]
             assert (found[metric].mean, found[metric].ci95) == (expected.mean, expected.ci95)
+        assert set(found) == {key.metric for key in stored}
+        for metric in unweighted:
+            k = 4 if metric == "overlap" else None
+            assert found[metric].mean == stored[ScoreKey(metric, k)].mean
 
 
 def test_labels_are_compared_by_value() -> None:

@@ -28,8 +28,8 @@ from traced.sweep import Sweep
 
 from polarity_bench.boards import build
 from polarity_bench.boards.board_folder import kind_of, open_board
-from polarity_bench.boards.build import can_report
 from polarity_bench.render.csv_text import board_csv
+from polarity_bench.render.figures.figure_files import can_draw
 from polarity_bench.results.packed_results import result_paths, stored_bytes
 
 LEADERBOARDS = Path(__file__).parent.parent / "leaderboards"
@@ -337,7 +337,7 @@ def rendered_now(folder: Path, with_report: bool) -> dict[str, bytes]:
     ],
 )
 def test_a_number_changed_where_it_is_shown_is_told(file: str, place: str) -> None:
-    if file == "index.html" and not can_report():
+    if file == "index.html" and not can_draw():
         pytest.skip("the extra report is not installed")
     folder = LEADERBOARDS / "scl"
     made, source = rendered_now(folder, file == "index.html"), results_of(folder)

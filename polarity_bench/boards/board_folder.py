@@ -19,7 +19,6 @@ from polarity_bench.results.result_files import CROSS_VALIDATION, read_results
 from polarity_bench.sweeps.plan import FILE as PLAN
 
 Kind = Literal["results", "sweep", "cross-validation"]
-LEADERBOARDS = Path("leaderboards")
 _EMPTY = f"create a {FILE} in the board's folder; the file may be empty"
 
 
@@ -106,7 +105,7 @@ def open_board(
     return OpenBoard(folder, kind, board(parts), parts.standings, parts.config.weighting)
 
 
-def board_folders(names: list[str], root: Path = LEADERBOARDS) -> list[Path]:
+def board_folders(names: list[str], root: Path) -> list[Path]:
     """Return the folders of boards.
 
     Args:

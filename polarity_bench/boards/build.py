@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
 
 from polarity_bench.boards.board_folder import OpenBoard
@@ -20,7 +19,6 @@ from polarity_bench.results.score_names import hint
 README, PAGE, FIGURES = "README.md", "index.html", "figures"
 TABLE_FILES = {"table.csv": board_csv, "table.tex": board_latex}
 """Renderers of the other files with all tables, by name. A new format needs a line here."""
-_NEEDED = ("altair", "jinja2", "vl_convert")
 _SHOWN = 3
 _SHOWN_FIGURE = re.compile(
     rf'srcset="({FIGURES}/[\w.-]+)-dark\.svg"><img alt="[^"]*" src="\1\.svg"></picture>'
@@ -28,11 +26,6 @@ _SHOWN_FIGURE = re.compile(
 """Pattern of a figure in the README. Images in the board's own texts do not match."""
 _ENDINGS = (".png", ".svg", "-dark.png", "-dark.svg")
 """File endings of a figure."""
-
-
-def can_report() -> bool:
-    """Return whether the extra `report` is installed, which the page and the figures need."""
-    return all(find_spec(name) for name in _NEEDED)
 
 
 def rendered(opened: OpenBoard, *, with_report: bool) -> dict[str, bytes]:

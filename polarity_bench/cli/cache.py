@@ -27,7 +27,8 @@ def show_cache(context: typer.Context, out: OutputFlags) -> None:
     if context.invoked_subcommand:
         return
     from polarity_bench.embedding.store import EmbeddingStore
-    from polarity_bench.render.markdown import MISSING, table
+    from polarity_bench.render.format import MISSING
+    from polarity_bench.render.markdown import table
 
     with EmbeddingStore() as store:
         stored = store.usage()

@@ -99,7 +99,8 @@ def _items(result: Result, data: DataFlags) -> Items:
 
 def _text(found: Comparison, items: Items, width: int | None) -> str:
     from polarity_bench.boards.unseen_columns import seen_parts, seen_words
-    from polarity_bench.render.markdown import decimal, escape, percent, probability, table
+    from polarity_bench.render.format import decimal, percent, probability
+    from polarity_bench.render.markdown import escape, table
 
     aligned, test = found.aligned, found.test
     key, result = aligned.key, aligned.results[0]
@@ -172,7 +173,7 @@ def comparison_columns(
         names: Titles of the scores of the first and the second encoder.
     """
     from polarity_bench.metrics.register import metric_of
-    from polarity_bench.render.markdown import percent, probability
+    from polarity_bench.render.format import percent, probability
 
     scores = [metric_of(e.aligned.key.metric).shown_values(e.aligned.scores) for e in compared]
     return [
@@ -201,7 +202,7 @@ def _measure(key: ScoreKey) -> str:
 
 def interval_text(ends: tuple[float, float], sign: Literal["", "+"] = "") -> str:
     """Return an interval of fractions as text in percent, such as `3.1 to 5.2`."""
-    from polarity_bench.render.markdown import MISSING, percent
+    from polarity_bench.render.format import MISSING, percent
 
     return MISSING if math.isnan(ends[0]) else " to ".join(percent(end, sign=sign) for end in ends)
 

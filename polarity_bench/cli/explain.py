@@ -269,7 +269,8 @@ def _evaluated(plan: EvaluationPlan, task: PolarityTask, folder: Path) -> SuiteR
 
 
 def _text(found: Explanation, n_changed: int, width: int | None) -> str:
-    from polarity_bench.render.markdown import escape, percent, table
+    from polarity_bench.render.format import percent
+    from polarity_bench.render.markdown import escape, table
 
     changed, counts = found.most_changed(n_changed), found.counts
     heads = [
@@ -297,7 +298,7 @@ def _text(found: Explanation, n_changed: int, width: int | None) -> str:
 
 def _rows(found: Explanation, changed: Sequence[Answer]) -> list[tuple[str, list[str]]]:
     """Return table columns of queries: number, text, label, P, outcome and nearest sources."""
-    from polarity_bench.render.markdown import percent
+    from polarity_bench.render.format import percent
 
     query, source = found.task.query, found.task.source
     return [

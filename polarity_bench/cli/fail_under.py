@@ -14,7 +14,8 @@ from polarity_bench.compare.gate_baseline import NoCommonReferenceError, baselin
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation.one_task import other_reference
 from polarity_bench.metrics.pairwise import LEVEL
-from polarity_bench.render.markdown import MISSING, escape, percent, table
+from polarity_bench.render.format import MISSING, percent
+from polarity_bench.render.markdown import escape, table
 
 if TYPE_CHECKING:
     from polarity_bench.cli.output import OutputFlags

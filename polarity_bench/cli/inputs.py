@@ -45,9 +45,9 @@ def parse_strengths(text: str | None) -> list[float]:
 
 def worker_count(workers: int | None) -> int:
     """Return the number of processes that fit classifiers; None means one per core."""
-    from polarity_bench.training.processes import usable_cores
+    from joblib import cpu_count
 
-    return usable_cores() if workers is None else workers
+    return cpu_count() if workers is None else workers
 
 
 def split_names(names: str | None) -> list[str]:

@@ -340,9 +340,9 @@ def _front(root: Path, opened: list[OpenBoard]) -> dict[str, bytes]:
 
 
 def _can_report() -> bool:
-    from polarity_bench.boards.build import can_report
+    from polarity_bench.render.figures.figure_files import can_draw
 
-    if not (found := can_report()):
+    if not (found := can_draw()):
         remark(f"pages and figures are skipped: packages are missing; {how_to_install('report')}")
     return found
 

@@ -96,7 +96,8 @@ def _retrieve(task: PolarityTask, encoder: Encoder, embedder: Embedder) -> Retri
 
 def _table(found: Mapping[float | None, Retrieved], width: int | None) -> str:
     """Return a table with a row for each rank, and the sources of all strengths side by side."""
-    from polarity_bench.render.markdown import decimal, table
+    from polarity_bench.render.format import decimal
+    from polarity_bench.render.markdown import table
     from polarity_bench.values import shortest
 
     heads = [("rank", [str(i + 1) for i in range(max(map(len, found.values())))])]

@@ -104,7 +104,8 @@ def _with_data(specs: Iterable[TaskSpec], access: DataAccess, settings: Settings
 
 
 def _render(checks: list[ScoreCheck], chosen: list[Publication], width: int | None) -> str:
-    from polarity_bench.render.markdown import escape, percent, table
+    from polarity_bench.render.format import percent
+    from polarity_bench.render.markdown import escape, table
 
     sections = []
     for publication in chosen:

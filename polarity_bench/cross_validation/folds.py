@@ -8,11 +8,8 @@ Shapes: n rows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
-from polarity_bench.data.sampling import check_count, draw
 from polarity_bench.errors import InputError, check_at_least
 from polarity_bench.values import IntArray
 
@@ -53,28 +50,3 @@ def folds(labels: IntArray, n_folds: int, seed: int) -> list[tuple[IntArray, Int
         )
     splitter = StratifiedKFold(n_folds, shuffle=True, random_state=seed)
     return list(splitter.split(labels, labels))
-
-
-def cut(train: IntArray, labels: IntArray, rows: int, seed: int | Sequence[int]) -> IntArray:
-    """Draw a few of a fold's training rows, with the class frequencies of the fold.
-
-    Args:
-        train: Positions of the fold's training rows, which contain every class.
-        labels: Class of each row of the data, (n,).
-        rows: Number of rows to keep.
-        seed: Seed of the draw. Use a different seed for each fold, because the same seed selects
-            the same indices in every fold.
-
-    Returns:
-        The selected training positions, (rows,).
-
-    Raises:
-        InputError: If the fold has fewer rows, or if a class of the fold would have no rows.
-
-    Example:
-        >>> labels = np.array([0, 0, 0, 0, 0, 0, 1, 1, 1])
-        >>> labels[cut(np.arange(1, 9), labels, rows=3, seed=0)]
-        array([0, 0, 1])
-    """
-    check_count("rows", rows, labels[train], "the fold has {:,} training rows")
-    return train[draw(labels[train], rows, seed)]

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from polarity_bench.cross_validation.folds import cut, folds
+from polarity_bench.cross_validation.folds import folds
 from polarity_bench.data.sampling import sample
 from polarity_bench.errors import InputError, check_known
 from polarity_bench.training.parameters import Parameters, parameter
@@ -62,7 +62,14 @@ class Protocol(Parameters):
             for fold, (train, test) in enumerate(folds(labels[sampled], self.folds, seed)):
                 training = sampled[train]
                 if self.rows is not None:
-                    training = cut(training, labels, self.rows, [seed, fold])
+                    kept = sample(
+                        labels[training],
+                        self.rows,
+                        [seed, fold],  # with one seed, every fold would keep the same indices
+                        field="rows",
+                        of="the fold has {:,} training rows",
+                    )
+                    training = training[kept]
                 yield seed, fold, training, sampled[test]
 
     def spec(self) -> dict[str, Any]:

@@ -10,49 +10,38 @@ from polarity_bench.errors import InputError
 from polarity_bench.values import IntArray
 
 
-def sample(labels: IntArray, n: int, seed: int, *, field: str = "sample") -> IntArray:
+def sample(
+    labels: IntArray,
+    n: int,
+    seed: int | Sequence[int],
+    *,
+    field: str = "sample",
+    of: str = "the data has {:,} rows",
+) -> IntArray:
     """Draw a stratified sample of rows, with the class frequencies of the whole data set.
+
+    scikit-learn's `train_test_split` is not used, because it may draw no row of a rare class.
 
     Args:
         labels: Class of each row of the data set, (rows,).
         n: Number of rows to draw.
         seed: Seed of the draw.
         field: Name of the setting for n, for the error message.
+        of: Part of the message that states the number of rows, with a placeholder `{}`.
 
     Returns:
-        Positions of the drawn rows, (n,).
+        Positions of the drawn rows, (n,), ascending.
 
     Raises:
         InputError: If there are fewer than n rows, or more than n classes.
     """
-    check_count(field, n, labels, "the data has {:,} rows")
-    return draw(labels, n, seed)
-
-
-def check_count(field: str, n: int, labels: IntArray, available: str) -> None:
-    """Raise `InputError` if there are fewer than n rows, or more than n classes.
-
-    Args:
-        field: Name of the setting for n, for the error message.
-        n: Number of rows to draw.
-        labels: Class of each row, (rows,).
-        available: Part of the message that states the number of rows, with a placeholder `{}`.
-    """
-    if n > len(labels):
-        n_rows = len(labels)
-        raise InputError(f"`{field}` {n:,}: {available.format(n_rows)}; choose at most {n_rows:,}")
+    if n > (n_rows := len(labels)):
+        raise InputError(f"`{field}` {n:,}: {of.format(n_rows)}; choose at most {n_rows:,}")
     if n < (n_classes := len(np.unique(labels))):
         raise InputError(
             f"`{field}` {n:,}: each of the {n_classes} classes needs a row; choose at least "
             f"{n_classes}"
         )
-
-
-def draw(labels: IntArray, n: int, seed: int | Sequence[int]) -> IntArray:
-    """Draw n rows, stratified by class, and return their positions, (n,), ascending.
-
-    scikit-learn's `train_test_split` is not used, because it may draw no row of a rare class.
-    """
     generator = np.random.default_rng(seed)
     classes, counts = np.unique(labels, return_counts=True)
     drawn = [

@@ -85,17 +85,20 @@ class Usage:
 
     Attributes:
         n_texts: Number of requested texts.
-        n_distinct: Number of distinct texts, `n_encoded` + `n_read`.
+        n_distinct: Number of distinct texts.
         n_encoded: Number of distinct texts that this run encoded.
-        n_read: Number of distinct texts whose vectors this run read from the store.
         encode_seconds: Time in the encoder, including the wait for tokenization, in seconds.
     """
 
     n_texts: int
     n_distinct: int
     n_encoded: int
-    n_read: int
     encode_seconds: float
+
+    @property
+    def n_read(self) -> int:
+        """Number of distinct texts whose vectors this run read from the store."""
+        return self.n_distinct - self.n_encoded
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(*map(sum, zip(astuple(self), astuple(other), strict=True)))
@@ -294,7 +297,6 @@ class Embedder:
             n_texts=len(texts),
             n_distinct=len(distinct),
             n_encoded=n_encoded,
-            n_read=len(distinct) - n_encoded,
             encode_seconds=encode_seconds,
         )
         row_of = {text: row for row, text in enumerate(distinct)}

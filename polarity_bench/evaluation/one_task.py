@@ -94,6 +94,7 @@ def evaluate(
         reference_is_default=is_default,
         seconds=seconds,
         device=getattr(encoder, "device", None),
+        trained=training_facts(encoder),
     )
 
 

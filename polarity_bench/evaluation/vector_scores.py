@@ -13,6 +13,7 @@ from polarity_bench.embedding.embedder import EmbeddedTexts, Embedder
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.encoders.baselines import UnpaddedEncoder
 from polarity_bench.errors import InputError, check_at_least, check_known
+from polarity_bench.metrics.register import metric_of
 from polarity_bench.scores import WEIGHTINGS, Score
 from polarity_bench.tasks.types.polarity.splits import PolarityProtocol
 from polarity_bench.tasks.types.polarity.task import PolaritySpec, PolarityTask
@@ -79,7 +80,8 @@ def score(
     if reference_queries is not None and reference_sources is not None:
         reference = _embedded(task, reference_queries, reference_sources, "reference_")
     scores = task.score(embedded, reference).scores
-    return {key.metric: s for key, s in scores.items() if key.weighting in (None, weighting)}
+    wanted = {name: metric_of(name).key(k, weighting) for name in {key.metric for key in scores}}
+    return {name: scores[key] for name, key in wanted.items() if key in scores}
 
 
 def _split(name: str, labels: Sequence[str]) -> Split:

@@ -11,8 +11,8 @@ from typing import Any
 from polarity_bench.compare.paired_comparison import Comparison
 from polarity_bench.explain.explanation import OUTCOMES, Answer, Explanation, labels_of
 from polarity_bench.metrics.polarity import rank_weights
+from polarity_bench.render.format import percent, probability
 from polarity_bench.render.html.templates import one_file
-from polarity_bench.render.markdown import percent, probability
 
 _P_DIGITS, _COSINE_DIGITS = 4, 3
 

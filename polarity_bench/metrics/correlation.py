@@ -11,11 +11,9 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from polarity_bench.metrics.statistics import N_SAMPLES, SEED, interval, ratio
+from polarity_bench.metrics.statistics import draws, interval, ratio
 from polarity_bench.values import FloatArray, IntArray
 
-_BLOCK = 100
-"""Number of samples to draw at once, which limits memory."""
 _ROUNDING = 1e-12
 """Relative variance below which a column counts as constant."""
 
@@ -60,30 +58,20 @@ def correlate(similarities: FloatArray, gold: FloatArray) -> Correlation:
     return Correlation(float(pearson), float(spearman), len(gold))
 
 
-def spearman_interval(
-    one: FloatArray, other: FloatArray, n_samples: int = N_SAMPLES, seed: int = SEED
-) -> tuple[float, float]:
+def spearman_interval(one: FloatArray, other: FloatArray) -> tuple[float, float]:
     """Return a bootstrap interval of Spearman's rank correlation, by resampling the pairs.
 
     Args:
         one: First column, (n,).
         other: Second column, (n,).
-        n_samples: Number of bootstrap samples.
-        seed: Seed of the samples.
 
     Returns:
         The 95 % percentile interval, in [-1, 1]. Both ends are nan if every sample has a constant
         column, or if there are fewer than six pairs.
     """
-    generator = np.random.default_rng(seed)
-    samples = []
-    for start in range(0, n_samples, _BLOCK):
-        n_drawn = min(_BLOCK, n_samples - start)
-        drawn = generator.integers(len(one), size=(n_drawn, len(one)))
-        x, y = (_centred_ranks(side[drawn]) for side in (one, other))
-        norms = np.sqrt((x**2).sum(axis=1) * (y**2).sum(axis=1))
-        samples.append(ratio((x * y).sum(axis=1), norms))
-    return interval(np.concatenate(samples), len(one))
+    n = len(one)
+    samples = [weighted_correlation("spearman", one, other, weights) for _, weights in draws(n)]
+    return interval(np.concatenate(samples), n)
 
 
 def weighted_correlation(
@@ -241,11 +229,3 @@ def _weighted_ranks(values: FloatArray, weights: FloatArray) -> FloatArray:
     where = np.empty(len(values), dtype=np.int64)
     where[order] = code
     return np.asarray(ranks[:, where])
-
-
-def _centred_ranks(values: FloatArray) -> FloatArray:
-    """Return the ranks within each row, minus their mean."""
-    from scipy.stats import rankdata
-
-    ranks = rankdata(values, axis=1)
-    return np.asarray(ranks - ranks.mean(axis=1, keepdims=True))

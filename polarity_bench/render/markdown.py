@@ -9,11 +9,7 @@ from collections.abc import Sequence
 
 from tabulate import tabulate
 
-from polarity_bench.render.format import MISSING as MISSING
 from polarity_bench.render.format import Markup, text_rows
-from polarity_bench.render.format import decimal as decimal
-from polarity_bench.render.format import percent as percent
-from polarity_bench.render.format import probability as probability
 from polarity_bench.render.table import Board, Column, Heads, Role, Table
 from polarity_bench.values import printable
 

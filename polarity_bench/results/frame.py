@@ -1,25 +1,30 @@
 """Table of records, with one row for each measured or published score.
 
-Boards, figures and exports select, group and pivot rows of this table. The columns are:
+Boards, figures and exports select, group and pivot rows of this table. The columns of
+`read_records` are:
 
 | column | meaning |
 |---|---|
 | task, task_type, protocol, version | name, type, protocol and version of the task |
 | encoder, encoder_digest, strength | name, digest and strength of the encoder |
 | reference | digest of the reference encoder; '' if the encoder is its own reference |
-| method, recipe, seed, base | how the encoder was trained; empty if not recorded |
+| recipe, seed, base | how the encoder was trained; empty if not recorded |
 | metric, k, weighting, part | parts of the `ScoreKey` |
-| role | `measured` or `published` |
+| role | `measured`; boards also have `published` numbers |
 | value | score, a fraction; joint and front are negative below chance |
 | n, n_undefined | number of values behind the score, and number of undefined values |
 | std, ci_low, ci_high | standard deviation and 95 % interval, over queries or folds |
+| file, run | file of the score, and digest of the run |
+
+Missing numbers are NaN. Records of training runs also have the columns `settings.NAME`. Boards add:
+
+| column | meaning |
+|---|---|
+| method | the method that trained the encoder |
 | n_seeds, seed_std, seed_min, seed_max | number of seeds and spread over seeds, for means |
 | source, note, twin | published numbers: citation, differences in method, measured counterpart |
 | key, paper, mark | published numbers: `ScoreKey`, citation without tables, star if significant |
 | name, footnote, cited | published numbers: name of the row, footnote and its number |
-| file, run | file of the score, and digest of the run |
-
-Missing numbers are NaN. Records of training runs also have the columns `settings.NAME`.
 """
 
 from __future__ import annotations
@@ -40,11 +45,10 @@ Record = dict[Any, Any]
 COLUMNS = (
     *("task", "task_type", "protocol", "version"),
     *("encoder", "encoder_digest", "reference", "strength"),
-    *("method", "recipe", "seed", "base"),
+    *("recipe", "seed", "base"),
     *("metric", "k", "weighting", "part"),
     *("role", "value", "n", "n_undefined", "std", "ci_low", "ci_high"),
-    *("n_seeds", "seed_std", "seed_min", "seed_max"),
-    *("source", "note", "twin", "file", "run"),
+    *("file", "run"),
 )
 
 
@@ -57,8 +61,8 @@ def read_records(folder: str | Path) -> DataFrame:
         folder: Output folder of `polarity-bench run`, or any folder that contains results.
 
     Returns:
-        A table with the columns of the module docstring. Scores are fractions and not rounded. A
-        column without values is empty. Settings keep the types of their values.
+        A table with the first columns of the module docstring. Scores are fractions and not
+        rounded. A column without values is empty. Settings keep the types of their values.
 
     Raises:
         InputError: If a result is damaged.

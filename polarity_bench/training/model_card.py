@@ -13,7 +13,8 @@ from huggingface_hub import EvalResult, ModelCardData
 
 from polarity_bench.encoders.reference_encoder import Base, in_card
 from polarity_bench.files import read_json
-from polarity_bench.render.markdown import decimal, escape, table
+from polarity_bench.render.format import decimal
+from polarity_bench.render.markdown import escape, table
 from polarity_bench.render.table import Column
 from polarity_bench.tasks.types.base import TaskSpec
 from polarity_bench.tasks.types.polarity.task import PolaritySpec

@@ -19,12 +19,6 @@ from typing import TypeVar
 Value = TypeVar("Value")
 
 
-def usable_cores() -> int:
-    """Return the number of CPU cores that this process may use."""
-    usable = getattr(os, "sched_getaffinity", None)  # missing on macOS
-    return len(usable(0)) if usable else os.cpu_count() or 1
-
-
 def n_processes() -> int:
     """Return the number of processes in this run."""
     return int(os.environ.get("WORLD_SIZE", "1"))

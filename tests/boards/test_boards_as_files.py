@@ -138,7 +138,7 @@ def test_without_the_report_a_readme_shows_the_figures_of_the_last_build(
     readme = root / "words" / "README.md"
     built = readme.read_text()
     (root / "words" / "figures" / "mine.svg").write_text("<svg/>")
-    monkeypatch.setattr("polarity_bench.boards.build.can_report", lambda: False)
+    monkeypatch.setattr("polarity_bench.render.figures.figure_files.can_draw", lambda: False)
     bench("leaderboard", "build")
     assert readme.read_text() == built
 

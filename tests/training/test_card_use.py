@@ -13,6 +13,7 @@ import pytest
 from standins import Bench
 from standins.training import SMALL, run
 
+from polarity_bench import evaluate, load_task
 from polarity_bench.errors import InputWarning
 from polarity_bench.training.recipes import RECIPES
 from polarity_bench.training.recipes.axis.recipe import Axis
@@ -57,6 +58,16 @@ def test_the_code_of_a_card_loads_the_encoder(
         assert np.isfinite(values["similarities"]).all()
     else:
         assert values["vectors"].shape == (2, 32)
+
+
+def test_a_result_of_evaluate_says_how_the_encoder_was_trained(
+    tiny_model: Path, task_dir: Path, tmp_path: Path
+) -> None:
+    folder = run(tiny_model, task_dir, tmp_path / "x", RUNS["margins"]).folder
+    result = evaluate(folder, load_task("mini", task_dir=task_dir))
+    assert result.training is not None
+    assert result.training["recipe"]["name"] == "margins"
+    assert result.training["seed"] == SMALL.seed
 
 
 def test_a_missing_package_for_the_figure_stops_no_training(

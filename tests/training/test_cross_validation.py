@@ -31,7 +31,7 @@ from polarity_bench.cross_validation.fold_results import (
     read_experiments,
     run_experiments,
 )
-from polarity_bench.cross_validation.folds import cut, folds
+from polarity_bench.cross_validation.folds import folds
 from polarity_bench.cross_validation.methods import (
     FewShotSetFit,
     FineTuning,
@@ -157,7 +157,8 @@ def test_splits_are_those_of_the_folds_each_seed_anew() -> None:
     for seed, fold, train, test in found:
         all_train, all_test = folds(LABELS, 5, seed)[fold]
         assert test.tolist() == all_test.tolist()
-        assert train.tolist() == cut(all_train, LABELS, 6, [seed, fold]).tolist()
+        kept = sample(LABELS[all_train], 6, [seed, fold])
+        assert train.tolist() == all_train[kept].tolist()
     assert found[0][3].tolist() != found[5][3].tolist()
 
 

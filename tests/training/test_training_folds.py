@@ -10,7 +10,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from polarity_bench.cross_validation.folds import cut, folds
+from polarity_bench.cross_validation.folds import folds
+from polarity_bench.cross_validation.protocol import Protocol
 from polarity_bench.data.sampling import sample
 from polarity_bench.errors import InputError
 from polarity_bench.values import IntArray
@@ -130,29 +131,15 @@ def test_rare_classes_have_a_row_of_a_small_cut() -> None:
     assert count(labels[sample(labels, 20, 0)], 6) == [5, 4, 4, 3, 3, 1]
 
 
-@given(counts=COUNTS, seed=SEEDS, data=st.data())
-def test_a_cut_is_a_sample_of_the_folds_training_rows(
-    counts: list[int], seed: int, data: st.DataObject
-) -> None:
-    labels = some_labels(counts, seed)
-    for train, _ in folds(labels, 2, seed):
-        rows = data.draw(st.integers(len(counts), len(train)))
-        kept = cut(train, labels, rows, seed)
-        assert set(kept.tolist()) <= set(train.tolist())
-        assert kept.tolist() == train[sample(labels[train], rows, seed)].tolist()
-
-
 def test_a_draw_hangs_on_the_seed_alone_and_reaches_every_row() -> None:
-    labels = some_labels([12, 8])
-    train = np.arange(1, 20)
-    assert cut(train, labels, 5, 1).tolist() == cut(train, labels, 5, 1).tolist()
-    seen = [cut(train, labels, 5, seed) for seed in range(50)]
-    assert np.unique(np.concatenate(seen)).tolist() == train.tolist()
+    labels = some_labels([11, 8])
+    assert sample(labels, 5, [1, 2]).tolist() == sample(labels, 5, [1, 2]).tolist()
+    seen = [sample(labels, 5, seed) for seed in range(50)]
+    assert np.unique(np.concatenate(seen)).tolist() == [*range(19)]
 
 
-def test_all_rows_are_a_cut_too() -> None:
-    labels = some_labels([3, 4])
-    assert cut(np.arange(7), labels, 7, 0).tolist() == [*range(7)]
+def test_all_rows_are_a_sample_too() -> None:
+    assert sample(some_labels([3, 4]), 7, 0).tolist() == [*range(7)]
 
 
 @pytest.mark.parametrize(
@@ -160,13 +147,12 @@ def test_all_rows_are_a_cut_too() -> None:
     [
         (11, "`rows` 11: the fold has 10 training rows; choose at most 10"),
         (2, "`rows` 2: each of the 3 classes needs a row; choose at least 3"),
-        (-1, "`rows` -1: each of the 3 classes needs a row; choose at least 3"),
     ],
 )
-def test_a_cut_that_cannot_be_is_refused(rows: int, said: str) -> None:
-    labels = np.array([0, 1, 2] * 4)
+def test_training_rows_that_a_fold_does_not_have_are_refused(rows: int, said: str) -> None:
+    protocol = Protocol(folds=2, rows=rows, seeds=(0,))
     with pytest.raises(InputError, match=f"^{re.escape(said)}$"):
-        cut(np.arange(10), labels, rows, 0)
+        list(protocol.splits(np.repeat([0, 1, 2], [8, 6, 6])))
 
 
 def test_a_sample_that_cannot_be_is_refused() -> None:

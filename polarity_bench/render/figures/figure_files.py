@@ -34,7 +34,8 @@ FORMATS: tuple[Format, ...] = ("svg", "png")
 _SVG = "http://www.w3.org/2000/svg"
 _SCALE = 1.6  # pixels of a PNG per pixel of the figure
 _LONGEST = 80  # maximum length of a file name, without number, theme and suffix
-_NEEDED = ("altair", "vl_convert")
+NEEDED = ("altair", "jinja2", "vl_convert")
+"""Packages of the extra `report`, which pages and figures need."""
 _FONTS = Path(__file__).with_name("fonts.conf")
 _REACH = 20  # more than half the size of any symbol, in pixels of the figure
 _LINE = 131  # maximum characters in a line of the note below a title
@@ -86,17 +87,17 @@ def draw_charts(charts: Sequence[Chart], form: Format, theme: Theme = LIGHT) -> 
 
 
 def can_draw() -> bool:
-    """Return whether altair and vl-convert are installed."""
-    return all(find_spec(name) for name in _NEEDED)
+    """Return whether the extra `report` is installed, which pages and figures need."""
+    return all(find_spec(name) for name in NEEDED)
 
 
 def check_can_draw() -> None:
-    """Check that altair and vl-convert are installed.
+    """Check that the extra `report` is installed.
 
     Raises:
-        InputError: If one of them is not installed.
+        InputError: If one of its packages is not installed.
     """
-    check_installed("a figure", *_NEEDED)
+    check_installed("a figure", *NEEDED)
 
 
 def figures_of(charts: Sequence[Chart]) -> list[Figure]:

@@ -40,9 +40,9 @@ def page_html(
     Raises:
         InputError: If a required package is not installed.
     """
-    check_installed("a page", "altair", "jinja2", "vl_convert")
-    from polarity_bench.render.figures.figure_files import figures_of
+    from polarity_bench.render.figures.figure_files import NEEDED, figures_of
 
+    check_installed("a page", *NEEDED)
     figures = figures_of(board.charts) if figures is None else figures
     specs = [figure.spec for figure in figures]
     bundle = [_vega_bundle()] if figures else []

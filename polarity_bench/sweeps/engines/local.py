@@ -16,13 +16,14 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 
 import psutil
+from joblib import cpu_count
 
 from polarity_bench.errors import InputError
 from polarity_bench.files import cannot_write
 from polarity_bench.sweeps.execute import make_if_free
 from polarity_bench.sweeps.items import Item, Setup
 from polarity_bench.sweeps.state_files import GREATEST_ATTEMPTS, SweepState
-from polarity_bench.training.processes import end_with, usable_cores
+from polarity_bench.training.processes import end_with
 
 POLL = 0.2
 """Seconds between two reads of the state on disk."""
@@ -111,7 +112,7 @@ def default_workers(device: str | None) -> int:
     """Return the default number of workers: one per GPU, else one per core if memory suffices."""
     if gpus := visible_gpus(device):
         return len(gpus)
-    return max(1, min(usable_cores(), psutil.virtual_memory().available // WORKER_BYTES))
+    return max(1, min(cpu_count(), psutil.virtual_memory().available // WORKER_BYTES))
 
 
 def work(items: Sequence[Item], setup: Setup, driver: Connection, gpu: str | None) -> None:

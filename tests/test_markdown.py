@@ -7,15 +7,8 @@ import re
 
 import pytest
 
-from polarity_bench.render.markdown import (
-    decimal,
-    escape,
-    percent,
-    render,
-    section,
-    table,
-    unescape,
-)
+from polarity_bench.render.format import decimal, percent
+from polarity_bench.render.markdown import escape, render, section, table, unescape
 from polarity_bench.render.table import Board, Column, Table
 
 

@@ -263,7 +263,7 @@ class Embedder:
             raise InputError("there are no texts to embed; give at least one")
         if isinstance(encoder, AbsentEncoder):
             nothing = np.empty((0, 0), dtype=np.float32)
-            return EmbeddedTexts(encoder.id, Usage(len(texts), 0, 0, 0, 0.0), nothing, {})
+            return EmbeddedTexts(encoder.id, Usage(len(texts), 0, 0, 0.0), nothing, {})
         check_saved(encoder, distinct)
         if self.store is not None and type(encoder) is SentenceTransformerEncoder and encoder.base:
             embedded = self.embed(encoder.base, texts, progress)

@@ -112,7 +112,8 @@ def default_workers(device: str | None) -> int:
     """Return the default number of workers: one per GPU, else one per core if memory suffices."""
     if gpus := visible_gpus(device):
         return len(gpus)
-    return max(1, min(cpu_count(), psutil.virtual_memory().available // WORKER_BYTES))
+    n_cores: int = cpu_count()
+    return max(1, min(n_cores, psutil.virtual_memory().available // WORKER_BYTES))
 
 
 def work(items: Sequence[Item], setup: Setup, driver: Connection, gpu: str | None) -> None:

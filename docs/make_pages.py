@@ -68,7 +68,7 @@ def key_table(table: dict[str, Any], keys: list[str]) -> str:
             f"`{json.dumps(what['default'])}`" if what.get("default") not in (None, "") else ""
         )
         default = "**required**" if key in table.get("required", []) else default
-        rows.append([f"`{key}`", _takes(key, what), default, what["description"]])
+        rows.append([f"`{key}`", _takes(key, what), default, " ".join(what["description"].split())])
     return markdown_table(["key", "type", "default", "description"], rows)
 
 

@@ -38,7 +38,7 @@ OF_THE_TOWERS = {
     "MiniLM": [f"tower-minilm-1e-4{seed}" for seed in ("", "-1", "-2")],
     "mpnet": ["tower-mpnet", "tower-mpnet-1"],
     "distilled": ["tower-distilled"],
-    "mpnet, all labels": ["tower-mpnet-all"],
+    "mpnet, all labels": ["tower-mpnet-all", "tower-mpnet-all-1"],
 }
 OF_THE_AXIS = {
     "the base": [MINILM],
@@ -51,7 +51,7 @@ OF_THE_AXIS = {
     "`tuned`, 3 epochs, rate 1e-4, bfloat16, mean of three seeds": [
         f"axis-tuned-{seed}" for seed in range(3)
     ],
-    "`tuned` with `--tower all-mpnet-base-v2`, 1 epoch, rate 3e-5, bfloat16, one seed": (
+    "`tuned` with `--tower all-mpnet-base-v2`, 1 epoch, rate 3e-5, bfloat16, mean of two seeds": (
         OF_THE_TOWERS["mpnet, all labels"]
     ),
     "`tuned` with `--tower all-mpnet-base-v2`, 20,000 labels, 1 epoch, rate 3e-5, mean of two "

@@ -709,7 +709,9 @@ def test_files_have_safe_names_and_no_two_share_one() -> None:
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("polarity_bench.errors.find_spec", lambda _: None)
-    with pytest.raises(InputError, match=r"a figure needs altair, vl_convert; .*'\.\[report\]'"):
+    with pytest.raises(
+        InputError, match=r"a figure needs altair, jinja2, vl_convert; .*'\.\[report\]'"
+    ):
         figure_svg(some_board())
 
 

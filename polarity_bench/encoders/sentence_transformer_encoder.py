@@ -244,7 +244,20 @@ class SentenceTransformerEncoder:
 
         The tokenizer is called directly if this gave the same inputs for the first batch, because
         `model.preprocess` takes a fifth as long as a small encoder in int8.
+
+        Raises:
+            InputError: If the tokenizer panics, because its file is damaged.
         """
+        try:
+            return self._tokenize(texts)
+        except BaseException as error:
+            # A panic of code in Rust is no `Exception`, and its class cannot be imported.
+            if type(error).__name__ != "PanicException":
+                raise
+            name = f"the encoder {self.id.name!r}"
+            raise InputError(f"{name}: its tokenizer fails ({error}); restore its files") from error
+
+    def _tokenize(self, texts: Sequence[str]) -> dict[str, Any]:
         if self._tokenization is None:
             features = self.model.preprocess(
                 list(texts), prompt=self._prompt or None, **self._sides

@@ -13,6 +13,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +43,8 @@ _READ = ("main_score", "hf_subset", "languages", "mteb_version")
 """Keys of a score that are read."""
 _NAMED = 3
 """Number of damaged files that a message names."""
+_DAMAGE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+"""Errors that damaged files give."""
 
 
 def read_mteb(
@@ -101,10 +104,11 @@ def read_mteb(
                 continue
             try:
                 result = _read_result(file)
+                _check_scores(result)
                 if file.stem in of_benchmark:
                     result = result.validate_and_filter_scores(of_benchmark[file.stem])
                 of_model[key[:2]].append(result)
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
+            except _DAMAGE as error:
                 damaged.append(f"{file} ({type(error).__name__}: {str(error).splitlines()[0]})")
     if copies:
         warn(
@@ -185,8 +189,15 @@ def _read_result(file: Path) -> TaskResult:
         for rows in data["scores"].values():
             rows[:] = [{key: row[key] for key in _READ if key in row} for row in rows]
         return TaskResult.model_validate(data | {"evaluation_phases": None})
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except _DAMAGE:
         return TaskResult.from_disk(file)
+
+
+def _check_scores(result: TaskResult) -> None:
+    """Raise TypeError if a main score is no number. mteb takes any value."""
+    for row in chain.from_iterable(result.scores.values()):
+        if not isinstance(score := row.get("main_score"), int | float | None):
+            raise TypeError(f"main_score: expected a number, got {score!r}")
 
 
 def _model_of(folder: Path) -> str:

@@ -318,3 +318,13 @@ def test_kernels_of_few_lengths_are_kept_unless_the_user_says_how_many(
     if "create:cache_miss" not in first:
         pytest.skip("oneDNN computes nothing here")
     assert ("create:cache_miss" in again) == (own is None)
+
+
+def test_a_tokenizer_that_panics_is_named(tiny_model: Path, tmp_path: Path) -> None:
+    shutil.copytree(tiny_model, tmp_path / "tiny")
+    file = tmp_path / "tiny" / "tokenizer.json"
+    content = json.loads(file.read_bytes())
+    content["post_processor"]["single"][0]["SpecialToken"]["id"] = "[GONE]"
+    file.write_text(json.dumps(content))
+    with pytest.raises(InputError, match=r"its tokenizer fails \(.*\); restore its files"):
+        load_encoder(str(tmp_path / "tiny"), EncoderOptions(device="cpu"))

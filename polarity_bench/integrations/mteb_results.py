@@ -43,7 +43,7 @@ _READ = ("main_score", "hf_subset", "languages", "mteb_version")
 """Keys of a score that are read."""
 _NAMED = 3
 """Number of damaged files that a message names."""
-_DAMAGE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+_DAMAGE = (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError)
 """Errors that damaged files give."""
 
 
@@ -194,10 +194,11 @@ def _read_result(file: Path) -> TaskResult:
 
 
 def _check_scores(result: TaskResult) -> None:
-    """Raise TypeError if a main score is no number. mteb takes any value."""
+    """Raise TypeError or OverflowError if a main score is no number. mteb takes any value."""
     for row in chain.from_iterable(result.scores.values()):
         if not isinstance(score := row.get("main_score"), int | float | None):
             raise TypeError(f"main_score: expected a number, got {score!r}")
+        float(score or 0)  # an integer may be too large
 
 
 def _model_of(folder: Path) -> str:

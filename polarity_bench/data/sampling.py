@@ -35,15 +35,15 @@ def sample(
     Raises:
         InputError: If there are fewer than n rows, or more than n classes.
     """
+    classes, counts = np.unique(labels, return_counts=True)
     if n > (n_rows := len(labels)):
         raise InputError(f"`{field}` {n:,}: {of.format(n_rows)}; choose at most {n_rows:,}")
-    if n < (n_classes := len(np.unique(labels))):
+    if n < (n_classes := len(classes)):
         raise InputError(
             f"`{field}` {n:,}: each of the {n_classes} classes needs a row; choose at least "
             f"{n_classes}"
         )
     generator = np.random.default_rng(seed)
-    classes, counts = np.unique(labels, return_counts=True)
     drawn = [
         generator.permutation(np.flatnonzero(labels == code))[:share]
         for code, share in zip(classes, class_shares(counts, n), strict=True)

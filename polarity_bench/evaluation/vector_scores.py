@@ -80,8 +80,11 @@ def score(
     if reference_queries is not None and reference_sources is not None:
         reference = _embedded(task, reference_queries, reference_sources, "reference_")
     scores = task.score(embedded, reference).scores
-    wanted = {name: metric_of(name).key(k, weighting) for name in {key.metric for key in scores}}
-    return {name: scores[key] for name, key in wanted.items() if key in scores}
+    return {
+        key.metric: found
+        for key, found in scores.items()
+        if key == metric_of(key.metric).key(k, weighting)
+    }
 
 
 def _split(name: str, labels: Sequence[str]) -> Split:

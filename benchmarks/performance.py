@@ -121,7 +121,7 @@ def with_library(encoder: Any, texts: list[str], batch_size: int = 32) -> Action
 def ours(encoder: Any, texts: list[str]) -> Action:
     from polarity_bench.embedding.embedder import Embedder
 
-    return lambda: Embedder.on(encoder.device).embed(encoder, texts).vectors(texts).vectors
+    return lambda: Embedder.on(encoder).embed(encoder, texts).vectors(texts).vectors
 
 
 def other_libraries(plain: Any, texts: list[str], folder: Path, static: str) -> dict[str, Action]:

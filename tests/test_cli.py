@@ -497,6 +497,15 @@ def test_run_suggests_bfloat16_where_it_is_faster(
     assert ("--dtype bfloat16 encodes about twice as fast" in done.err) == suggested
 
 
+def test_run_says_how_many_texts_reach_the_limit_of_tokens(
+    bench: Bench, task_dir: Path, tiny_model: Path
+) -> None:
+    given = ("-m", tiny_model, "-t", "mini", "--task-dir", task_dir, "--device", "cpu")
+    message = "32 of the encoded texts reach the limit of tokens (--max-tokens); the encoder does"
+    assert message in bench("run", *given, "--max-tokens", "2").err
+    assert "limit of tokens" not in bench("run", *given).err
+
+
 def test_json_alone_goes_to_stdout(bench: Bench, task_dir: Path) -> None:
     done = run_mini(bench, task_dir, "--json", "--k", "2,4")
     assert done.code == 0

@@ -39,7 +39,7 @@ OF_THE_TOWERS = {
     "mpnet": ["tower-mpnet", "tower-mpnet-1"],
     "distilled": ["tower-distilled"],
     "mpnet, all labels": ["tower-mpnet-all", "tower-mpnet-all-1"],
-    "distilled, unlabelled": ["tower-student-0", "tower-student-1"],
+    "distilled, unlabelled": [f"tower-student-{seed}" for seed in range(3)],
 }
 OF_THE_AXIS = {
     "the base": [MINILM],
@@ -60,7 +60,7 @@ OF_THE_AXIS = {
     "`tuned`, 20,000 labels, 1 epoch, rate 1e-4, mean of three seeds": OF_THE_TOWERS["MiniLM"],
     "the same with `--distil-from` a tower of mpnet, one seed": OF_THE_TOWERS["distilled"],
     "`tuned` with `--distil-from` a tower of mpnet with all labels, and `--unlabelled` 38,770 "
-    "sentences, 2 epochs, rate 1e-4, bfloat16, mean of two seeds": (
+    "sentences, 2 epochs, rate 1e-4, bfloat16, mean of three seeds": (
         OF_THE_TOWERS["distilled, unlabelled"]
     ),
     "`shared`, 2 epochs, rate 1e-4, bfloat16, mean of three seeds": [

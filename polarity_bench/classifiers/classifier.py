@@ -143,7 +143,7 @@ class Classifier:
                 return self.encoder.encode(singles)
             dial = at_strength(self.encoder, 1.0)
             with bar("classifying", len(set(singles))) as advance:
-                embedded = Embedder.on(self.encoder.device).embed(dial, singles, advance)
+                embedded = Embedder.on(self.encoder).embed(dial, singles, advance)
             return embedded.sources(singles).vectors[:, :n_coordinates]
         rows = tokenize(self.encoder.model, texts, self.encoder.id.prompt or "")
         with bar("classifying", len(texts)) as advance:

@@ -221,7 +221,7 @@ class EmbeddingFlags:
 
         sizes = _given(batch_tokens=self.batch_tokens, batch_size=self.batch_size)
         with self.store() as store:
-            yield replace(Embedder.on(getattr(encoder, "device", None), store), **sizes)
+            yield replace(Embedder.on(encoder, store), **sizes)
 
     def store(self) -> AbstractContextManager[EmbeddingStore | None]:
         """Open the store of embeddings, or return a context of None with `--no-store`."""

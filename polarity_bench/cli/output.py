@@ -264,6 +264,11 @@ def print_report(
             f"{usage.n_encoded:,} encoded in {usage.encode_seconds:.1f} s, "
             f"{usage.n_read:,} read from the store"
         )
+        if usage.n_at_limit:
+            remark(
+                f"{label}: {usage.n_at_limit:,} of the encoded texts reach the limit of tokens "
+                "(`max_tokens`); the encoder does not read what is beyond it"
+            )
 
 
 def _how_to_read(results: Sequence[Result], weighting: str, has_intervals: bool) -> str:

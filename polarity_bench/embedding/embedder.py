@@ -31,6 +31,7 @@ Shapes: b batch, d dimensions, n texts.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Container, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -88,12 +89,14 @@ class Usage:
         n_distinct: Number of distinct texts.
         n_encoded: Number of distinct texts that this run encoded.
         encode_seconds: Time in the encoder, including the wait for tokenization, in seconds.
+        n_at_limit: Number of encoded texts with as many tokens as the encoder reads, or more.
     """
 
     n_texts: int
     n_distinct: int
     n_encoded: int
     encode_seconds: float
+    n_at_limit: int = 0
 
     @property
     def n_read(self) -> int:
@@ -224,9 +227,9 @@ class Embedder:
         check_at_least(1, batch_tokens=self.batch_tokens, batch_size=self.batch_size)
 
     @classmethod
-    def on(cls, device: str | None, store: EmbeddingStore | MemoryStore | None = None) -> Embedder:
-        """Return an embedder with a suitable batch size for the device."""
-        if device in (None, "cpu"):
+    def on(cls, encoder: Encoder, store: EmbeddingStore | MemoryStore | None = None) -> Embedder:
+        """Return an embedder with a suitable batch size for the encoder's device."""
+        if getattr(encoder, "device", "cpu") == "cpu":
             return cls(store)
         return cls(store, GPU_BATCH_TOKENS, GPU_BATCH_SIZE)
 
@@ -277,7 +280,7 @@ class Embedder:
             encoder, store = encoder.for_corpus(texts), MemoryStore(distinct)
         advance = progress or (lambda _: None)
         encoder_id = encoder.id.stored
-        n_encoded, encode_seconds, dimension = 0, 0.0, None
+        n_encoded, n_at_limit, encode_seconds, dimension = 0, 0, 0.0, None
         missing = [store.missing(encoder_id, part.texts, part.digest) for part in parts]
         advance(len(distinct) - sum(map(len, missing)))
         for part, of_part in zip(parts, missing, strict=True):
@@ -291,6 +294,7 @@ class Embedder:
                 usable = [batch.texts[row] for row in rows]
                 store.write(encoder_id, usable, vectors[rows], part.digest)
                 n_encoded += len(batch.missing)
+                n_at_limit += len(batch.missing & batch.at_limit)
                 advance(batch.n_planned)
         matrix = read_parts(store, encoder_id, parts, distinct)
         usage = Usage(
@@ -298,6 +302,7 @@ class Embedder:
             n_distinct=len(distinct),
             n_encoded=n_encoded,
             encode_seconds=encode_seconds,
+            n_at_limit=n_at_limit,
         )
         row_of = {text: row for row, text in enumerate(distinct)}
         return EmbeddedTexts(encoder.id, usage, matrix, row_of, store.room)
@@ -361,6 +366,8 @@ class Embedder:
         planned = missing if part.group is None else part.group
         counts = _count_tokens(encoder, planned)
         sizes = {"batch_tokens": self.batch_tokens, "batch_size": self.batch_size}
+        limit = encoder.id.max_tokens or math.inf
+        at_limit = {text for text, n in zip(planned, counts, strict=True) if n >= limit}
         missing_texts = set(missing)
         for batch in plan(planned, counts, **sizes):
             if not (needed := [text for text in batch if text in missing_texts]):
@@ -369,18 +376,26 @@ class Embedder:
             still_missing = store.missing(encoder.id.stored, needed, part.digest)
             if still_missing:
                 texts = still_missing if part.group is None else batch
-                yield _Batch(texts, set(still_missing), len(needed))
+                yield _Batch(texts, set(still_missing), len(needed), at_limit)
             else:
                 advance(len(needed))
 
 
 @dataclass(frozen=True)
 class _Batch:
-    """Texts to encode together, those of them to store, and the number of texts to report."""
+    """Texts to encode together, with what the embedder needs to know of them.
+
+    Attributes:
+        texts: The texts.
+        missing: Those to store.
+        n_planned: Number of texts to report.
+        at_limit: All texts of the plan with as many tokens as the encoder reads, or more.
+    """
 
     texts: list[str]
     missing: set[str]
     n_planned: int
+    at_limit: set[str]
 
 
 def _encode(

@@ -211,8 +211,13 @@ class SentenceTransformerEncoder:
         return matrix
 
     def count_tokens(self, texts: Sequence[str]) -> IntArray:
-        """Return the number of tokens of each text, at most the encoder's limit, (n,)."""
-        counts = _token_counts(self.model.tokenizer, texts)
+        """Return the number of tokens of each text, at most the encoder's limit, (n,).
+
+        Raises:
+            InputError: If the tokenizer panics, because its file is damaged.
+        """
+        with self._naming_panics():
+            counts = _token_counts(self.model.tokenizer, texts)
         return counts if self.id.max_tokens is None else counts.clip(max=self.id.max_tokens)
 
     def encode(self, texts: Sequence[str]) -> FloatArray:
@@ -248,8 +253,13 @@ class SentenceTransformerEncoder:
         Raises:
             InputError: If the tokenizer panics, because its file is damaged.
         """
-        try:
+        with self._naming_panics():
             return self._tokenize(texts)
+
+    @contextmanager
+    def _naming_panics(self) -> Iterator[None]:
+        try:
+            yield
         except BaseException as error:
             # A panic of code in Rust is no `Exception`, and its class cannot be imported.
             if type(error).__name__ != "PanicException":

@@ -81,7 +81,7 @@ def evaluate(
     if task.uses_reference:
         check_saved(reference, task.texts)  # before the encoder under test takes its time
     shared = MemoryStore(list(dict.fromkeys(task.texts))) if encoder.id.is_compressed else None
-    embedder = embedder or Embedder.on(getattr(encoder, "device", None), shared)
+    embedder = embedder or Embedder.on(encoder, shared)
     begun = time.perf_counter()
     embedded = embed_tasks(embedder, encoder, [task])
     other = other_reference(encoder, reference) if task.uses_reference else None

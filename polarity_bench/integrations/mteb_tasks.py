@@ -122,8 +122,7 @@ class PolarityBenchTask(AbsTask):
             other = self.reference
             if other is None and self.task.uses_reference:
                 other = default_reference(model)
-            embedder = Embedder.on(getattr(other, "device", None))
-            reference = embedder.embed(other, texts) if other else None
+            reference = Embedder.on(other).embed(other, texts) if other else None
         with timer("Scoring", split=hf_split, subset=hf_subset):
             result = score_task(self.task, embedded, reference)
         # JSON has no NaN, so undefined scores are removed. mteb requires the main score in any

@@ -139,7 +139,7 @@ class PolarityEvaluator(BaseEvaluator):
         return self._bases[base] if base else None
 
     def _embed(self, encoder: Encoder) -> EmbeddedTexts:
-        return Embedder.on(getattr(encoder, "device", None)).embed(encoder, self.task.texts)
+        return Embedder.on(encoder).embed(encoder, self.task.texts)
 
 
 def _append(folder: Path, stem: str, row: Mapping[str, float]) -> None:

@@ -114,13 +114,12 @@ def _evaluate(
     if not is_trained:
         check_encoder(setup.output, model, options, encoder.id)
     reference = default_reference(encoder, setup.options, _require if is_trained else None)
-    device = getattr(encoder, "device", None)
     with EmbeddingStore() if setup.store else nullcontext() as store:
-        caching = Embedder.on(device, store)
+        caching = Embedder.on(encoder, store)
         plan = EvaluationPlan(
             encoder,
             reference,
-            Embedder.on(device) if is_trained else caching,
+            Embedder.on(encoder) if is_trained else caching,
             reference_embedder=caching,
         )
         report = run_suite(plan, loaded, setup.output / "results")

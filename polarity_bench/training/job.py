@@ -18,6 +18,7 @@ import tomlkit
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.embedding.store import EmbeddingStore
+from polarity_bench.encoders.base import Encoder
 from polarity_bench.encoders.load import EncoderOptions
 from polarity_bench.errors import InputError, reworded
 from polarity_bench.files import parse_toml
@@ -119,10 +120,10 @@ class Job(Parameters):
         return DataAccess.from_environment(self.data_dir, self.options.offline)
 
     @contextmanager
-    def embedder(self, device: str) -> Iterator[Embedder]:
-        """Open an embedder for a device, with an embedding store if `store` is set."""
+    def embedder(self, encoder: Encoder) -> Iterator[Embedder]:
+        """Open an embedder for an encoder, with an embedding store if `store` is set."""
         with EmbeddingStore() if self.store else nullcontext() as store:
-            yield Embedder.on(device, store)
+            yield Embedder.on(encoder, store)
 
 
 def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:

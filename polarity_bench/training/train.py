@@ -161,7 +161,7 @@ def open_context(job: Job, folder: RunFolder, bar: Bar) -> Iterator[TrainingCont
     base = load_base(job.model, job.options)
     known = None if rows == 0 else known_to(job.model, base)
     data = load_training_data(spec, job.access(), held_out=rows, seed=seed, known=known)
-    with job.embedder(base.device) as embedder:
+    with job.embedder(base) as embedder:
         embedder = data.in_groups(embedder)
         yield TrainingContext(
             folder, base, job.options, data, embedder, job.access(), job.task_dir, bar

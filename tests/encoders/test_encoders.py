@@ -21,6 +21,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from sklearn.exceptions import NotFittedError
 from standins import word_tokenizer
+from tokenizers import Tokenizer
 from transformers import AutoTokenizer, BertModel
 
 from polarity_bench.embedding.embedder import Embedder
@@ -61,6 +62,13 @@ def test_a_sentence_transformers_folder(sentence_bert: Path, bert: Path) -> None
     assert not encoder.id.pooling_added
     assert np.allclose(encoder.encode(TEXTS), load(bert).encode(TEXTS), atol=1e-6)
     assert encoder.count_tokens(TEXTS).tolist() == [7, 5, 5]
+
+
+def test_texts_that_reach_the_limit_of_tokens_are_counted(sentence_bert: Path) -> None:
+    texts = [*TEXTS, TEXTS[0]]  # 7, 5, 5 and again 7 tokens
+    for limit, n in ((8, 0), (7, 1), (6, 1), (5, 3)):
+        usage = Embedder().embed(load(sentence_bert, max_tokens=limit), texts).usage
+        assert (usage.n_at_limit, usage.n_encoded) == (n, 3), limit
 
 
 # model2vec before 0.10 does not close the files of a model that it saves.
@@ -164,9 +172,13 @@ def test_on_a_gpu_the_next_batch_is_tokenized_while_one_is_encoded(
     assert (n_encoded, progress) == (3, [0, 2, 2, 1])
 
 
-def test_batches_are_larger_on_a_gpu() -> None:
-    assert Embedder.on("cpu") == Embedder.on(None) == Embedder()
-    assert Embedder.on("cuda:0") == Embedder(None, batch_tokens=32_768, batch_size=2048)
+def test_batches_are_larger_on_a_gpu(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = load(bert)
+    assert (
+        Embedder.on(encoder) == Embedder.on(load_encoder("tfidf", EncoderOptions())) == Embedder()
+    )
+    monkeypatch.setattr(SentenceTransformerEncoder, "device", "cuda:0")
+    assert Embedder.on(encoder) == Embedder(None, batch_tokens=32_768, batch_size=2048)
 
 
 # What is refused
@@ -326,5 +338,10 @@ def test_a_tokenizer_that_panics_is_named(tiny_model: Path, tmp_path: Path) -> N
     content = json.loads(file.read_bytes())
     content["post_processor"]["single"][0]["SpecialToken"]["id"] = "[GONE]"
     file.write_text(json.dumps(content))
-    with pytest.raises(InputError, match=r"its tokenizer fails \(.*\); restore its files"):
-        load_encoder(str(tmp_path / "tiny"), EncoderOptions(device="cpu"))
+    message = r"its tokenizer fails \(.*\); restore its files"
+    with pytest.raises(InputError, match=message):
+        load(tmp_path / "tiny")
+    encoder = load(tiny_model)
+    encoder.model.tokenizer._tokenizer = Tokenizer.from_file(str(file))
+    with pytest.raises(InputError, match=message):
+        encoder.count_tokens(["one text"])

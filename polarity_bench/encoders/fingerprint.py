@@ -37,6 +37,9 @@ Existing digests contain these values, but the defaults depend on the version of
 _VOLATILE_ATTRIBUTES = ("kwargs", "_caches", "name_or_path")
 """Attributes of adapters that do not affect vectors, but depend on the device or the folder."""
 
+_MOST_TOKENS = 10_000_000
+"""Number of tokens that a vocabulary may have, forty times as many as that of XLM-R."""
+
 _PACKAGES = {"torch", "transformers", "sentence_transformers", "polarity_bench"}
 """Packages whose source code is not part of the digest, even outside site-packages."""
 
@@ -103,12 +106,27 @@ def _tokenizer_state(tokenizer: Any) -> Any:
         tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
     backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
     if hasattr(backend, "to_str"):
+        _check_ids(backend.get_vocab())
         state = json.loads(backend.to_str())
         return {k: v for k, v in state.items() if k not in {"truncation", "padding"}}
     if isinstance(tokenizer, WordTokenizer):  # The vocabulary, stop words and lower-casing.
         return [type(tokenizer).__name__, _plain(vars(tokenizer))]
     vocabulary = tokenizer.get_vocab() if hasattr(tokenizer, "get_vocab") else {}
     return [type(tokenizer).__name__, sorted(vocabulary.items())]
+
+
+def _check_ids(vocabulary: dict[str, int]) -> None:
+    """Check the ids of tokens, because a tokenizer that is written needs memory up to the largest.
+
+    Raises:
+        ValueError: If an id is too large.
+    """
+    for token, i in vocabulary.items():
+        if i >= _MOST_TOKENS:
+            raise ValueError(
+                f"the tokenizer gives the token {token!r} the id {i}, but ids must be below "
+                f"{_MOST_TOKENS:,}; restore the file of the tokenizer"
+            )
 
 
 def _plain(value: Any) -> Any:

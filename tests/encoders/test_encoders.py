@@ -184,6 +184,19 @@ def test_batches_are_larger_on_a_gpu(bert: Path, monkeypatch: pytest.MonkeyPatch
 # What is refused
 
 
+def test_a_token_with_a_huge_id_is_named(tiny_model: Path, tmp_path: Path) -> None:
+    """Writing such a tokenizer would take gigabytes, and abort the process without them."""
+    shutil.copytree(tiny_model, tmp_path / "tiny")
+    file = tmp_path / "tiny" / "tokenizer.json"
+    content = json.loads(file.read_bytes())
+    token = next(iter(content["model"]["vocab"]))
+    content["model"]["vocab"][token] = 2**31
+    file.write_text(json.dumps(content))
+    message = f"gives the token {token!r} the id 2147483648, but ids must be below 10,000,000;"
+    with pytest.raises(InputError, match=re.escape(message)):
+        load(tmp_path / "tiny")
+
+
 def test_pickled_weights_are_refused_unless_allowed(bert: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(bert, tmp_path / "pickled")
     (folder / "model.safetensors").unlink()

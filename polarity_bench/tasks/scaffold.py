@@ -113,7 +113,7 @@ def new_task(
     check_labels(name, names.values(), names.values())
     keys = pd.Series(list(map(str.casefold, pool[form.text])), pool.index, dtype=object, name="key")
     named = _renamed(pool[form.label], names)
-    _check_pairs(tables, keys, named)
+    _check_pairs(tables, form, keys, named)
     if len(tables) == 1:
         tables, is_declared = _draw_splits(tables[0], keys, named), False
     del pool, keys, named  # They need as much memory as the texts.
@@ -371,7 +371,9 @@ def _merge(labels: pd.Series[str]) -> dict[str, str]:
     return {label: usual[_fold(label)] for label in sorted(counts.index)}
 
 
-def _check_pairs(tables: Sequence[Table], keys: pd.Series[str], labels: pd.Series[str]) -> None:
+def _check_pairs(
+    tables: Sequence[Table], form: FormatSpec, keys: pd.Series[str], labels: pd.Series[str]
+) -> None:
     """Warn about texts with several labels; case-folded texts are the keys of equal rows."""
     is_repeated = keys.duplicated(keep=False)
     n_labels = labels[is_repeated].groupby(keys[is_repeated], sort=False).nunique()
@@ -381,9 +383,10 @@ def _check_pairs(tables: Sequence[Table], keys: pd.Series[str], labels: pd.Serie
         places = np.flatnonzero(keys == several[0])
         other = next(place for place in places if labels.iloc[place] != labels.iloc[places[0]])
         lines = "; ".join(table.at(index) for table, index in (rows[places[0]], rows[other]))
+        table, first = rows[places[0]]
         warn(
             f"{lines}: {len(several):,} of {keys.nunique():,} distinct texts have more than one "
-            f"label, such as {several[0][:60]!r}; correct or remove them"
+            f"label, such as {table.rows.at[first, form.text][:60]!r}; correct or remove them"
         )
 
 

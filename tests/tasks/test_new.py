@@ -107,7 +107,8 @@ def test_what_is_drawn_keeps_the_share_of_each_label_and_all_columns(tmp_path: P
 def test_texts_of_several_labels_are_warned_of(tmp_path: Path) -> None:
     rows = [*TEXTS, *((text, "10"[int(label)]) for text, label in TEXTS[:10])]
     several = (
-        r"r\.csv, line 2; .*r\.csv, line 502: 10 of 500 distinct texts have more than one label"
+        r"r\.csv, line 2; .*r\.csv, line 502: 10 of 500 distinct texts have more than one label, "
+        f"such as '{TEXTS[0][0]}'"
     )
     with (
         pytest.warns(InputWarning, match=several),

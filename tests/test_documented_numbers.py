@@ -157,6 +157,35 @@ def test_what_was_found_of_the_axis_is_that_of_the_board() -> None:
     check_the_axis(FINDINGS)
 
 
+def test_what_was_found_of_sarcasm_is_that_of_the_board() -> None:
+    raw = raw_of("axis-sarcastic-headlines")
+    grid = table_of(FINDINGS, "encoder", "P", "S", "P, unseen sources")
+    assert [*grid.titles[4:]] == ["S, unseen"]
+    by_mpnet = "`tuned` with `--tower all-mpnet-base-v2`"
+    encoders = {
+        "the base": [MINILM],
+        "`tuned`": [f"axis-tuned-sarcasm-{seed}" for seed in range(3)],
+        "`shared`, three epochs": [f"axis-shared-sarcasm-{seed}" for seed in range(3)],
+        f"{by_mpnet}, one epoch, one seed": ["tower-mpnet-sarcasm"],
+        f"{by_mpnet}, three epochs, one seed": ["tower-mpnet-sarcasm-3"],
+    }
+    assert [row[0] for row in grid.rows] == [*encoders]
+    tasks = ("sarcastic-headlines", "sarcastic-headlines-unseen")
+    names = [f"{metric}_uniform_at_16" for metric in ("polarity", "similarity")]
+    for row, labels in zip(grid.rows, encoders.values(), strict=True):
+        dials = [each if each == MINILM else f"{each} (strength 1)" for each in labels]
+        assert [*row[1:]] == [percent(raw, task, dials, name) for task in tasks for name in names]
+    _, tuned, _, once, thrice = np.array([row[1:] for row in grid.rows], float)
+    found = plain(FINDINGS)
+    assert f"and {(once - tuned)[2]:.1f} points more with unseen sources" in found
+    p, s = (thrice - tuned)[::2], (thrice - tuned)[1::2]
+    assert np.ptp(np.round(p, 1)) == 0
+    said = (
+        f"Three epochs have {p[0]:.1f} points more P than MiniLM's copy, with seen and with unseen"
+    )
+    assert f"{said} sources, and {s.min():.1f} to {s.max():.1f} points more S." in found
+
+
 def test_the_towers_on_the_page_of_the_dial_are_those_of_the_board() -> None:
     raw, grid = raw_of("axis"), table_of(DIAL, "classifier", "strength", "P", "S")
     dials = [

@@ -375,6 +375,19 @@ def test_card_writes_what_results_say_once(carded: Callable[..., Done]) -> None:
     assert files() == made
 
 
+def test_results_from_before_the_task_changed_are_left_out(
+    carded: Callable[..., Done], task_dir: Path
+) -> None:
+    """The card would give the values to the data that the task file names now."""
+    file = task_dir / "mini.toml"
+    file.write_text("version = 2\n" + file.read_text())
+    before = files()
+    done = carded()
+    assert done.code == 2
+    assert "there are only results of mini from before the task changed; evaluate it" in done.err
+    assert files() == before
+
+
 def test_a_dry_run_prints_the_card_and_writes_nothing(carded: Callable[..., Done]) -> None:
     before = files()
     done = carded("--dry-run", "--board", "https://example.org/b")

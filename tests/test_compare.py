@@ -27,6 +27,7 @@ from polarity_bench.metrics.significance import detectable_difference, sign_flip
 from polarity_bench.results.result_files import Result, read_arrays, read_result, write_result
 from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.tasks.catalogue import load_task, read_task
+from polarity_bench.tasks.senteval.presets import choose_preset
 from polarity_bench.tasks.types.base import Settings, Task
 from polarity_bench.tasks.types.polarity.scoring import derived
 from polarity_bench.values import FloatArray
@@ -68,6 +69,20 @@ def rewritten(result: Result, **changed: Any) -> Result:
 
 
 # What is aligned
+
+
+def test_a_name_in_its_own_case_is_taken_before_others(pair: tuple[Result, Result]) -> None:
+    one, _ = pair
+    keys = {part: ScoreKey("polarity", 4, part=part) for part in ("US", "us", "UK")}
+    scores = one.scores | dict.fromkeys(keys.values(), one.scores[ScoreKey("polarity", 4)])
+    result = replace(one, scores=scores | {ScoreKey("Joint", 4): one.scores[one.main_score]})
+    for part in keys:
+        assert measure_of(result, f"P, {part}") == measure_of(result, str(keys[part])) == keys[part]
+    assert measure_of(result, "p, uk") == keys["UK"]
+    with pytest.raises(InputError, match=r"several such scores \(P, US, P, us\); give the name in"):
+        measure_of(result, "p, Us")
+    assert measure_of(result, None) == measure_of(result, "joint") == one.main_score
+    assert measure_of(result, "Joint") == ScoreKey("Joint", 4)
 
 
 @pytest.mark.parametrize("name", [*K, "knn_accuracy", "overlap", "polarity_oracle"])
@@ -266,6 +281,17 @@ def test_what_depends_on_the_reference_needs_a_common_one(task: Task, tmp_path: 
     aligned, remark = pair_up([base], [one, two])
     assert (aligned.key.metric, remark) == ("joint", "")
     assert [result.path for result in aligned.results] == [base.path, one.path]
+
+
+def test_one_of_several_protocols_is_not_guessed(workshop: Workshop, tmp_path: Path) -> None:
+    found = [
+        put(workshop.load(workshop.trec(), settings), name, tmp_path, None)
+        for name in ("ash", "maple")
+        for settings in (Settings(of_types=(choose_preset(kfold=n),)) for n in (3, 5))
+    ]
+    with pytest.raises(InputError, match="several results match; name two of these files"):
+        pair_up(found[:2], found[2:])
+    assert pair_up(found[:1], found[2:])[0].results == (found[0], found[2])
 
 
 def test_one_of_several_results_is_not_guessed(task: Task, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from polarity_bench import (
     score,
     training,
 )
+from polarity_bench.encoders.function_encoder import PROBES
 from polarity_bench.encoders.load import EncoderOptions, load_folder
 from polarity_bench.encoders.reference_encoder import name_of
 from polarity_bench.tasks.types.polarity.task import PolarityTask
@@ -102,6 +103,17 @@ def test_a_folder_and_a_function_are_encoders(task_dir: Path, tiny_model: Path) 
     assert found.flat == pytest.approx(evaluate(encoder, task).flat, abs=1e-6, nan_ok=True)
     other = evaluate(lambda texts: [[len(text), 1.0] for text in texts], task)
     assert other.key.encoder.digest != found.key.encoder.digest
+    assert evaluate(encoder.encode, task, reference=encoder.encode).key.reference is None
+    rare = next(text for text in task.texts if text not in PROBES)
+    with pytest.raises(InputError, match=r"`reference`: the functions .* count as one encoder"):
+        evaluate(
+            encoder.encode,
+            task,
+            reference=lambda texts: [
+                (-1) ** (text == rare) * row
+                for text, row in zip(texts, encoder.encode(texts), strict=True)
+            ],
+        )
     with pytest.raises(InputError, match=r"shape \(4, d\) for 4 texts, got \(4,\)"):
         evaluate(lambda texts: [1.0 for _ in texts], task)
 

@@ -459,8 +459,9 @@ class Sections:
         if "queries" in seen and len(tasks) == 1:
             for title, part in (("joint, unseen", "unseen"), ("base, unseen", "unseen_base")):
                 at_k = [(row, partial(unseen_score, k=row["k"])) for row in rows]
-                scores = (self._mean_of(score, tasks, row, part) for row, score in at_k)
-                columns.append(Column(title, metric_of("joint").shown_values(scores)))
+                scores = [self._mean_of(score, tasks, row, part) for row, score in at_k]
+                shown = metric_of("joint").shown_values(scores)
+                columns.append(Column(title, shown, stored=scores))
         return columns
 
     def _of_seen(self, family: str) -> list[Table]:
@@ -567,6 +568,7 @@ class Sections:
                     marks=[self._mark(number, column) for number in numbers],
                     spreads=[number["std"] if number else None for number in numbers],
                     lower_is_better=not metric_of(metric).higher_is_better,
+                    stored=[score["value"] if score else None for score in scores],
                 )
             )
             deviations = [

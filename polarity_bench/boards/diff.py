@@ -32,16 +32,23 @@ def changes(one: Board, other: Board) -> DataFrame:
     The columns are `table`, `row` (its leading cells), `column`, `change`, `before`, `after` and
     `difference` (second value minus first). `change` is `added` if the cell is only in the second
     board, `removed` if it is only in the first, and otherwise `changed`. Missing values are NaN.
+    `before` and `after` are as the boards show them; the difference is that of the stored values,
+    which may be below the least that is shown (see `Metric.shown`).
     """
     import pandas as pd
 
     first, second = _cells(one), _cells(other)
-    rows = [(*place, first.get(place), second.get(place)) for place in {**second, **first}]
-    cells = pd.DataFrame(rows, columns=["table", "row", "column", "before", "after"])
-    cells = cells.astype({"before": float, "after": float})
+    none = (math.nan, math.nan)
+    rows = [
+        (*place, *first.get(place, none), *second.get(place, none)) for place in {**second, **first}
+    ]
+    shown, stored = ["before", "after"], ["stored before", "stored after"]
+    numbers = [name for pair in zip(shown, stored, strict=True) for name in pair]
+    cells = pd.DataFrame(rows, columns=["table", "row", "column", *numbers])
+    cells = cells.astype(dict.fromkeys(numbers, float))
     change = cells["before"].isna().map({True: "added", False: "changed"})
     cells.insert(3, "change", change.mask(cells["after"].isna(), "removed"))
-    cells["difference"] = cells["after"] - cells["before"]
+    cells["difference"] = cells.pop("stored after") - cells.pop("stored before")
     return cells[~(cells["difference"].abs() <= _SAME)]
 
 
@@ -70,16 +77,16 @@ def other_causes(boards: Sequence[Board], folders: Sequence[Path]) -> Iterator[s
             yield f"{place[0]}: the {unlike[0]} differs, so do not compare its scores"
 
 
-def _cells(board: Board) -> dict[Place, float]:
-    """Return every number of a board, by its location."""
-    numbers: dict[Place, float] = {}
+def _cells(board: Board) -> dict[Place, tuple[float, float]]:
+    """Return every number of a board, as it is shown and as it is stored, by its location."""
+    numbers: dict[Place, tuple[float, float]] = {}
     for name, table in board.named_tables:
         for i in range(table.n_rows):
             row = _row({title: cells[i] for title, cells in table.heads})
             for column in table.columns:
-                value = column.values[i]
-                if value is not None and not math.isnan(value):
-                    numbers[_base(name), row, _base(column.title)] = value
+                value, stored = column.values[i], (column.stored or column.values)[i]
+                if value is not None and stored is not None and not math.isnan(value):
+                    numbers[_base(name), row, _base(column.title)] = value, stored
     return numbers
 
 

@@ -545,6 +545,7 @@ def _column(rows: Sequence[Row], metric: str, column: tuple[str, str], title: st
         digits=_DIGITS,
         n_best=2,
         spread_as="sub",
+        stored=[mean["value"] for mean in means],
     )
 
 

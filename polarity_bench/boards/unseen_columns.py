@@ -36,10 +36,14 @@ def unseen_table(heads: Sequence[tuple[str, Sequence[str]]], results: Sequence[R
     metric, parts = metric_of(results[0].main_score.metric), ("unseen", "unseen_base")
     own, of_base = ([unseen_score(result, part) for result in results] for part in parts)
     columns = [
-        Column.of(measure, [result.main for result in results]),
+        Column.of(
+            measure,
+            [result.main for result in results],
+            stored=[result.scores[result.main_score].mean for result in results],
+        ),
         Column("seen", list(map(_share_tested, results))),
-        Column(f"{measure}, unseen", metric.shown_values(own)),
-        Column("base, unseen", metric.shown_values(of_base)),
+        Column(f"{measure}, unseen", metric.shown_values(own), stored=own),
+        Column("base, unseen", metric.shown_values(of_base), stored=of_base),
     ]
     of = f"{tested_part(results[0].kind)} seen in training"
     return Table(f"{kind.heading or 'Retrieval'}, {protocol}: {of}", heads, columns)
@@ -72,7 +76,7 @@ def seen_in_training(results: Sequence[Result]) -> Table:
     Args:
         results: Results of one encoder, one for each task.
     """
-    rows = [(result, part) for result in results for part in result.seen or result.counts]
+    rows = [(result, part) for result in results for part in result.seen or _sizes(result)]
     heads = [
         ("task", [result.task for result, _ in rows]),
         ("of", [_size_text(result, part) for result, part in rows]),
@@ -122,6 +126,12 @@ def seen_words(shares: Mapping[str, float | None]) -> str:
     return f"{' and '.join(words)} seen in training" if shares else ""
 
 
+def _sizes(result: Result) -> Mapping[str, int]:
+    """Return the number of rows by part; counts of retrieval tasks have further numbers."""
+    is_part = parts_of(result.kind) if KINDS[result.kind].retrieves else result.counts
+    return {part: n for part, n in result.counts.items() if part in is_part}
+
+
 def _size_text(result: Result, part: str) -> str:
     """Return the size of a part of the data as text, such as `1,821 sources`."""
     n = f"{_n_rows(result, part):,}"
@@ -138,4 +148,5 @@ def _share(result: Result, part: str, way: str) -> float | None:
 
 def _n_rows(result: Result, part: str) -> int:
     """Return the number of rows of a part; the part `all` is the sum of all subsets."""
-    return result.counts.get(part) or sum(result.counts.values())
+    sizes = _sizes(result)
+    return sizes[part] if part in sizes else sum(sizes.values())

@@ -68,8 +68,17 @@ def card(
     # The path is absolute, because `load_encoder` reads `random` as the name of a baseline.
     encoder = load_encoder(str(run.absolute()), options)
     encoder = encoder if strength is None else at_strength(encoder, strength)
-    own = _results_of(encoder.id, results)
-    data_sets = {task: DataSet.of(spec) for task, spec in load_tasks(task_dir).items()}
+    stored, specs = _results_of(encoder.id, results), load_tasks(task_dir)
+    # The card names the revision of the data in the task file, so both must be of one version.
+    old = {r.path: r for r in stored if r.task in specs and r.key.task != specs[r.task].digest}
+    own = [result for result in stored if result.path not in old]
+    if old:
+        names = ", ".join(sorted({result.task for result in old.values()}))
+        why = f"results of {names} from before the task changed; evaluate it again"
+        if not own:
+            raise InputError(f"`results` {results}: {name}: there are only {why}")
+        remark(f"left out: {why}")
+    data_sets = {task: DataSet.of(spec) for task, spec in specs.items()}
     with reworded(f"`results` {results}: {name}: "):
         found = hub_card.select_scores(own, data_sets, weighting)
     if n_cut := sum(result.limit is not None for result in own):

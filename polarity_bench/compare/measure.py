@@ -18,17 +18,24 @@ def measure_of(result: Result, named: str | None, weighting: str = "linear") -> 
     Args:
         result: One of the results to compare.
         named: Column title (`P` or `P, negation`), metric (`polarity`) or score name
-            (`polarity_of_negation_at_16`), ignoring case. None selects the main score.
+            (`polarity_of_negation_at_16`). Case is ignored if no name has the same case. None
+            selects the main score.
         weighting: Weighting of the ranks, unless the score name contains one.
 
     Raises:
-        InputError: If the result has no such score, or the score has no stored values per query.
+        InputError: If the result has no such score, several scores have the name but for case, or
+            the score has no stored values per query.
     """
     known = _names(result, weighting)
     comparable = [title for title, key in known.items() if is_comparable(key, result)]
     name = result.main_score.metric if named is None else named
-    folded = {title.casefold(): key for title, key in known.items()}
-    key = folded.get(name.casefold())
+    alike = [title for title in known if title.casefold() == name.casefold()]
+    if len({known[title] for title in alike}) > 1 and name not in known:
+        raise InputError(
+            f"`measure` {name}: {result.task} has several such scores ({', '.join(alike)}); give "
+            "the name in the same case"
+        )
+    key = known.get(name) or next((known[title] for title in alike), None)
     if named is None:
         key = result.main_score if result.main_score.k is None else key
     if key is None:

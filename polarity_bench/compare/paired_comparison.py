@@ -9,12 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from polarity_bench.compare.alignment import (
-    Alignment,
-    align,
-    first_difference,
-    needs_reference,
-)
+from polarity_bench.compare.alignment import Alignment, align, first_difference
 from polarity_bench.compare.measure import measure_of
 from polarity_bench.errors import AmbiguousNameError, InputError, nearest
 from polarity_bench.metrics.pairwise import LEVEL, detectable, pairwise_means, pairwise_resampled
@@ -341,19 +336,13 @@ def _common(pair: Pair, measure: str | None, weighting: str) -> ScoreKey | None:
 
 
 def _refuse_several(equal: Sequence[tuple[Pair, ScoreKey]]) -> None:
-    """Raise InputError if equally preferred pairs differ in score, data or reference encoder.
+    """Raise InputError if equally preferred pairs differ in score, data, protocol or reference.
 
     Reference encoders may differ if the score does not depend on them.
     """
-
-    def question(pair: Pair, key: ScoreKey) -> tuple[ScoreKey, str, str]:
-        result = pair[0]
-        reference = result.key.reference_encoder.digest if needs_reference(key) else ""
-        return key, result.key.data, reference
-
     first, *others = equal
     for pair, key in others:
-        if question(pair, key) != question(*first):
+        if key != first[1] or first_difference(pair[0], first[0][0], key):
             named = [result.path for each, _ in equal for result in each]
             files = ", ".join(map(str, dict.fromkeys(named)))
             raise InputError(f"several results match; name two of these files: {files}")

@@ -33,7 +33,7 @@ from polarity_bench.data.readers import (
     type_of,
 )
 from polarity_bench.data.specs import FormatSpec
-from polarity_bench.errors import InputError, check_installed, reworded
+from polarity_bench.errors import InputError, check_installed, reworded, warn
 from polarity_bench.files import read_errors
 from polarity_bench.hub import reading_hub
 
@@ -261,7 +261,7 @@ def _read_folder(folder: Path, form: FormatSpec) -> Table:
         places = pd.Index([str(path.relative_to(folder)) for _, path in texts], name="file")
         return Table(str(folder), pd.DataFrame(values, places, names, dtype=object))
     files = files or known
-    parts = [(re.split(r"[\W_]", path.name)[0], path) for path in files]
+    parts = [(re.split(r"[\W\d_]", path.name)[0], path) for path in files]
     if len(files) > 1:
         parts = [(part, path) for part, path in parts if part in _SPLITS]
     if len(files) != 1 and len({part for part, _ in parts}) < 2:
@@ -270,6 +270,9 @@ def _read_folder(folder: Path, form: FormatSpec) -> Table:
             f"{folder}: expected one data file, files named train and test, or a folder of .txt "
             f"files for each label, got {listed}; give the data files themselves"
         )
+    if unused := [path.name for path in files if path not in {path for _, path in parts}]:
+        left = ", ".join(unused)
+        warn(f"not used: {left}; the names do not begin with train, test or another split")
     tables = [(part, path.name, read_table(path, form).rows) for part, path in parts]
     return Table(str(folder), _join(tables))
 

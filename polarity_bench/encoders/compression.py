@@ -105,6 +105,5 @@ def _decoded(vectors: FloatArray, ranges: FloatArray, kind: Quantization) -> Flo
     from sentence_transformers.util import quantize_embeddings
 
     steps = (ranges[1] - ranges[0]) / 255
-    steps[steps == 0] = 1  # as in `quantize_embeddings`
     codes: Any = quantize_embeddings(vectors, "int8", ranges=ranges)
     return np.asarray((codes + np.float32(128.5)) * steps + ranges[0])

@@ -9,12 +9,13 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from polarity_bench.embedding.arrays import MemoryStore
 from polarity_bench.embedding.embedder import EmbeddedTexts, Embedder
 from polarity_bench.encoders.base import Encoder, EncoderId, TaskEncoder
-from polarity_bench.encoders.function_encoder import FunctionEncoder
+from polarity_bench.encoders.function_encoder import PROBES, FunctionEncoder
 from polarity_bench.encoders.load import SentenceTransformerEncoder, load_encoder
 from polarity_bench.encoders.reference_encoder import default_reference, distinct_base, name_of
 from polarity_bench.encoders.saved_vectors import check_saved
@@ -86,6 +87,8 @@ def evaluate(
     embedded = embed_tasks(embedder, encoder, [task])
     other = other_reference(encoder, reference) if task.uses_reference else None
     by_reference = embed_tasks(embedder, other, [task]) if other else None
+    if task.uses_reference and other is None and isinstance(reference, FunctionEncoder):
+        _check_equal(embedded, embed_tasks(embedder, reference, [task]), task.texts)
     seconds = {"embed": time.perf_counter() - begun}
     return score_task(
         task,
@@ -96,6 +99,21 @@ def evaluate(
         device=getattr(encoder, "device", None),
         trained=training_facts(encoder),
     )
+
+
+def _check_equal(one: EmbeddedTexts, other: EmbeddedTexts, texts: Sequence[str]) -> None:
+    """Check that two functions that count as one encoder give texts the same vectors.
+
+    Raises:
+        InputError: If they do not.
+    """
+    first, second = (each.vectors(texts).vectors for each in (one, other))
+    if first.shape != second.shape or not np.allclose(first, second, atol=1e-5):
+        raise InputError(
+            "`reference`: the functions of the encoder and of the reference give the probe texts "
+            f"({', '.join(map(repr, PROBES))}) the same vectors, so they count as one encoder, but "
+            "the task's texts have others; give vectors of the probe texts, or saved vectors"
+        )
 
 
 def embed_tasks(

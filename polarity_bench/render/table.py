@@ -40,6 +40,7 @@ class Column:
             marked too.
         spread_as: Format of the spreads: after a ± sign, or as a subscript.
         lower_is_better: Whether the lowest values are the best.
+        stored: The values before they are shown (see `Metric.shown`); () if they are equal.
     """
 
     title: str
@@ -53,6 +54,7 @@ class Column:
     n_best: int = 1
     spread_as: Literal["±", "sub"] = "±"
     lower_is_better: bool = False
+    stored: Sequence[float | None] = ()
 
     @classmethod
     def of(

@@ -19,7 +19,7 @@ from polarity_bench.encoders.base import EncoderId
 from polarity_bench.evaluation.one_task import evaluate
 from polarity_bench.results.curve_files import write_curves
 from polarity_bench.results.result_files import read_arrays, read_results, write_result
-from polarity_bench.scores import ScoreKey
+from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.tasks.catalogue import load_task, read_task
 from polarity_bench.tasks.types.base import Settings, Task
 
@@ -326,6 +326,16 @@ def test_boards_are_compared_cell_by_cell(bench: Bench, root: Path) -> None:
     shown = bench("leaderboard", "diff", "one", "two", "--wide").out
     row = r"ash, itself, 16 +\| P +\| +70\.00 \| +80\.00 \| +\+10\.00"
     assert re.search(row, shown)
+
+
+def test_differences_are_those_of_the_stored_scores(bench: Bench, root: Path) -> None:
+    """Boards show 0 for a joint below chance."""
+    result = placed(EncoderId("ash", "1"), "sst2", 0.4, 0.5, reference=EncoderId("elm", "2"))
+    for folder, joint in (("one", -0.01), ("two", -0.05)):
+        scores = result.scores | {result.main_score: Score.single(joint, 8)}
+        write_result(replace(result, scores=scores), Path(folder))
+    shown = bench("leaderboard", "diff", "one", "two", "--wide").out
+    assert re.search(r"\| joint +\| +0\.00 \| +0\.00 \| +-4\.00 ", shown), shown
 
 
 def test_boards_of_other_data_or_tasks_are_named(bench: Bench, root: Path) -> None:

@@ -14,7 +14,7 @@ from standins import Bench, HashEncoder
 from polarity_bench import evaluate, load_task
 from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.encoders.base import Quantization
-from polarity_bench.encoders.compression import compressed, uncompressed
+from polarity_bench.encoders.compression import compressed, quantized, uncompressed
 from polarity_bench.encoders.load import EncoderOptions, load_encoder
 from polarity_bench.errors import InputError
 from polarity_bench.scores import ScoreKey
@@ -68,6 +68,19 @@ def slow_whole(queries: FloatArray, sources: FloatArray, k: int) -> list[list[in
 
 
 SLOW = {"int8": slow_int8, "binary": slow_binary, None: slow_whole}
+
+
+def test_a_dimension_of_one_value_keeps_it_in_int8() -> None:
+    vectors = HashEncoder().encode([f"text {i}" for i in range(9)])
+    constant = np.full((len(vectors), 1), 0.3, dtype=np.float32)
+    both = np.hstack([vectors, constant, 0 * constant])
+
+    def new_array(n: int, d: int) -> FloatArray:
+        return np.empty((n, d), dtype=np.float32)
+
+    found = quantized(both, both[:6], "int8", new_array)
+    assert np.array_equal(found[:, :-2], quantized(vectors, vectors[:6], "int8", new_array))
+    assert np.array_equal(found[:, -2:], both[:, -2:])
 
 
 @pytest.mark.parametrize("quantize", SLOW)

@@ -631,6 +631,18 @@ def test_an_archive_or_folder_without_data_says_what_it_needs(tmp_path: Path) ->
         new_task([tmp_path / "empty"])
 
 
+def test_files_of_an_archive_that_are_not_used_are_named(tmp_path: Path) -> None:
+    rows = csv_in("utf-8")
+    with zipfile.ZipFile(tmp_path / "r.zip", "w") as file:
+        file.writestr("train.csv", rows(frame(TRAIN[:6])))
+        file.writestr("train2.csv", rows(frame(TRAIN[6:])))
+        file.writestr("test.csv", rows(frame(TEST)))
+        file.writestr("notes.csv", rows(frame(TEST)))
+    with pytest.warns(InputWarning, match=r"not used: notes\.csv; the names do not begin with tr"):
+        task = load(new_task([tmp_path / "r.zip"]))
+    assert sorted(task.source.texts) == sorted(text for text, _ in TRAIN)
+
+
 def test_an_excel_file_needs_openpyxl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("polarity_bench.errors.find_spec", lambda _: None)
     (tmp_path / "r.xlsx").write_bytes(b"PK")

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from standins import QUERIES, SOURCES, Bench, Done, call, write_task
 from standins.training import HERE, SMALL, job_of, made_run, run
 
+from polarity_bench.boards.unseen_columns import seen_in_training
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders.load import SentenceTransformerEncoder, load_encoder
 from polarity_bench.encoders.reference_encoder import Base, write_base
@@ -32,9 +33,10 @@ from polarity_bench.evaluation.contamination import (
     seen_rows,
     texts_before,
 )
+from polarity_bench.evaluation.one_task import evaluate
 from polarity_bench.progress import no_bar
 from polarity_bench.results.result_files import read_results
-from polarity_bench.tasks.catalogue import load_tasks
+from polarity_bench.tasks.catalogue import load_task, load_tasks
 from polarity_bench.tasks.types.base import Settings
 from polarity_bench.tasks.types.polarity.task import PolaritySpec
 from polarity_bench.training.data import load_training_data
@@ -497,6 +499,14 @@ def test_a_stored_result_is_counted_when_the_training_becomes_known(
     second = bench(*asked("runs/x"), "--json")
     assert seen_of(second) == {"mini": SEEN_MINI, "mini-unseen": SEEN_TWIN}
     assert all(result["reused"] for result in json.loads(second.out)["results"])
+
+
+def test_parts_of_unknown_trainings_are_those_of_texts(task_dir: Path) -> None:
+    result = evaluate("constant", load_task("mini", task_dir=task_dir))
+    assert result.seen is None
+    assert "overlap" in result.counts
+    table = seen_in_training([result])
+    assert dict(table.heads)["of"] == ["24 sources", "8 queries"]
 
 
 def test_what_is_not_known_is_not_zero(bench: Bench, tiny_model: Path) -> None:

@@ -181,7 +181,7 @@ def test_the_same_encoder_passes(bench: Bench, task_dir: Path, task: Task) -> No
     assert done.code == 0
     assert "gate: random is the baseline itself\n" in done.err
     assert "\n**gate: no significant decrease from baseline**\n" in done.out
-    assert "The baseline is in baseline/random/" in done.out
+    assert "The baseline is in `baseline/random/" in done.out
     assert re.search(r"\| mini +\| joint, k = 4 .*\| 0\.00 .*\| 1\.0000 .*\| holds +\|", done.out)
 
 

@@ -97,7 +97,7 @@ def _mean_note(sections: Sections) -> str:
 def _no_rivals_note(sections: Sections) -> str:
     """Return a note if the tables are sorted by a score that no two encoders compete in, or ''."""
     by = sections.sorted_by(sections.averaged[""])
-    rows = (row for row in sections.first_rows if row["role"] == "encoder")
+    rows = (row for row in sections.first_singles if row["role"] == "encoder")
     encoders = [row for row in rows if not row["opposes"]]
     rivals = Counter(share for row in encoders if (share := rival_key(row, by)) is not None)
     is_referring = metric_of(by).needs_reference

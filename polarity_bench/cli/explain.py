@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 from polarity_bench.cli.inputs import check_file
@@ -72,7 +73,7 @@ def explain(
     prompt: Annotated[str | None, "Prompt to put before each text for A."] = None,
     against_prompt: Annotated[str | None, "Prompt to put before each text for B."] = None,
     results: Annotated[
-        Path, "Folder with results; missing results are computed and stored there.", "-o"
+        Path, "Folder with results; those of two encoders are stored there.", "-o"
     ] = Path("results"),
     encoder: LoadingFlags,
     data: DataFlags,
@@ -125,7 +126,7 @@ def explain(
         )
     remark_draws([loaded])
     if against is None and html is not None:
-        dial = _turned(sides[0], loaded, options, results, embedding, weighting)
+        dial = _turned(sides[0], loaded, options, embedding, weighting)
         write_file(html, dial_page(dial, sides[0].strength or 0.0))
         return
     one, other = _results(sides, loaded, options, results, embedding)
@@ -151,11 +152,12 @@ def _turned(
     side: Side,
     task: PolarityTask,
     options: EncoderOptions,
-    folder: Path,
     embedding: EmbeddingFlags,
     weighting: str,
 ) -> Dial:
-    """Return the results of an encoder at all strengths of the page, stored or newly computed.
+    """Return the results of an encoder at all strengths of the page.
+
+    They are not stored, because each strength would be a row on the boards of the folder.
 
     Raises:
         InputError: If the encoder or its base cannot be loaded, if it has no axis or cannot be
@@ -170,6 +172,7 @@ def _turned(
     from polarity_bench.evaluation.many_encoders import load_with_reference, with_memory
     from polarity_bench.evaluation.many_tasks import EvaluationPlan
     from polarity_bench.explain.dial_page import STRENGTHS, Dial
+    from polarity_bench.results.result_files import read_arrays
     from polarity_bench.tasks.types.polarity.scoring import rank
 
     if not STRENGTHS[0] <= (side.strength or 0.0) <= STRENGTHS[-1]:
@@ -186,12 +189,13 @@ def _turned(
             "with `polarity-bench train axis`, and keep its base where it was"
         )
     results = []
-    with embedding.embedder(encoder) as opened:
-        embedder = with_memory(opened, [task])
+    with embedding.embedder(encoder) as opened, TemporaryDirectory() as temporary:
+        folder, embedder = Path(temporary), with_memory(opened, [task])
         seen = Contamination(training_of(encoder), [task], folder)
         plan = EvaluationPlan(encoder, reference, embedder, bar=progress_bar, contamination=seen)
         for each in steered.values():
-            results += _evaluated(replace(plan, encoder=each), task, folder).results
+            (result,) = _evaluated(replace(plan, encoder=each), task, folder).results
+            results.append(replace(result, arrays=read_arrays(result.path)))
         by_reference = rank(task, plan.embed(reference, [task]))
     return Dial(task, dict(zip(steered, results, strict=True)), by_reference, weighting)
 

@@ -16,6 +16,7 @@ from polarity_bench.evaluation.one_task import other_reference
 from polarity_bench.metrics.pairwise import LEVEL
 from polarity_bench.render.format import MISSING, percent
 from polarity_bench.render.markdown import escape, table
+from polarity_bench.values import printable
 
 if TYPE_CHECKING:
     from polarity_bench.cli.output import OutputFlags
@@ -117,10 +118,15 @@ def gate_text(judged: Gate, width: int | None) -> str:
         f"\n## Gate: {new} against {old}",
         f"**{escape(judged.verdict)}**",
         table(columns, width=width),
-        f"The baseline is in {escape(', '.join(files))}.",
+        f"The baseline is in {', '.join(map(_code, files))}.",
         f"{legend}\n",
     ]
     return "\n\n".join(parts)
+
+
+def _code(path: str) -> str:
+    """Return a path as a code span, in which nothing is escaped, so that it can be copied."""
+    return escape(path) if "`" in path else f"`{printable(path)}`"
 
 
 def gate_json(judged: Gate) -> dict[str, Any]:

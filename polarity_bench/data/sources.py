@@ -331,7 +331,8 @@ def _origin(reference: FileRef, spec: Owner) -> str:
         return f" with {reference.url}"
     if archive is not None:
         return f" with the copy in {archive.url}"
-    return f" with the hub data set {hub.id}" if hub else ""
+    edited = "; if you edited it, remove the task file and run `polarity-bench tasks new` again"
+    return f" with the hub data set {hub.id}" if hub else edited
 
 
 def _remedy(spec: Owner) -> str:

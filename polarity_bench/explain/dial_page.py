@@ -77,7 +77,7 @@ def _data(dial: Dial, strengths: list[float], start: float) -> dict[str, Any]:
     task, k = dial.task, dial.task.ks[-1]
     keys = [ScoreKey(metric, k, dial.weighting) for metric in ("polarity", "similarity")]
     results = [dial.by_strength[strength] for strength in strengths]
-    arrays = [read_arrays(result.path) for result in results]
+    arrays = [result.arrays or read_arrays(result.path) for result in results]
     index = np.stack([each["retrieved_index"][:, :k] for each in arrays], axis=1)  # (q, a, k)
     found = [np.unique(rows) for rows in index]
     # All queries need the same number of sources here, so some sources are repeated.

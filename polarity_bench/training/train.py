@@ -185,7 +185,8 @@ def load_base(
     encoder = load_encoder(model, options)
     if not isinstance(encoder, SentenceTransformerEncoder):
         raise InputError(
-            f"`{field}` {model}: a baseline has no weights; use a sentence-transformers model"
+            f"`{field}` {model}: a baseline has no weights, nor do saved vectors; use a "
+            "sentence-transformers model"
         )
     if encoder.id.sides is not None:
         raise InputError(

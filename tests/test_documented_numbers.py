@@ -261,6 +261,8 @@ def test_what_a_teacher_gives_the_smaller_tower_is_that_of_the_board() -> None:
         assert f"{said} sources {gains[2]:.1f} and {gains[3]:.1f} points." in found
     apart = np.abs(scores_of(taught) - scores_of(further)).max()
     assert f"P of the two towers differs by at most {apart:.1f} points" in found
+    singles = [float(scores_of([name])[1]) for name in (*taught, *further)]
+    assert f"at strength 1 is between {min(singles):.1f} and {max(singles):.1f};" in found
     similarity = "similarity_uniform_at_16"
     lost = scores_of(tuned, similarity) - scores_of(taught, similarity)
     assert f"S is {lost.min():.1f} to {lost.max():.1f} points lower" in found

@@ -113,13 +113,9 @@ def test_every_option_in_running_text_exists() -> None:
 
 
 def write_own_task(folder: Path) -> None:
-    """The README's own task, its file in `my-tasks` and its data in `my-data`."""
-    for name in ("my-tasks", "my-data"):
-        (folder / name).mkdir()
-    file = write_task(folder, "reviews")
-    file.rename(folder / "my-tasks" / file.name)
-    for data in folder.glob("*.csv"):
-        data.rename(folder / "my-data" / data.name)
+    """The README's own task, its file and its data in `my-tasks`."""
+    (folder / "my-tasks").mkdir()
+    write_task(folder / "my-tasks", "reviews")
 
 
 def python_blocks() -> list[Any]:

@@ -74,8 +74,9 @@ def rewritten(result: Result, **changed: Any) -> Result:
 def test_a_name_in_its_own_case_is_taken_before_others(pair: tuple[Result, Result]) -> None:
     one, _ = pair
     keys = {part: ScoreKey("polarity", 4, part=part) for part in ("US", "us", "UK")}
-    scores = one.scores | dict.fromkeys(keys.values(), one.scores[ScoreKey("polarity", 4)])
-    result = replace(one, scores=scores | {ScoreKey("Joint", 4): one.scores[one.main_score]})
+    of_parts = dict.fromkeys(keys.values(), one.scores[ScoreKey("polarity", 4)])
+    of_group = {ScoreKey("Joint", 4): one.scores[one.main_score]}
+    result = replace(one, scores={**one.scores, **of_parts, **of_group})
     for part in keys:
         assert measure_of(result, f"P, {part}") == measure_of(result, str(keys[part])) == keys[part]
     assert measure_of(result, "p, uk") == keys["UK"]

@@ -332,7 +332,7 @@ def test_differences_are_those_of_the_stored_scores(bench: Bench, root: Path) ->
     """Boards show 0 for a joint below chance."""
     result = placed(EncoderId("ash", "1"), "sst2", 0.4, 0.5, reference=EncoderId("elm", "2"))
     for folder, joint in (("one", -0.01), ("two", -0.05)):
-        scores = result.scores | {result.main_score: Score.single(joint, 8)}
+        scores = {**result.scores, result.main_score: Score.single(joint, 8)}
         write_result(replace(result, scores=scores), Path(folder))
     shown = bench("leaderboard", "diff", "one", "two", "--wide").out
     assert re.search(r"\| joint +\| +0\.00 \| +0\.00 \| +-4\.00 ", shown), shown

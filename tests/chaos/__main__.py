@@ -58,7 +58,8 @@ def main() -> int:
     if not can_trace():
         print("strace is not installed or may not attach to a process", file=sys.stderr)
         return 2
-    os.environ |= {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    # The trace of a panic in Rust needs more memory than a reader may take.
+    os.environ |= {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "RUST_BACKTRACE": "0"}
     begun = time.monotonic()
     found = []
     for each in attack(args.seed, SHORT if args.short else TRIALS, args):

@@ -108,6 +108,7 @@ def _tokenizer_state(tokenizer: Any) -> Any:
     if hasattr(backend, "to_str"):
         _check_ids(backend.get_vocab())
         state = json.loads(backend.to_str())
+        _check_template(state["post_processor"])
         return {k: v for k, v in state.items() if k not in {"truncation", "padding"}}
     if isinstance(tokenizer, WordTokenizer):  # The vocabulary, stop words and lower-casing.
         return [type(tokenizer).__name__, _plain(vars(tokenizer))]
@@ -126,6 +127,21 @@ def _check_ids(vocabulary: dict[str, int]) -> None:
             raise ValueError(
                 f"the tokenizer gives the token {token!r} the id {i}, but ids must be below "
                 f"{_MOST_TOKENS:,}; restore the file of the tokenizer"
+            )
+
+
+def _check_template(processor: Any) -> None:
+    """Check that a tokenizer repeats no text, because memory then grows exponentially with it.
+
+    Raises:
+        ValueError: If a template contains the text several times.
+    """
+    for each in (processor or {}).get("processors", [processor or {}]):
+        n = sum("Sequence" in piece for piece in each.get("single", []))
+        if n > 1:
+            raise ValueError(
+                f"the template of the tokenizer contains each text {n} times, expected once; "
+                "restore the file of the tokenizer"
             )
 
 

@@ -345,6 +345,18 @@ def test_kernels_of_few_lengths_are_kept_unless_the_user_says_how_many(
     assert ("create:cache_miss" in again) == (own is None)
 
 
+def test_a_template_that_repeats_texts_is_named(tiny_model: Path, tmp_path: Path) -> None:
+    """A text that is repeated a hundred times and cut takes gigabytes."""
+    shutil.copytree(tiny_model, tmp_path / "tiny")
+    file = tmp_path / "tiny" / "tokenizer.json"
+    content = json.loads(file.read_bytes())
+    template = content["post_processor"]["single"]
+    template[1:2] *= 101
+    file.write_text(json.dumps(content))
+    with pytest.raises(InputError, match="contains each text 101 times, expected once; restore"):
+        load(tmp_path / "tiny")
+
+
 def test_a_tokenizer_that_panics_is_named(tiny_model: Path, tmp_path: Path) -> None:
     shutil.copytree(tiny_model, tmp_path / "tiny")
     file = tmp_path / "tiny" / "tokenizer.json"

@@ -42,8 +42,7 @@ def changes(one: Board, other: Board) -> DataFrame:
     rows = [
         (*place, *first.get(place, none), *second.get(place, none)) for place in {**second, **first}
     ]
-    shown, stored = ["before", "after"], ["stored before", "stored after"]
-    numbers = [name for pair in zip(shown, stored, strict=True) for name in pair]
+    numbers = ["before", "stored before", "after", "stored after"]
     cells = pd.DataFrame(rows, columns=["table", "row", "column", *numbers])
     cells = cells.astype(dict.fromkeys(numbers, float))
     change = cells["before"].isna().map({True: "added", False: "changed"})

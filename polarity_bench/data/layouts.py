@@ -270,9 +270,9 @@ def _read_folder(folder: Path, form: FormatSpec) -> Table:
             f"{folder}: expected one data file, files named train and test, or a folder of .txt "
             f"files for each label, got {listed}; give the data files themselves"
         )
-    if unused := [path.name for path in files if path not in {path for _, path in parts}]:
-        left = ", ".join(unused)
-        warn(f"not used: {left}; the names do not begin with train, test or another split")
+    used = {path for _, path in parts}
+    if unused := ", ".join(path.name for path in files if path not in used):
+        warn(f"not used: {unused}; the names do not begin with train, test or another split")
     tables = [(part, path.name, read_table(path, form).rows) for part, path in parts]
     return Table(str(folder), _join(tables))
 

@@ -96,9 +96,13 @@ def obtain(reference: FileRef, spec: Owner, access: DataAccess) -> Path:
     with path.open("rb") as file:
         problem = _mismatch(file, reference)
     if problem:
+        own = (
+            "; if it is data of your own that you edited, remove the task file and run "
+            "`polarity-bench tasks new` again"
+        )
         raise InputError(
             f"{path}: {spec.name} expects the {problem} ({_size(path, reference)}); is the file "
-            f"truncated or edited? Replace the file{_origin(reference, spec)}"
+            f"truncated or edited? Replace the file{_origin(reference, spec) or own}"
         )
     return path
 
@@ -331,8 +335,7 @@ def _origin(reference: FileRef, spec: Owner) -> str:
         return f" with {reference.url}"
     if archive is not None:
         return f" with the copy in {archive.url}"
-    edited = "; if you edited it, remove the task file and run `polarity-bench tasks new` again"
-    return f" with the hub data set {hub.id}" if hub else edited
+    return f" with the hub data set {hub.id}" if hub else ""
 
 
 def _remedy(spec: Owner) -> str:

@@ -229,7 +229,7 @@ class Embedder:
     @classmethod
     def on(cls, encoder: Encoder, store: EmbeddingStore | MemoryStore | None = None) -> Embedder:
         """Return an embedder with a suitable batch size for the encoder's device."""
-        if getattr(encoder, "device", "cpu") == "cpu":
+        if getattr(encoder, "device", None) in (None, "cpu"):
             return cls(store)
         return cls(store, GPU_BATCH_TOKENS, GPU_BATCH_SIZE)
 

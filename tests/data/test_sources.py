@@ -41,6 +41,19 @@ def test_a_file_that_both_splits_share_is_named_once(task_dir: Path) -> None:
         spec.load(HERE, Settings())
 
 
+def test_data_of_the_users_own_is_named_as_such(task_dir: Path) -> None:
+    file, data = task_dir / "mini.toml", task_dir / "mini-query.csv"
+    declared = f'path = "mini-query.csv"\nsha256 = "{"0" * 64}"'
+    file.write_text(file.read_text().replace('path = "mini-query.csv"', declared))
+    with pytest.raises(
+        InputError, match=r"Replace the file; if it is data of your own .* tasks new"
+    ):
+        read_task(file).load(HERE, Settings())
+    data.unlink()
+    rows = file_status(read_task(file), HERE)
+    assert {row["file"]: row["place"] for row in rows}["mini-query.csv"] == "your own copy"
+
+
 def test_a_data_folder_is_searched_after_the_task_files_own(task_dir: Path, tmp_path: Path) -> None:
     folder = tmp_path / "data"
     folder.mkdir()

@@ -177,6 +177,8 @@ def test_batches_are_larger_on_a_gpu(bert: Path, monkeypatch: pytest.MonkeyPatch
     assert (
         Embedder.on(encoder) == Embedder.on(load_encoder("tfidf", EncoderOptions())) == Embedder()
     )
+    monkeypatch.setattr(SentenceTransformerEncoder, "device", None)
+    assert Embedder.on(encoder) == Embedder()
     monkeypatch.setattr(SentenceTransformerEncoder, "device", "cuda:0")
     assert Embedder.on(encoder) == Embedder(None, batch_tokens=32_768, batch_size=2048)
 

@@ -234,7 +234,7 @@ def _tables(
     notes = _at_chance(rows)
     if any(map(_is_partial, rows)):
         n_folds = n_planned(first["result"])
-        notes = [f"In brackets: number of folds scored so far, out of {n_folds}.", *notes]
+        notes = [f"In brackets: number of folds with a score, if not all {n_folds}.", *notes]
     question = {name: first[name] for name in ("protocol", "metric")}
     cited = [n for n in published if n["task"] in tasks and question.items() <= n.items()]
     if any(row["mark"].startswith("*") for row in rows):

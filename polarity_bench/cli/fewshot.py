@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from polarity_bench.cli.inputs import parse_numbers, required_names, worker_count
 from polarity_bench.cli.options import DataFlags, InputFlags, Model, Workers, usable_options
@@ -45,6 +45,12 @@ def fewshot(
         "Random seeds, separated by commas; each divides the rows into other folds "
         "[default: 0; triple-entropy: 2,16,128,2048].",
     ] = None,
+    search: Annotated[
+        Literal["all", "halving"] | None,
+        "Choose the settings of each loss from the paper's grid on the first half of the folds, "
+        "and score them on the other half: all runs every setting on the first half, halving "
+        "drops settings that lose after few folds [default: no search].",
+    ] = None,
     measure: Annotated[
         str | None,
         "Score in tables and tests: macro_f1 or accuracy [default: macro_f1 with few rows, "
@@ -75,6 +81,8 @@ def fewshot(
     )
     from polarity_bench.cross_validation.protocol import protocol_of
     from polarity_bench.cross_validation.records import MEASURES, fold_records, published_folds
+    from polarity_bench.cross_validation.search import search as search_settings
+    from polarity_bench.cross_validation.search import settings_of
     from polarity_bench.render.markdown import render
     from polarity_bench.tasks.labelled import LabelledTexts
 
@@ -106,12 +114,23 @@ def fewshot(
         list(chosen_protocol.splits(each.labels))
     check_at_least(1, workers=workers)
     n_workers = worker_count(workers) if encoder.device in (None, "cpu") else 1
-    experiments = [
-        Experiment(method, each, chosen_protocol, model, options)
-        for each in labelled
-        for method in methods
+    single: list[Experiment] = []
+    searched: list[list[Experiment]] = []
+    for each in labelled:
+        for loss, method in zip(chosen, methods, strict=True):
+            settings = settings_of(loss, protocol, parameters) if search else [method]
+            made = [Experiment(one, each, chosen_protocol, model, options) for one in settings]
+            if len(made) > 1:
+                searched.append(made)
+            else:
+                single += made
+    results = run_experiments(single, output, workers=n_workers, bar=announced_bar)
+    results += [
+        search_settings(
+            made, output, halving=search == "halving", workers=n_workers, bar=announced_bar
+        )
+        for made in searched
     ]
-    results = run_experiments(experiments, output, workers=n_workers, bar=announced_bar)
     if as_json:
         _print_json(results, measure)
     else:

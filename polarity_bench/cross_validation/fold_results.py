@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
@@ -66,6 +66,7 @@ from polarity_bench.tasks.senteval.classifiers import single_threaded
 from polarity_bench.training.objective import Objective, Pooling
 from polarity_bench.training.processes import end_with
 from polarity_bench.training.train import load_base
+from polarity_bench.values import T
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -127,13 +128,19 @@ class Experiment:
 
 
 def run_experiments(
-    experiments: Sequence[Experiment], output: Path, *, workers: int = 1, bar: Bar = no_bar
+    experiments: Sequence[Experiment],
+    output: Path,
+    *,
+    n_folds: int | None = None,
+    workers: int = 1,
+    bar: Bar = no_bar,
 ) -> list[Result]:
     """Run all missing folds, one experiment after the other.
 
     Args:
         experiments: Experiments to run.
         output: Folder of the results.
+        n_folds: Number of folds to run of each experiment, from its first; None for all.
         workers: Number of processes that share the folds, each with one thread.
         bar: Function that opens a progress bar.
 
@@ -146,17 +153,48 @@ def run_experiments(
     """
     for loaded in (_encoder, _shape_copy):
         loaded.cache_clear()  # The encoder's folder may have changed since the last call.
-    for experiment in experiments:
-        check_texts(experiment.method, experiment.data.texts)
+    checked = [(each, *check_experiment(each)) for each in experiments]
+    needed = [(each, encoder, parts[:n_folds]) for each, encoder, parts in checked]
+    title = f"{len(experiments):,} cross-validations"
+    if len(experiments) == 1:
+        title = f"{experiments[0].data.name} {full_title(experiments[0].method)}"
+    results = []
+    with bar(title, sum(len(parts) for *_, parts in needed)) as advance, _pool(workers) as mapped:
+        for start in range(0, len(needed), _AT_ONCE):
+            with ExitStack() as locks:
+                opened = [
+                    locks.enter_context(_open(*each, output))
+                    for each in needed[start : start + _AT_ONCE]
+                ]
+                missing = [(each, part) for each in opened for part in each.missing]
+                advance(sum(len(each.parts) for each in opened) - len(missing))
+                work = [(each.experiment, part) for each, part in missing]
+                for (each, _), fold in zip(missing, mapped(_run_fold, work), strict=True):
+                    each.add(fold, output)
+                    advance(1)
+                results += [_with_arrays(read_result(each.path)) for each in opened]
+    return results
+
+
+_AT_ONCE = 100
+"""Number of experiments whose folds share the workers; the lock of each is an open file."""
+
+_Map = Callable[[Callable[[T], FoldValues], Sequence[T]], Iterator[FoldValues]]
+"""Function like `map`, which yields the values of folds in order."""
+
+
+@contextmanager
+def _pool(workers: int) -> Iterator[_Map[Any]]:
+    """Yield a function like `map` that calls functions in several processes, or in this one."""
     if workers == 1:
-        return [_run(experiment, output, map, bar) for experiment in experiments]
+        yield map
+        return
     context = get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
     # joblib's pool would end processes with growing memory, but training always increases memory.
     pool = ProcessPoolExecutor(workers, context, end_with, (receiver,))
     try:
-        mapped = partial(_map_in_order, pool)
-        return [_run(experiment, output, mapped, bar) for experiment in experiments]
+        yield partial(_map_in_order, pool)
     except BrokenProcessPool as error:
         raise InputError(
             f"`workers` {workers}: a worker process died, possibly because it ran out of memory. "
@@ -169,18 +207,14 @@ def run_experiments(
         pool.shutdown(cancel_futures=True)
 
 
-Map = Callable[[Callable[[Part], FoldValues], list[Part]], Iterator[FoldValues]]
-"""Function like `map`, which yields the folds in order."""
-
-
 def _map_in_order(
-    pool: Executor, function: Callable[[Part], FoldValues], parts: Sequence[Part]
+    pool: Executor, function: Callable[[T], FoldValues], work: Sequence[T]
 ) -> Iterator[FoldValues]:
     """Yield results in order like `pool.map`, but stop waiting if the user interrupts.
 
     The wait needs a timeout, because a signal to another thread does not wake a waiting thread.
     """
-    futures = [pool.submit(function, part) for part in parts]
+    futures = [pool.submit(function, each) for each in work]
     for future in futures:
         while not future.done():
             wait([future], timeout=_POLL)
@@ -191,7 +225,7 @@ _POLL = 0.5
 """Maximum time until an interrupt is noticed, in seconds."""
 
 
-def check_experiment(experiment: Experiment) -> tuple[EncoderId, list[Part]]:
+def check_experiment(experiment: Experiment) -> tuple[EncoderId, Sequence[Part]]:
     """Check an experiment, and return the identity of its encoder and its folds.
 
     Raises:
@@ -202,15 +236,52 @@ def check_experiment(experiment: Experiment) -> tuple[EncoderId, list[Part]]:
 
     method = experiment.method
     check_texts(method, experiment.data.texts)
-    parts = list(experiment.protocol.splits(experiment.data.labels))
+    parts = _parts(experiment.protocol, experiment.data.labels.tobytes())
     encoder = _encoder(experiment.model, experiment.options)
     check_encoder(encoder.model, Objective(pooling=method.pooling, layers=method.layers))
     return encoder.id, parts
 
 
-def _run(experiment: Experiment, output: Path, mapped: Map, bar: Bar) -> Result:
-    """Run the missing folds of an experiment and return its result."""
-    encoder, parts = check_experiment(experiment)
+@lru_cache(maxsize=4)
+def _parts(protocol: Protocol, labels: bytes) -> Sequence[Part]:
+    """Return the folds of a data set, which all experiments with these labels share."""
+    return tuple(protocol.splits(np.frombuffer(labels, dtype=np.int64)))
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """Experiment whose result no other process writes.
+
+    Attributes:
+        experiment: The experiment.
+        planned: Its result, without scores.
+        path: File of the result.
+        folds: Values of the folds that are stored.
+        parts: Folds that must be stored.
+    """
+
+    experiment: Experiment
+    planned: Result
+    path: Path
+    folds: list[FoldValues]
+    parts: Sequence[Part]
+
+    @property
+    def missing(self) -> Sequence[Part]:
+        """Folds to run."""
+        return self.parts[len(self.folds) :]
+
+    def add(self, fold: FoldValues, output: Path) -> None:
+        """Add the values of the next fold, and write the result."""
+        self.folds.append(fold)
+        _write(self.planned, self.folds, output)
+
+
+@contextmanager
+def _open(
+    experiment: Experiment, encoder: EncoderId, parts: Sequence[Part], output: Path
+) -> Iterator[_Opened]:
+    """Lock an experiment, and read its stored folds."""
     planned = experiment.result(encoder)
     path = place(output, encoder, planned.experiment, planned.result_name)
     check_writable(path.parent)
@@ -221,13 +292,7 @@ def _run(experiment: Experiment, output: Path, mapped: Map, bar: Bar) -> Result:
         if folds and not is_stored(path.with_suffix(PROVENANCE)):
             # A killed process stored the values of a fold, but not the result.
             _write(planned, folds, output)
-        with bar(f"{planned.task} {full_title(experiment.method)}", len(parts)) as advance:
-            advance(len(folds))
-            for fold in mapped(partial(_run_fold, experiment), parts[len(folds) :]):
-                folds.append(fold)
-                _write(planned, folds, output)
-                advance(1)
-        return _with_arrays(read_result(path))
+        yield _Opened(experiment, planned, path, folds, parts)
 
 
 def _write(planned: Result, folds: Sequence[FoldValues], output: Path) -> None:
@@ -275,11 +340,11 @@ def _lock(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _run_fold(experiment: Experiment, part: Part) -> FoldValues:
-    """Run one fold in one thread."""
+def _run_fold(work: tuple[Experiment, Part]) -> FoldValues:
+    """Run one fold of an experiment in one thread."""
     from sklearn.metrics import accuracy_score, f1_score
 
-    seed, fold, train, test = part
+    experiment, (seed, fold, train, test) = work
     data, encoder = experiment.data, _encoder(experiment.model, experiment.options)
     method = experiment.method
     model = _shape_copy(experiment.model, experiment.options, method.pooling, method.layers)

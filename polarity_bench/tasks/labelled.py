@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -80,7 +81,7 @@ class LabelledTexts:
         rows = sample(self.labels, n, seed, field=field)
         return replace(self, texts=[self.texts[row] for row in rows], labels=self.labels[rows])
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """Digest of the texts, labels and classes, as 16 hexadecimal digits."""
         return digest_of([list(self.texts), self.labels.tolist(), list(self.classes)])

@@ -424,7 +424,7 @@ def test_workers_end_at_once_with_what_goes_wrong(make: Make, tmp_path: Path, ho
         return [each for each in multiprocessing.active_children() if each not in others]
 
     def stop() -> None:
-        while not list(tmp_path.rglob("cce-*")):
+        while not list(tmp_path.rglob("frozen-*/*.json")):
             time.sleep(0.1)
         time.sleep(3)
         went_wrong.append(time.monotonic())

@@ -520,7 +520,7 @@ def test_a_method_with_folds_to_come_says_how_many_there_are() -> None:
         made(Frozen(), BASE[:5], protocol=protocol),
     ]
     overview = render(outcomes, "accuracy").split("###")[0]
-    assert "In brackets: number of folds scored so far, out of 12." in overview
+    assert "In brackets: number of folds with a score, if not all 12." in overview
     partial = [name for name, row in rows(overview).items() if row[0].endswith("(5)")]
     assert partial == ["Frozen + logistic regression"]
     assert "In brackets" not in render(outcomes[:1], "accuracy")

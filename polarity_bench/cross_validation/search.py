@@ -146,11 +146,12 @@ def _store(chosen: Result, n_settings: int, half: int, output: Path, *, halving:
     """Store the folds of the chosen setting that had no part in the choice."""
     training = dict(chosen.training or {})
     how = {"settings": n_settings, "halving": halving}
+    title = f"{training['title']}, chosen from {n_settings:,}{' by halving' if halving else ''}"
     key = replace(chosen.key, protocol={**chosen.key.protocol, "search": how})
     planned = replace(
         chosen,
         key=key,
-        training={**training, "title": f"{training['title']}, chosen from {n_settings:,}"},
+        training={**training, "title": title},
         experiment=f"{training['recipe']['name']}-{key.digest}",
     )
     found = with_folds(planned, folds_of(chosen.arrays)[half:])

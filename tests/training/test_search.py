@@ -83,6 +83,9 @@ def test_halving_drops_those_that_lose_and_chooses_the_same(
         {(7, fold): 1 for fold in range(12)}
     )
     assert halved.scores == whole.scores
+    assert (halved.training or {})[
+        "title"
+    ] == "CCE + SupCon (temperature 7), chosen from 7 by halving"
     assert halved.key.digest != whole.key.digest
 
 
@@ -181,7 +184,7 @@ def test_the_command_compares_the_chosen_setting_with_cross_entropy(
     done = run(*words, "--search", "halving")
     assert done.code == 0, done.err
     (row,) = (line for line in done.out.splitlines() if line.startswith("| CCE + NPairs"))
-    assert ", chosen from 5" in row
+    assert ", chosen from 5 by halving" in row
     assert "(2)" in row
     assert "In brackets: number of folds with a score, if not all 4." in done.out
     # The stored results show the same board, without the settings that lost.

@@ -324,6 +324,35 @@ def test_the_map_of_transfer_on_the_page_of_the_dial_is_that_of_the_board() -> N
         check_the_map_of_transfer(DIAL.replace("| +4.23 |", "| +4.24 |"))
 
 
+def test_dials_of_sentiment_gain_on_their_own_task_and_on_the_other() -> None:
+    raw = raw_of("transfer-axis")
+    scores = {(label(r.made["encoder"]), r.task): r.score("polarity_at_16") for r in raw}
+    bases = {"minilm": MINILM} | {n: n for n in ("gte-small", "e5-small", "all-mpnet-base-v2")}
+    gains = {
+        (dial, task, name): 100
+        * (scores[f"{dial}-{name} (strength 0.25)", task] - scores[base, task])
+        for dial in ("contrast", "sst2", "cr", "imdb")
+        for task in ("contrast", "sst2")
+        for name, base in bases.items()
+        if (dial, name) != ("imdb", "all-mpnet-base-v2")  # not trained
+    }
+    own = [gain for (dial, task, _), gain in gains.items() if dial == task]
+    others = {
+        task: [gain for (dial, at, _), gain in gains.items() if dial != task == at]
+        for task in ("contrast", "sst2")
+    }
+    every = [*others["contrast"], *others["sst2"]]
+    text, of_own = (
+        plain(introduction_of("transfer-axis")),
+        f"{min(own):.1f} to {max(own):.1f} points",
+    )
+    low, high = (f"by {min(each):.1f} to {max(each):.1f}" for each in others.values())
+    assert f"raise P on `contrast` {low} points" in text
+    assert f"raise P on `sst2` {high}. On their own task, the two dials gain {of_own}." in text
+    of_others = f"{min(every):.1f} to {max(every):.1f} on another"
+    assert f"raise P by {of_own} on their own task, and by {of_others}" in plain(FRONT)
+
+
 def test_dials_of_sarcasm_and_irony_gain_little_on_other_tasks() -> None:
     raw = raw_of("transfer-axis")
     scores = {(label(r.made["encoder"]), r.task): r.score("polarity_at_16") for r in raw}

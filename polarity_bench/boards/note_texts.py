@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 NOTES = {
-    "bold": "Bold: the best in its column.",
+    "bold": "Bold: the best in its column, of the rows that compete if a note says which.",
     "scores": "P (polarity score): the share of the k nearest sources that have the query's "
     "label. S (semantic similarity score): the mean cosine of the query and these sources under "
     "the reference encoder. retention: the share of the reference's own S beyond chance that is "

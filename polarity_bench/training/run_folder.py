@@ -11,7 +11,7 @@ RUN/README.md, modules.json, model.safetensors, ...   the encoder, as sentence-t
 
 The encoder is written to a temporary folder and then moved file by file, `modules.json` last. A
 folder with `modules.json` therefore contains a complete encoder. The file `whole` marks a complete
-checkpoint and is written after all its other files.
+checkpoint and is written after all its other files, with the hash of each.
 """
 
 from __future__ import annotations
@@ -34,7 +34,15 @@ from polarity_bench.encoders.load import quiet
 from polarity_bench.encoders.sentence_transformer_encoder import SIDE_NAMES, set_prompt
 from polarity_bench.encoders.train_file import FORMAT, TRAIN_FILE, read_train_file
 from polarity_bench.errors import InputError
-from polarity_bench.files import check_writable, expanded, with_checksum, write_atomically
+from polarity_bench.files import (
+    check_writable,
+    expanded,
+    file_hash,
+    json_bytes,
+    read_json,
+    with_checksum,
+    write_atomically,
+)
 from polarity_bench.training.parameters import Parameters
 from polarity_bench.values import digest_of
 
@@ -256,7 +264,31 @@ class RunFolder:
 
     def mark_whole(self, step: int) -> None:
         """Mark the checkpoint of a step as complete."""
-        write_atomically(self.checkpoint(step) / _WHOLE, b"")
+        write_atomically(self.checkpoint(step) / _WHOLE, json_bytes(self._hashes(step)))
+
+    def _hashes(self, step: int) -> dict[str, str]:
+        """Return the hash of each file of a checkpoint, by its path in the checkpoint."""
+        folder, hashes = self.checkpoint(step), {}
+        for path in sorted(folder.rglob("*")):
+            if path.is_file() and path != folder / _WHOLE:
+                with path.open("rb") as file:
+                    hashes[path.relative_to(folder).as_posix()] = file_hash(file, "sha256")
+        return hashes
+
+    def whole_checkpoint(self, step: int) -> Path:
+        """Return the folder of a complete checkpoint, after a check of its files.
+
+        Raises:
+            InputError: If a file is damaged or missing.
+        """
+        folder, found = self.checkpoint(step), self._hashes(step)
+        wanted = read_json(folder / _WHOLE)
+        if found != wanted:
+            raise InputError(
+                f"{folder}: the checkpoint is damaged; delete this folder, then run the same "
+                "command again to continue from an earlier checkpoint or from the beginning"
+            )
+        return folder
 
     def checkpoint(self, step: int) -> Path:
         """Return the folder of a step's checkpoint."""

@@ -240,6 +240,13 @@ def test_a_loss_that_is_no_number_stops_with_its_step_and_keeps_the_last_checkpo
         run(tiny_model, task_dir, tmp_path / "x")
     checkpoint = tmp_path / "x" / "checkpoints" / "checkpoint-4"
     assert (checkpoint / "whole").exists()
+    monkeypatch.undo()
+    optimizer = checkpoint / "optimizer.pt"
+    content = bytearray(optimizer.read_bytes())
+    content[len(content) // 2] ^= 1
+    optimizer.write_bytes(content)
+    with pytest.raises(InputError, match=f"{checkpoint}: the checkpoint is damaged; delete this"):
+        run(tiny_model, task_dir, tmp_path / "x")
     base = find_base(load_encoder(str(checkpoint)))
     assert base is not None, "else it would be scored as its own reference"
     assert base.encoder.digest == load_encoder(str(tiny_model)).id.digest

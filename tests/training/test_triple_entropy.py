@@ -108,7 +108,7 @@ def test_a_run_killed_between_checkpoints_ends_with_the_same_bytes(
     assert not (tmp_path / "run" / "modules.json").exists()
     (kept,) = (tmp_path / "run" / "checkpoints").iterdir()
     again = run(tiny_model, tasks, tmp_path / "run", SMALL)
-    assert kept.name == "step-00000030.safetensors"
+    assert kept.name.startswith("step-00000030-")
     assert contents(again.folder) == contents(trained.folder)
     assert again.rows == trained.rows
     assert run(tiny_model, tasks, tmp_path / "run", SMALL).reused

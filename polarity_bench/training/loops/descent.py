@@ -7,6 +7,7 @@ checkpoint contains. A resumed run ends with the same bytes as a run without an 
 
 from __future__ import annotations
 
+import hashlib
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,8 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save
+from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from polarity_bench.errors import InputError, reworded
@@ -88,19 +88,20 @@ class Checkpoints:
 
     def latest(self) -> Path | None:
         """Return the path of the last checkpoint; None if there is none."""
-        return max(self.folder.glob("step-*.safetensors"), default=None)
+        return max(self.folder.glob("step-*-*.safetensors"), default=None)
 
     @property
     def step(self) -> int:
         """Number of completed steps at the last checkpoint; 0 if there is none."""
         latest = self.latest()
-        return int(latest.stem.rpartition("-")[2]) if latest else 0
+        return int(latest.stem.split("-")[1]) if latest else 0
 
     def write(self, step: int, tensors: Mapping[str, Tensor]) -> None:
-        """Write a checkpoint, then remove the earlier ones."""
+        """Write a checkpoint, whose name has the hash of its content, then remove the others."""
         self.folder.mkdir(parents=True, exist_ok=True)
         before = list(self.folder.glob("step-*.safetensors"))
-        write_atomically(self.folder / f"step-{step:08}.safetensors", save(dict(tensors)))
+        content = save(dict(tensors))
+        write_atomically(self.folder / f"step-{step:08}-{_hash(content)}.safetensors", content)
         for file in before:
             file.unlink()
 
@@ -129,6 +130,10 @@ class Steps:
             n_texts: Number of texts that this process has trained on.
         """
         return n_texts / (time.perf_counter() - self.begun) if n_texts else None
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 FRESH = Steps()
@@ -222,9 +227,14 @@ def _restore(
     optimizer: torch.optim.Optimizer,
 ) -> int:
     """Restore the state from a checkpoint and return the number of completed steps."""
-    problem, kinds = f"{file}: not a complete checkpoint (", (OSError, SafetensorError)
-    with reworded(problem, "); delete the file", *kinds):
-        tensors = load_file(file)
+    with reworded(f"{file}: the checkpoint cannot be read (", "); delete the file", OSError):
+        content = file.read_bytes()
+    if _hash(content) != file.stem.rpartition("-")[2]:
+        raise InputError(
+            f"{file}: the checkpoint is damaged; delete the file, then run the same command again "
+            "to train from the beginning"
+        )
+    tensors = load(content)
     with torch.no_grad():
         for name, tensor in state.items():
             tensor.copy_(tensors[name])

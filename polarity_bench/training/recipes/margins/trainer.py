@@ -65,7 +65,8 @@ def run_epochs(
         trained no step.
 
     Raises:
-        InputError: If a loss is not finite, or a checkpoint is missing or cannot be written.
+        InputError: If a loss is not finite, or a checkpoint is missing, damaged or cannot be
+            written.
     """
     folder = context.folder
     steps = folder.whole_steps()
@@ -74,7 +75,7 @@ def run_epochs(
     wait()
     trainer = PolarityTrainer(recipe, context, columns, judge)
     rows: list[Any] = []
-    if last := folder.checkpoint(steps[-1]) if steps else None:
+    if last := folder.whole_checkpoint(steps[-1]) if steps else None:
         state = TrainerState.load_from_json(str(last / TRAINER_STATE_NAME))
         rows = history_rows(state.log_history)
     if not is_over(rows, judge.chosen_by, epochs=recipe.epochs, patience=recipe.stops_after):
@@ -93,7 +94,7 @@ def run_epochs(
                 "in a new folder"
             )
         with quiet():
-            trainer.load_weights(folder.checkpoint(kept_step))
+            trainer.load_weights(folder.whole_checkpoint(kept_step))
     n_texts = sum(len(texts) for name, texts in columns.items() if name != "label")
     n_trained = n_texts / recipe.epochs * trainer.n_steps / trainer.steps_per_epoch
     return rows, kept_step, n_trained / trainer.seconds if trainer.n_steps else None

@@ -119,7 +119,8 @@ def search(
         Jamieson and Talwalkar (2016), Non-stochastic best arm identification and hyperparameter
         optimization, figure 3.
     """
-    settings = output.with_name(f"{output.name}-search")
+    folder = output.resolve()  # the name of "." is empty
+    settings = folder.with_name(f"{folder.name}-search")
     protocol = experiments[0].protocol
     half = protocol.folds * len(protocol.seeds) // 2
     rungs = [half]

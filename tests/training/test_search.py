@@ -98,9 +98,11 @@ def test_equal_scores_choose_the_first(
 
 
 def test_the_result_is_the_only_one_in_its_folder_and_nothing_is_run_again(
-    made: list[Experiment], calls: Calls, tmp_path: Path
+    made: list[Experiment], calls: Calls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = search(made, tmp_path / "out")
+    (tmp_path / "out").mkdir()
+    monkeypatch.chdir(tmp_path / "out")
+    first = search(made, Path())
     n_runs = len(calls)
     again = search(made, tmp_path / "out")
     assert len(calls) == n_runs == 6 * 6 + 12
@@ -187,6 +189,7 @@ def test_the_command_compares_the_chosen_setting_with_cross_entropy(
     assert ", chosen from 5 by halving" in row
     assert "(2)" in row
     assert "In brackets: number of folds with a score, if not all 4." in done.out
+    assert len(read_experiments(tmp_path / "out-search")) == 5
     # The stored results show the same board, without the settings that lost.
     report = run("fewshot", "--report", "-o", "out")
     assert report.code == 0, report.err

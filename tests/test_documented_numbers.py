@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import tomllib
 from collections.abc import Sequence
@@ -19,6 +20,8 @@ from traced.shown import Grid, of_markdown
 
 from polarity_bench.cross_validation.protocol import PROTOCOLS, Protocol
 from polarity_bench.data.sources import DataAccess
+from polarity_bench.results.frame import read_records
+from polarity_bench.results.means import mean_over_seeds
 from polarity_bench.results.result_files import read_results
 from polarity_bench.tasks.labelled import LabelledTexts
 from polarity_bench.values import FloatArray, normalised, shortest
@@ -288,11 +291,27 @@ def test_the_headline_of_the_readme_is_what_was_found() -> None:
     """The base, `tuned` at both strengths, a tower, the bound; the published row is the paper's."""
     grid = table_of(FINDINGS, "", "strength", "P", "S")
     found = [tuple(row[2:4]) for row in grid.rows]
-    shown = [tuple(row[1:3]) for row in table_of(README, "encoder", "P", "S").rows]
+    cells = [row[1:3] for row in table_of(README, "encoder", "P", "S").rows]
+    shown = [tuple(cell.partition(" [")[0] for cell in row) for row in cells]
     bound, base = found[0], found[1]
     at, tower, *_ = [i for i, row in enumerate(grid.rows) if row[0].startswith("`tuned`")]
     of_the_dial = found[at + 1], found[at + 2], found[tower + 1]
     assert shown == [base, ("83.2", "30.5"), *of_the_dial, bound]
+    scores = read_records(ROOT / "leaderboards" / "axis").query("task == 'sst2' and k == 16")
+    tuned, by_mpnet = (OF_THE_TOWERS[of] for of in ("MiniLM, every label", "mpnet, all labels"))
+    of_rows: dict[int, tuple[list[str], float]] = {
+        0: ([MINILM], math.nan),
+        2: (tuned, 0.25),
+        3: (tuned, 1),
+        4: (by_mpnet, 0.25),
+    }
+    for i, (names, strength) in of_rows.items():
+        runs = scores[scores.encoder.isin(names) & (scores.weighting == "uniform")]
+        runs = runs if math.isnan(strength) else runs[runs.strength == strength]
+        for metric, cell in zip(("polarity", "similarity"), cells[i], strict=True):
+            mean = mean_over_seeds(runs[runs.metric == metric].to_dict("records"))
+            values = (f"{100 * mean[name]:.2f}" for name in ("value", "ci_low", "ci_high"))
+            assert cell == "{} [{}, {}]".format(*values)
     published = (ROOT / "leaderboards/margins/published.csv").read_text(encoding="utf-8")
     assert "83.2" in published
     assert "30.5" in published

@@ -164,6 +164,7 @@ def test_labels_are_compared_by_value() -> None:
         ({"k": 4}, "k = 4 needs at least 4 sources, got 3"),
         ({"queries": [[0.0, 0.0], [1.0, 1.0]]}, "is all zero"),
         ({"query_labels": "ac"}, "`query_labels`: no source has the label 'c'"),
+        ({"query_labels": "aa", "source_labels": "aaa"}, "at least two labels, .* got 'a'"),
         ({"weighting": "Linear"}, "unknown `weighting` 'Linear'; did you mean 'linear'"),
     ],
 )

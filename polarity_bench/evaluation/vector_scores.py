@@ -53,7 +53,8 @@ def score(
     Raises:
         InputError: If the numbers of vectors and labels differ, if a vector is zero or not finite,
             if only one of the reference arguments is given, if no source has the label of a query,
-            if the weighting is unknown, or if k is below 1 or above the number of sources.
+            if the sources have fewer than two labels, if the weighting is unknown, or if k is below
+            1 or above the number of sources.
 
     Example:
         >>> east, north = [1.0, 0.0], [0.0, 1.0]
@@ -66,6 +67,11 @@ def score(
     names = {label: str(i) for i, label in enumerate(dict.fromkeys(source_labels))}
     if missing := [label for label in query_labels if label not in names]:
         raise InputError(f"`query_labels`: no source has the label {missing[0]!r}")
+    if len(names) < 2:
+        raise InputError(
+            "`source_labels`: the sources must have at least two labels, because P is chance with "
+            f"one, got {', '.join(map(repr, names)) or 'no label'}"
+        )
     if (reference_queries is None) != (reference_sources is None):
         raise InputError(
             "give both `reference_queries` and `reference_sources`, or neither of them"

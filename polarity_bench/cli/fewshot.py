@@ -125,12 +125,10 @@ def fewshot(
             else:
                 single += made
     results = run_experiments(single, output, workers=n_workers, bar=announced_bar)
-    results += [
-        search_settings(
+    for made in searched:
+        results += search_settings(
             made, output, halving=search == "halving", workers=n_workers, bar=announced_bar
         )
-        for made in searched
-    ]
     if as_json:
         _print_json(results, measure)
     else:

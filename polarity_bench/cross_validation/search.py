@@ -24,6 +24,7 @@ from polarity_bench.cross_validation.fold_results import (
 from polarity_bench.cross_validation.methods import Method, make_method
 from polarity_bench.progress import Bar, no_bar
 from polarity_bench.results.result_files import Result, write_result
+from polarity_bench.scores import ScoreKey
 
 Grid = Mapping[str, Sequence[float]]
 
@@ -93,16 +94,17 @@ def search(
     halving: bool = False,
     workers: int = 1,
     bar: Bar = no_bar,
-) -> Result:
-    """Choose a setting on the first half of the folds, and store its scores on the other half.
+) -> list[Result]:
+    """Choose settings on the first half of the folds, and store their scores on the other half.
 
-    A setting's score is the mean of its main score over the folds, with proxies if that is better.
+    A setting is chosen for each way of predicting, with and without proxies, as if they were two
+    losses. Settings that lose are dropped by the better of both.
 
     Args:
         experiments: Experiments that differ only in the settings of their loss; the first of
             several equally good ones is chosen.
-        output: Folder of the result. The results of all settings are stored in the folder beside it
-            that has the suffix `-search`.
+        output: Folder of the results. The results of all settings are stored in the folder beside
+            it that has the suffix `-search`.
         halving: Whether settings that lose are dropped after few folds, by successive halving: all
             settings run a sixteenth of the folds, for instance, the best quarter a quarter, and the
             best sixteenth all of them. Otherwise, every setting runs all folds of the half.
@@ -110,7 +112,8 @@ def search(
         bar: Function that opens a progress bar.
 
     Returns:
-        The result of the chosen setting on the second half of the folds, with its arrays.
+        For each way of predicting, the result of the chosen setting on the second half of the
+        folds, with its arrays.
 
     Raises:
         InputError: See `run_experiments`.
@@ -129,32 +132,42 @@ def search(
     left = list(experiments)
     for rung, n_folds in enumerate(rungs, start=1):
         results = run_experiments(left, settings, n_folds=n_folds, workers=workers, bar=bar)
-        means = [_mean_score(result, n_folds) for result in results]
-        order = sorted(range(len(left)), key=lambda place: -means[place])
-        n_kept = max(1, len(experiments) // _SHARE**rung) if n_folds < half else 1
-        left = [left[place] for place in order[:n_kept]]
-    (chosen,) = run_experiments(left, settings, workers=workers, bar=bar)
-    return _store(chosen, len(experiments), half, output, halving=halving)
+        means = [_mean_scores(result, n_folds) for result in results]
+        if n_folds < half:
+            order = sorted(range(len(left)), key=lambda place: -max(means[place].values()))
+            left = [left[place] for place in order[: max(1, len(experiments) // _SHARE**rung)]]
+    best = {way: max(range(len(left)), key=lambda place: means[place][way]) for way in means[0]}
+    places = sorted({*best.values()})
+    whole = run_experiments([left[at] for at in places], settings, workers=workers, bar=bar)
+    how = {"settings": len(experiments), "halving": halving}
+    return [
+        _store(whole[places.index(place)], way, how, half, output) for way, place in best.items()
+    ]
 
 
-def _mean_score(result: Result, n_folds: int) -> float:
-    """Return the mean of the main score over the first folds, by the better way of predicting."""
-    ways = [key for key in result.scores if key.metric == result.main_score.metric]
-    return max(float(result.arrays[str(way)][:n_folds].mean()) for way in ways)
+def _mean_scores(result: Result, n_folds: int) -> dict[ScoreKey, float]:
+    """Return the mean of the main score over the first folds, for each way of predicting."""
+    ways = (key for key in result.scores if key.metric == result.main_score.metric)
+    return {way: float(result.arrays[str(way)][:n_folds].mean()) for way in ways}
 
 
-def _store(chosen: Result, n_settings: int, half: int, output: Path, *, halving: bool) -> Result:
-    """Store the folds of the chosen setting that had no part in the choice."""
-    training = dict(chosen.training or {})
-    how = {"settings": n_settings, "halving": halving}
-    title = f"{training['title']}, chosen from {n_settings:,}{' by halving' if halving else ''}"
-    key = replace(chosen.key, protocol={**chosen.key.protocol, "search": how})
+def _store(
+    chosen: Result, way: ScoreKey, how: Mapping[str, Any], half: int, output: Path
+) -> Result:
+    """Store the folds of a chosen setting that had no part in the choice."""
+    training, folds = dict(chosen.training or {}), folds_of(chosen.arrays)[half:]
+    key = replace(chosen.key, protocol={**chosen.key.protocol, "search": {**how, "by": str(way)}})
+    by = " by halving" if how["halving"] else ""
+    title = f"{training['title']}, chosen from {how['settings']:,}{by}"
     planned = replace(
         chosen,
         key=key,
+        main_score=way,
         training={**training, "title": title},
         experiment=f"{training['recipe']['name']}-{key.digest}",
     )
-    found = with_folds(planned, folds_of(chosen.arrays)[half:])
+    others = {str(each) for each in chosen.scores if each.part != way.part}
+    kept = [{name: fold[name] for name in fold if name not in others} for fold in folds]
+    found = with_folds(planned, kept)
     write_result(found, output)
     return found

@@ -60,7 +60,7 @@ def made(data: LabelledTexts, tiny_model: Path) -> list[Experiment]:
 def test_the_full_grid_runs_each_setting_on_half_of_the_folds(
     made: list[Experiment], calls: Calls, tmp_path: Path
 ) -> None:
-    result = search(made, tmp_path / "out")
+    (result,) = search(made, tmp_path / "out")
     assert Counter(temperature for temperature, _ in calls) == {
         **dict.fromkeys((9, 5, 3, 2, 6, 8), 6),
         7: 12,
@@ -76,9 +76,9 @@ def test_the_full_grid_runs_each_setting_on_half_of_the_folds(
 def test_halving_drops_those_that_lose_and_chooses_the_same(
     made: list[Experiment], calls: Calls, tmp_path: Path
 ) -> None:
-    whole = search(made, tmp_path / "whole")
+    (whole,) = search(made, tmp_path / "whole")
     calls.clear()
-    halved = search(made, tmp_path / "out", halving=True)
+    (halved,) = search(made, tmp_path / "out", halving=True)
     assert Counter(calls) == Counter({(t, 0): 1 for t in (9, 5, 3, 2, 6, 8)}) + Counter(
         {(7, fold): 1 for fold in range(12)}
     )
@@ -89,10 +89,42 @@ def test_halving_drops_those_that_lose_and_chooses_the_same(
     assert halved.key.digest != whole.key.digest
 
 
+def test_each_way_of_predicting_has_its_own_choice(
+    made: list[Experiment], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Without proxies 7 is best, with them 2; both reach the last folds, and 3 does not."""
+
+    def predict(self: FineTuning, fold: FoldContext) -> Predictions:
+        assert isinstance(self.loss, SupCon)
+        truth = fold.data.labels[fold.test]
+        classes = {}
+        for way, best in (("dense", 7), ("proxies", 2)):
+            wrong = np.arange(len(truth)) < 2 * abs(self.loss.temperature - best)
+            classes[way] = np.where(wrong, 1 - truth, truth)
+        return Predictions(classes)
+
+    monkeypatch.setattr(FineTuning, "predict", predict)
+    results = search(made, tmp_path / "out")
+    chosen = [each.key.protocol["method"]["temperature"] for each in results]
+    assert chosen == [7, 2]
+    assert [[str(key) for key in each.scores] for each in results] == [
+        ["accuracy", "macro_f1"],
+        ["accuracy_proxies", "macro_f1_proxies"],
+    ]
+    assert [each.main.mean for each in results] == [1, 1]
+    assert {each.key.digest for each in read_experiments(tmp_path / "out")} == {
+        each.key.digest for each in results
+    }
+    (same,) = {
+        each.key.protocol["method"]["temperature"] for each in search(made[3:4], tmp_path / "one")
+    }
+    assert same == 7
+
+
 def test_equal_scores_choose_the_first(
     made: list[Experiment], calls: Calls, tmp_path: Path
 ) -> None:
-    result = search([made[5], made[6]], tmp_path / "out")  # 6 and 8 are equally far from 7
+    (result,) = search([made[5], made[6]], tmp_path / "out")  # 6 and 8 are equally far from 7
     assert calls
     assert result.key.protocol["method"]["temperature"] == 6
 
@@ -102,9 +134,9 @@ def test_the_result_is_the_only_one_in_its_folder_and_nothing_is_run_again(
 ) -> None:
     (tmp_path / "out").mkdir()
     monkeypatch.chdir(tmp_path / "out")
-    first = search(made, Path())
+    (first,) = search(made, Path())
     n_runs = len(calls)
-    again = search(made, tmp_path / "out")
+    (again,) = search(made, tmp_path / "out")
     assert len(calls) == n_runs == 6 * 6 + 12
     (stored,) = read_experiments(tmp_path / "out")
     assert stored.scores == first.scores == again.scores

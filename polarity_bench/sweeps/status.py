@@ -81,8 +81,8 @@ class SweepProgress:
     Attributes:
         states: State of each item, in the order of the plan.
         running: Description of the process that runs each running item, by digest.
-        seconds_left: Approximate time left, in seconds. None means unknown: no item is done, or
-            no item is running.
+        seconds_left: Approximate time left, in seconds. None means unknown: no item of a kind that
+            is left is done, or no item is running.
         best: Best training run for each task, and best cross-validation for each task and protocol.
     """
 
@@ -120,21 +120,25 @@ class Watch:
     def _seconds_left(self, states: Sequence[str]) -> float | None:
         """Estimate the time left, in seconds, from the speed of done items and the running items.
 
-        Running items count as half done.
+        Running items count as half done. Each kind of item has its own speed, because an evaluation
+        with stored vectors is much faster than a training run of the same effort.
         """
-        effort = dict.fromkeys(STATES, 0.0)
-        seconds = 0.0
+        done: dict[str, tuple[float, float]] = {}
+        left: dict[str, float] = {}
+        shares = {"done": 0.0, "running": 0.5, "left": 1.0, "failed": 0.0}
         for item, state in zip(self.plan.items, states, strict=True):
             took = self.outcomes[item.digest].seconds if state == "done" else 0.0
-            if took or state != "done":  # 0 s means external results
-                effort[state] += item.effort
-                seconds += took
-        left, at_work = effort["left"] + effort["running"] / 2, states.count("running")
+            if took and item.effort:  # 0 s means external results
+                seconds, effort = done.get(item.kind, (0.0, 0.0))
+                done[item.kind] = seconds + took, effort + item.effort
+            if shares[state]:
+                left[item.kind] = left.get(item.kind, 0.0) + shares[state] * item.effort
         if not left:
             return 0.0
-        if not effort["done"] or not at_work:
+        if not (at_work := states.count("running")) or left.keys() - done.keys():
             return None
-        return seconds / effort["done"] * left / at_work
+        seconds_by_kind = (done[kind][0] / done[kind][1] * effort for kind, effort in left.items())
+        return sum(seconds_by_kind) / at_work
 
     def _best(self) -> list[Best]:
         """Return the best item of each group of comparable items, compared with its base."""

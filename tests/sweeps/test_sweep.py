@@ -555,6 +555,22 @@ def test_time_left_is_not_weighed_by_what_was_made_elsewhere(tmp_path: Path) -> 
     assert seen.seconds_left == pytest.approx(20.0 / 10 * (10 + 10 / 2))
 
 
+def test_time_left_of_trainings_is_unknown_while_only_evaluations_are_done(tmp_path: Path) -> None:
+    """One with stored vectors takes seconds, whatever its effort."""
+    state = SweepState(tmp_path)
+    state.make_folders()
+    kinds = {"a": "evaluation", "b": "training", "c": "training"}
+    items = [PlanItem(name, kind, name, 10.0, {}, name, "t") for name, kind in kinds.items()]
+    state.record("a", ItemOutcome("done", "a", seconds=1.0))
+    state.begin("b", "x")
+    with state.try_lock("b"):
+        assert Watch(SweepPlan("x", items), state).read_progress().seconds_left is None
+    state.record("b", ItemOutcome("done", "b", seconds=40.0))
+    state.begin("c", "x")
+    with state.try_lock("c"):
+        assert Watch(SweepPlan("x", items), state).read_progress().seconds_left == 40.0 / 2
+
+
 def test_what_another_driver_makes_again_is_no_failure_any_more(tmp_path: Path) -> None:
     state = SweepState(tmp_path)
     state.make_folders()

@@ -46,6 +46,7 @@ OF_THE_TOWERS = {
     "distilled, all labels": [f"tower-soft-{seed}" for seed in range(3)],
     "distilled, unlabelled": [f"tower-student-{seed}" for seed in range(3)],
 }
+SIX_CLASSES = "tower-minilm-emotion (strength 1)"
 OF_THE_AXIS = {
     "the base": [MINILM],
     "`--stretch 5`": ["stretch-5"],
@@ -251,6 +252,19 @@ def test_what_all_labels_give_the_larger_tower_is_that_of_the_board() -> None:
     assert f"{seen:.0f} % of the last three" in plain(DIAL)
     assert f"has seen {seen:.0f} % of these sources" in plain(README)
     assert f"P is {of_all:.1f} at strength 0.25" in plain(FRONT)
+
+
+def test_a_tower_of_six_classes_has_the_scores_of_the_board() -> None:
+    raw = raw_of("axis-emotion")
+    of_p, of_s = (
+        [percent(raw, "emotion", [name], f"{metric}_at_16") for name in (MINILM, SIX_CLASSES)]
+        for metric in ("polarity", "similarity")
+    )
+    assert f"raises P from {of_p[0]} to {of_p[1]} at strength 1, and S" in plain(DIAL)
+    assert f"S falls from {of_s[0]} to {of_s[1]} (linear weights" in plain(DIAL)
+    rounded = " to ".join(f"{float(each):.0f}" for each in of_p)
+    assert f"P rises from {rounded}" in plain(FRONT)
+    assert f"raises P from {rounded}" in plain(introduction_of("axis-emotion"))
 
 
 def test_what_a_teacher_gives_the_smaller_tower_is_that_of_the_board() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 import re
@@ -299,6 +300,33 @@ def test_what_a_teacher_gives_the_smaller_tower_is_that_of_the_board() -> None:
     assert f"S is {lost.min():.1f} to {lost.max():.1f} points lower" in found
     below = scores_of(["tower-mpnet-all-1"]) - scores_of(taught)
     assert f"P is {below.min():.1f} to {below.max():.1f} points below its teacher" in found
+
+
+def test_what_a_search_gives_a_loss_with_proxies_is_that_of_the_boards() -> None:
+    def gains(board: str, method: str) -> tuple[float, float, float]:
+        file = ROOT / "leaderboards" / board / "table.csv"
+        with file.open(encoding="utf-8", newline="") as stream:
+            (row,) = (
+                row
+                for row in csv.DictReader(stream)
+                if "first 3 layers, 20 rows, 40 folds" in row["table"]
+                and row["table"].endswith("/ trec")
+                and row["column"] == "minus CCE"
+                and re.fullmatch(method, row["method"])
+            )
+        value, low, high = (100 * float(row[name]) for name in ("value", "low", "high"))
+        return value, low, high
+
+    untuned, *_ = gains("fewshot", r"CCE \+ ProxyAnchor \(.*\) \+ inf")
+    chosen = gains("fewshot-search", r"CCE \+ ProxyAnchor .* halving \+ inf")
+    without, *_ = gains("fewshot-search", r"CCE \+ ProxyAnchor .* halving")
+    found = plain(FINDINGS)
+    assert f"is {-untuned:.1f} points of macro F1 below" in found
+    assert "is then {:.1f} points above cross-entropy [{:+.1f}, {:+.1f}]".format(*chosen) in found
+    assert f"for the linear layer alone is {-without:.1f} points below" in found
+    text = plain(introduction_of("fewshot-search"))
+    assert f"is {-untuned:.1f} points below" in text
+    assert f"stays {-without:.1f} points below" in text
 
 
 def test_the_headline_of_the_readme_is_what_was_found() -> None:

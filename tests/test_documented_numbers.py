@@ -112,10 +112,10 @@ def test_contrast_on_the_page_of_p_and_s_is_that_of_the_board() -> None:
                 assert text == percent(raw, "contrast", [OF_CONTRAST[name]], score), (name, title)
 
 
-def test_two_dials_on_the_page_of_the_dial_are_those_of_the_measurement() -> None:
-    """docs/cross-talk.json is the output of benchmarks/cross_talk.py."""
-    rows = json.loads((ROOT / "docs" / "cross-talk.json").read_text(encoding="utf-8"))
-    grid = table_of(DIAL, "polarity", "sarcasm")
+def check_two_dials(file: str, *titles: str) -> list[dict[str, Any]]:
+    """Compare a table with the output of benchmarks/cross_talk.py, and return this output."""
+    rows: list[dict[str, Any]] = json.loads((ROOT / "docs" / file).read_text(encoding="utf-8"))
+    grid = table_of(DIAL, *titles)
     assert len(grid.rows) == 9
     shown = {
         (title.partition(", ")[2], float(row[0]), float(row[1]), title[0]): text
@@ -128,6 +128,36 @@ def test_two_dials_on_the_page_of_the_dial_are_those_of_the_measurement() -> Non
         for name in ("P", "S")
     }
     assert shown == measured
+    return rows
+
+
+def test_two_towers_on_the_page_of_the_dial_are_those_of_the_measurement() -> None:
+    rows = check_two_dials("cross-talk-towers.json", "polarity, tower", "sarcasm, tower")
+    beside, alone = list[float](), dict[str, list[list[float]]]()
+    for row in rows:
+        of_polarity = row["task"] == "sst2"
+        other = "P gained by dial 2" if of_polarity else "P gained by dial 1"
+        if all(row["strengths"]):
+            beside.append(abs(row[other][0]))
+        elif other in row:
+            alone.setdefault(row["task"], []).append([100 * each for each in row[other]])
+    assert f"changes by at most {100 * max(beside):.2f} points when the other" in plain(DIAL)
+    lost = [f"{-mean:.1f}" for mean, *_ in alone["sarcastic-headlines"]]
+    assert f"`sarcastic-headlines`** by {' and '.join(lost)} points, as the linear" in plain(DIAL)
+    assert all(low < 0 < high for _, low, high in alone["sst2"])
+    most = max(abs(mean) for mean, *_ in alone["sst2"])
+    assert f"`sst2` by at most {most:.1f} points, and both intervals" in plain(DIAL)
+    both = {row["task"]: row for row in rows if row["strengths"] == [0.25, 0.25]}
+    off = {row["task"]: row for row in rows if row["strengths"] == [0, 0]}
+    said = " and ".join(
+        f"from {100 * off[task]['S']:.2f} to {100 * both[task]['S']:.2f} on `{task}`"
+        for task in ("sst2", "sarcastic-headlines")
+    )
+    assert f"{said} with both at 0.25" in plain(DIAL)
+
+
+def test_two_dials_on_the_page_of_the_dial_are_those_of_the_measurement() -> None:
+    rows = check_two_dials("cross-talk.json", "polarity", "sarcasm")
     name = "P gained by dial 2"
     of_sarcasm = [r[name] for r in rows if r["task"] == "sst2" and name in r and r["strengths"][0]]
     assert all(low < 0 < high for _, low, high in of_sarcasm)

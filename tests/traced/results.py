@@ -312,7 +312,9 @@ class Results:
         return Number(value, *ends)
 
     def _of_pair(self, line: Line, task: str, part: str = "sources") -> Number:
-        raw = self.result_of(line, task)
+        # The best point of a curve has seen what each of its points has.
+        point = line.heads["encoder"].replace("(best ", "(")
+        raw = self.result_of(replace(line, heads={**line.heads, "encoder": point}), task)
         return Number(raw.made["seen"][part]["normalised"] / raw.made["counts"][part])
 
     def _of_parts(self, line: Line, part: str) -> Number:

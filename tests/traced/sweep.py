@@ -180,7 +180,9 @@ class Sweep:
             base = self._base(model, task)
             measured = base.score(self._name(metric, base))
         elif twin:
+            heading = _settings(line.table.split(", ")[1:])
             own_items = self._shown(model, task, _twin(cited))
+            own_items = [item for item in own_items if self._in_section(item, heading)]
             measured = self._over(own_items, metric).value if self._results(own_items) else math.nan
         mark = "" if math.isnan(measured) else signed(measured - value, 1)
         return Number(value, std=std, mark=mark)

@@ -2,9 +2,9 @@
 
 Both few-row papers report the best setting of a grid by its mean score over all folds, so the folds
 that choose a setting also score it. `search` chooses on the first half of the folds, and scores the
-chosen setting on the other half. Folds test different rows, so the rows of the score had no part in
-the choice. Inner folds within a fold's training rows are no alternative: 20 rows of TREC have
-classes with a single row.
+chosen setting on the other half. Folds test different rows, so no row that tests the choice tested
+a setting before; it may have been a training row. Inner folds within a fold's training rows are no
+alternative: 20 rows of TREC have classes with a single row.
 """
 
 from __future__ import annotations

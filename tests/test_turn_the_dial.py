@@ -38,7 +38,8 @@ def dial_of(folder: Path, weighting: str = "linear") -> Dial:
     task = read_task(write_task(folder)).load(DataAccess(offline=True), Settings())
     assert isinstance(task, PolarityTask)
     reference = rank(task, embed_tasks(Embedder(), BagEncoder("bag"), [task]))
-    results = results_at(task, (0.0, 0.1, 0.3, 0.6, 1.0), folder / "results").values()
+    stored = results_at(task, (0.0, 0.1, 0.3, 0.6, 1.0), folder / "results").values()
+    results = [replace(result, arrays=read_arrays(result.path)) for result in stored]
     return Dial(task, dict(zip(TURNED, results, strict=True)), reference, weighting)
 
 

@@ -151,6 +151,8 @@ def run_experiments(
         InputError: If the protocol does not fit the data, if the encoder cannot be trained, or if
             another process is running one of the experiments.
     """
+    if not experiments:  # no bar of 0 folds
+        return []
     for loaded in (_encoder, _shape_copy):
         loaded.cache_clear()  # The encoder's folder may have changed since the last call.
     checked = [(each, *check_experiment(each)) for each in experiments]

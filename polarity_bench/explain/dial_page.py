@@ -17,7 +17,7 @@ import numpy as np
 from polarity_bench.explain.explanation import labels_of
 from polarity_bench.metrics.polarity import rank_weights
 from polarity_bench.render.html.templates import one_file
-from polarity_bench.results.result_files import TRAINED_BY, Result, read_arrays
+from polarity_bench.results.result_files import TRAINED_BY, Result
 from polarity_bench.retrieval import cosine_at
 from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.tasks.types.polarity.scoring import TaskRetrieval
@@ -35,7 +35,7 @@ class Dial:
 
     Attributes:
         task: Task with its texts.
-        by_strength: Stored result at each strength.
+        by_strength: Result at each strength, with its arrays.
         reference: Retrieval by the reference encoder, which measures S.
         weighting: Weighting of the ranks in P and S.
     """
@@ -77,7 +77,7 @@ def _data(dial: Dial, strengths: list[float], start: float) -> dict[str, Any]:
     task, k = dial.task, dial.task.ks[-1]
     keys = [ScoreKey(metric, k, dial.weighting) for metric in ("polarity", "similarity")]
     results = [dial.by_strength[strength] for strength in strengths]
-    arrays = [result.arrays or read_arrays(result.path) for result in results]
+    arrays = [result.arrays for result in results]
     index = np.stack([each["retrieved_index"][:, :k] for each in arrays], axis=1)  # (q, a, k)
     found = [np.unique(rows) for rows in index]
     # All queries need the same number of sources here, so some sources are repeated.

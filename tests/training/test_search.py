@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections import Counter
 from importlib import resources
@@ -222,6 +223,9 @@ def test_the_command_compares_the_chosen_setting_with_cross_entropy(
     assert "(2)" in row
     assert "In brackets: number of folds with a score, if not all 4." in done.out
     assert len(read_experiments(tmp_path / "out-search")) == 5
+    alone = run(*words, "--search", "halving", "--loss", "npairs")
+    assert alone.code == 0, alone.err
+    assert not re.search(r"\b0 cross-validations", alone.err)
     # The stored results show the same board, without the settings that lost.
     report = run("fewshot", "--report", "-o", "out")
     assert report.code == 0, report.err

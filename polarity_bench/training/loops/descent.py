@@ -132,10 +132,6 @@ class Steps:
         return n_texts / (time.perf_counter() - self.begun) if n_texts else None
 
 
-def _hash(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()[:16]
-
-
 FRESH = Steps()
 
 
@@ -218,6 +214,10 @@ def _state(
     for name, weight in weights.items():
         tensors |= {f"{key}.{name}": moment for key, moment in optimizer.state[weight].items()}
     return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 def _restore(

@@ -7,6 +7,7 @@ import shutil
 import signal
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from standins import Bench, Done, Workshop, call, exit_code_of_copy, write_task
@@ -16,7 +17,7 @@ from polarity_bench.cross_validation.fold_results import read_experiments
 from polarity_bench.cross_validation.methods import FineTuning, FoldContext, Predictions
 from polarity_bench.cross_validation.protocol import PROTOCOLS, Protocol
 from polarity_bench.encoders.base import EncoderId
-from polarity_bench.encoders.load import EncoderOptions
+from polarity_bench.encoders.load import EncoderOptions, SentenceTransformerEncoder
 from polarity_bench.errors import InputError
 from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.sweeps import execute as making
@@ -324,6 +325,28 @@ def test_data_too_small_to_be_evaluated_on_can_be_cross_validated(
     }
     assert known.rows == {}
     assert probe(items, small)[str(tiny_model)] > 0
+
+
+def test_texts_for_the_estimate_come_from_the_whole_task(
+    tmp_path: Path, tiny_model: Path, workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workshop.labelled_lines(n=200)
+    many = Setup(tmp_path / "out", EncoderOptions(offline=True), workshop.data, workshop.tasks)
+    items = expand(many, GRID.format(model=tiny_model))
+    encoded: list[list[str]] = []
+    encode = SentenceTransformerEncoder.encode
+
+    def record(encoder: SentenceTransformerEncoder, texts: list[str]) -> Any:
+        encoded.append(texts)
+        return encode(encoder, texts)
+
+    monkeypatch.setattr(SentenceTransformerEncoder, "encode", record)
+    probe(items, many)
+    texts = list(dict.fromkeys(items[0].data(many).texts))
+    places = [texts.index(text) for text in encoded[-1]]
+    assert encoded[-1] == encoded[-2]  # once to warm up
+    assert 64 <= len(places) <= 128
+    assert places == list(range(0, len(texts), places[1]))
 
 
 # Made

@@ -321,22 +321,37 @@ def _report(watch: Watch, folder: Path, as_json: bool, *, again: str | None) -> 
 
 
 _LOOK_SECONDS = 2.0
+_REPEAT_SECONDS = 300.0
 
 
 @contextmanager
 def show_progress(watch: Watch) -> Iterator[Callable[[], None]]:
     """Yield a function that updates the progress of a sweep on stderr.
 
-    Without a terminal, the function prints a line at most every half minute.
+    Without a terminal, the function prints a line at most every half minute, and at most every five
+    minutes if nothing has changed.
     """
     if not sys.stderr.isatty():
-        line = f"{watch.plan.title}: {{}}"
-        yield _throttle(lambda: remark(line.format(summary(watch.read_progress()))), LINE_SECONDS)
+        yield _throttle(_line_printer(watch), LINE_SECONDS)
         return
     from rich.console import Console
 
     with Console(stderr=True).status("") as status:
         yield _throttle(lambda: status.update(_running(watch)), _LOOK_SECONDS)
+
+
+def _line_printer(watch: Watch) -> Callable[[], None]:
+    """Return a function that prints the progress if it has changed, or was printed long ago."""
+    last, printed = "", 0.0
+
+    def print_line() -> None:
+        nonlocal last, printed
+        line, now = f"{watch.plan.title}: {summary(watch.read_progress())}", time.monotonic()
+        if line != last or now - printed >= _REPEAT_SECONDS:
+            remark(line)
+            last, printed = line, now
+
+    return print_line
 
 
 def _throttle(function: Callable[[], None], seconds: float) -> Callable[[], None]:

@@ -35,6 +35,8 @@ from standins.sweeps import (
 )
 
 from polarity_bench.boards.sweep_tables import read_sweep
+from polarity_bench.cli.output import LINE_SECONDS
+from polarity_bench.cli.sweep import show_progress
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.encoders.load import EncoderOptions, load_encoder
@@ -569,6 +571,24 @@ def test_time_left_of_trainings_is_unknown_while_only_evaluations_are_done(tmp_p
     state.begin("c", "x")
     with state.try_lock("c"):
         assert Watch(SweepPlan("x", items), state).read_progress().seconds_left == 40.0 / 2
+
+
+def test_a_log_has_a_line_for_each_change_and_one_for_five_minutes_without(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = SweepState(tmp_path)
+    state.make_folders()
+    items = [PlanItem(name, "evaluation", name, 1.0, {}, name, "t") for name in "ab"]
+    now = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    with show_progress(Watch(SweepPlan("x", items), state)) as look:
+        for _ in range(20):  # ten minutes without a change
+            now += LINE_SECONDS + 1
+            look()
+        state.record("a", ItemOutcome("done", "a", seconds=20.0))
+        now += LINE_SECONDS + 1
+        look()
+    assert capsys.readouterr().err == "x: 2 left\n" * 3 + "x: 1 done, 1 left\n"
 
 
 def test_what_another_driver_makes_again_is_no_failure_any_more(tmp_path: Path) -> None:

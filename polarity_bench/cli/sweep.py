@@ -316,6 +316,9 @@ def _report(watch: Watch, folder: Path, as_json: bool, *, again: str | None) -> 
         if {"training", "evaluation"} & set(kinds):
             results = place if "training" in kinds else f"{place}/results"
             remark(f"next: polarity-bench leaderboard {results}")
+            scored = {task for outcome in watch.outcomes.values() for task in outcome.scores}
+            if "training" in kinds and scored - {item.task for item in watch.plan.items}:
+                remark(f"the grid's other tasks: polarity-bench leaderboard {place}/results")
         if "cross-validation" in kinds:
             remark(f"next: polarity-bench fewshot --report -o {place}/fewshot")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import re
 import shlex
 import shutil
 import signal
@@ -217,9 +218,13 @@ def test_one_that_fails_is_recorded_and_stops_nobody(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     text = GRID.format(model=tiny_model, rate="[1e-3, 1e30]").replace("seed = [0, 1]", "")
-    grid.write_text(text.replace('["triplet", "mnrl"]', '"triplet"'))
+    text = text.replace('["triplet", "mnrl"]', '"triplet"')
+    grid.write_text('tasks = ["contrast"]' + text)
     done = bench("sweep", grid, "-o", "out", "--workers", "1")
     assert done.code == 1
+    assert re.search(
+        r"^the grid's other tasks: polarity-bench leaderboard .*/results$", done.err, re.M
+    )
     assert "failed: rate 1e+30: " in done.out
     assert "loss is" in done.out
     status = json.loads(call(monkeypatch, capsys, "sweep", "status", "out", "--json").out)
@@ -378,7 +383,9 @@ def test_a_sweep_goes_on_with_what_it_began_with_or_not_at_all(
     base = tmp_path / "base"
     shutil.copytree(tiny_model, base)
     grid.write_text(text.replace(str(tiny_model), str(base)))
-    assert bench("sweep", grid, "-o", "out", "--workers", "1").code == 0
+    done = bench("sweep", grid, "-o", "out", "--workers", "1")
+    assert done.code == 0
+    assert "other tasks" not in done.err
     results = sorted(Path("out/results").iterdir())
     shutil.rmtree(results[0])
     again = bench("sweep", grid, "-o", "out", "--workers", "1")

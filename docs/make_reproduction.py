@@ -278,7 +278,7 @@ def _summary(papers: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     counts = Counter(claim["verdict"] for paper in papers for claim in paper["claims"])
     said = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS)
     yield f"{counts.total()} claims: {said}.\n"
-    yield _table(["paper", "claim", "verdict", "what is less, with what, or why"], rows)
+    yield _table(["paper", "claim", "verdict", "conditions, or the reason"], rows)
 
 
 def _of_claim(boards: Path, claim: Mapping[str, Any]) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """Random draws of pairs, labelled pairs and triplets from the neighbours of a pool's texts.
 
-A candidate is any example that the neighbours allow. SST-2 has about 17 million candidate triplets,
+A candidate is any example that the neighbours allow. SST-2 has several million candidate triplets,
 so candidates are numbered but never listed. A draw picks random numbers and then looks up the texts
 of the candidates with these numbers.
 

@@ -448,6 +448,7 @@ def test_wrong_unmeasured_tasks_are_refused(folder: Path, name: str, message: st
     [
         ("name,task,score,source\n", r"published\.csv: the column 'value' is missing"),
         ("name,task,score,value,source,twni\n", r"unknown column 'twni'; did you mean 'twin'"),
+        ("name,task,score,value,source,value\n", "the column 'value' occurs 2 times; keep one"),
         (f"{HEAD}A,sst,{P},70,T\n", r"line 2: no result for the task 'sst'; did you mean"),
         (f"{HEAD}A,sst2,{P},high,T\n", "line 2: 'value' must be a percentage .* got 'high'"),
         (f"{HEAD}A,sst2,{P},nan,T\n", "line 2: 'value' must be a percentage .* got 'nan'"),

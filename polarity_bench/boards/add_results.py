@@ -11,8 +11,9 @@ from polarity_bench.boards.board_folder import kind_of
 from polarity_bench.boards.config import FILE
 from polarity_bench.errors import InputError, warn
 from polarity_bench.files import remove, write_atomically
+from polarity_bench.results.comparability import check_same
 from polarity_bench.results.curve import Curve
-from polarity_bench.results.curve_files import read_curves, write_curve
+from polarity_bench.results.curve_files import write_curve
 from polarity_bench.results.packed_results import (
     MODEL_META,
     PACKED,
@@ -71,19 +72,6 @@ def find_results(sources: Sequence[Path]) -> list[Result]:
     return results
 
 
-def find_curves(sources: Sequence[Path], found: Sequence[Result]) -> list[Curve]:
-    """Return the curves in folders, except curves with missing results.
-
-    Args:
-        sources: Files and folders. Files contain no curves.
-        found: All results from these files and folders.
-
-    Warns:
-        InputWarning: If a curve is skipped because its results are missing or were recomputed.
-    """
-    return [curve for each in sources if each.is_dir() for curve in read_curves(each, found)]
-
-
 def add(found: Sequence[Result], folder: Path, curves: Sequence[Curve] = ()) -> list[Path]:
     """Copy results, their additional files and their curves into a board's folder.
 
@@ -95,17 +83,19 @@ def add(found: Sequence[Result], folder: Path, curves: Sequence[Curve] = ()) -> 
         The new paths of the results.
 
     Raises:
-        InputError: If two results cannot be compared, an encoder is not in the plan of the board's
-            sweep, or the board contains cross-validations. The message names the files.
+        InputError: If two results cannot be compared or belong in one cell, an encoder is not in
+            the plan of the board's sweep, or the board contains cross-validations. The message
+            names the files.
     """
     if result_paths(folder) and kind_of(folder) == CROSS_VALIDATION:
         raise InputError(
             f"{folder}: the board contains cross-validations, to which only `polarity-bench "
             "fewshot` can add; choose a board of results or of a sweep"
         )
-    places = {
-        place(folder / RESULTS, r.key.encoder, r.experiment, r.result_name): r.path for r in found
-    }
+    places: dict[Path, Result] = {}
+    for result in found:
+        at = place(folder / RESULTS, result.key.encoder, result.experiment, result.result_name)
+        check_same(places.setdefault(at, result), result, result.main_score.k or 0)
     if is_sweep := (folder / PLAN).is_file():
         _check_planned(found, folder)
         kept = [each for each in read_results(folder / RESULTS) if each.path not in places]
@@ -116,15 +106,16 @@ def add(found: Sequence[Result], folder: Path, curves: Sequence[Curve] = ()) -> 
         kept = [each for each in parts.results if each.path not in places] if parts else []
         complete = [*kept, *found]
         board(replace(parts, results=complete, folder=None) if parts else complete)
-    for target, path in places.items():
-        if target == path:
+    for target, result in places.items():
+        if target.resolve() == result.path.resolve():
             continue
+        pairs = zip(_files_to_copy(result.path), _files_to_copy(target), strict=True)
+        contents = {copy: stored_bytes(source) for source, copy in pairs if is_stored(source)}
         # The provenance is deleted first: without it, the remaining files are not read as a result.
         for old in reversed(files_of(target)):
             remove(old)
-        for source, copy in zip(_files_to_copy(path), _files_to_copy(target), strict=True):
-            if is_stored(source):
-                write_atomically(copy, stored_bytes(source))
+        for copy, content in contents.items():
+            write_atomically(copy, content)
     for curve in curves:
         write_curve(curve, folder / RESULTS)
     if is_sweep or (folder / RESULTS / PACKED).is_file():

@@ -134,19 +134,26 @@ def find_board(
     )
 
 
-def _check_methods(file: Path, config: BoardFile, names: Collection[str]) -> None:
-    """Raise InputError if a method lists an unknown encoder, or an encoder is listed twice."""
+def _check_methods(file: Path, config: BoardFile, digests: Mapping[str, Collection[str]]) -> None:
+    """Raise InputError if a method lists an unknown encoder, or an encoder is listed twice.
+
+    Args:
+        file: Path of the `board.toml`.
+        config: Content of the file.
+        digests: Digests of the encoders with results, by each of their names.
+    """
     listed: dict[str, str] = {}
     for method in config.method:
         for name in method.encoders:
             where = f"{file}: 'method' {method.name!r}"
-            check_known(name, names, f"{where}: no results of {name!r}")
-            if name in listed:
-                raise InputError(
-                    f"{where}: {name!r} is already listed by the method {listed[name]!r}; "
-                    "list each encoder once"
-                )
-            listed[name] = method.name
+            check_known(name, digests, f"{where}: no results of {name!r}")
+            for digest in digests[name]:
+                if digest in listed:
+                    raise InputError(
+                        f"{where}: {name!r} is already listed by the method {listed[digest]!r}; "
+                        "list each encoder once"
+                    )
+                listed[digest] = method.name
 
 
 def board(parts: BoardParts | Iterable[Result]) -> Board:
@@ -186,8 +193,20 @@ def board(parts: BoardParts | Iterable[Result]) -> Board:
 
 
 def sections_of(parts: BoardParts) -> Sections:
-    """Return the records of a board, from which its tables and charts are made."""
+    """Return the records of a board, from which its tables and charts are made.
+
+    Raises:
+        InputError: If a result was computed without the weighting of the board, which a plug-in
+            may have added later.
+    """
     config, results = parts.config, sorted(parts.results, key=lambda result: str(result.path))
+    for each in results:
+        key = ScoreKey("polarity", each.main_score.k)
+        if key in each.scores and replace(key, weighting=config.weighting) not in each.scores:
+            raise InputError(
+                f"{each.path}: no scores with the weighting {config.weighting!r}; evaluate the "
+                "encoder again, or choose another weighting"
+            )
     names, bare_names = _names(results)
     measured = encoder_records(results, names, config)
     further = [*paper_records(parts.published, measured, config), *bound_records(measured, names)]

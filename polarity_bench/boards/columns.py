@@ -544,10 +544,6 @@ class Sections:
 
         If the metric has intervals and rows have several seeds, a column is followed by a column of
         the standard deviations over seeds.
-
-        Args:
-            rows: The rows.
-            specs: Title, places and metric of each column.
         """
         columns = []
         for title, places, metric in specs:
@@ -598,15 +594,7 @@ class Sections:
         rankings: Sequence[Ranking] = (),
         without: Collection[str] = (),
     ) -> Table:
-        """Build a table with leading cells, and with notes on ranks and published rows.
-
-        Args:
-            heading: Heading of the table.
-            columns: Columns of numbers.
-            rows: The rows.
-            rankings: Rankings of the encoders.
-            without: Titles of leading columns to leave out.
-        """
+        """Build a table with leading cells, and with notes on ranks and published rows."""
         is_of_methods = any(row["role"] == "method" for row in rows)
         without = {*without, *(() if is_of_methods else ("seeds", "strength"))}
         heads = [

@@ -180,10 +180,6 @@ F = TypeVar("F", bound=Heading)
 def board_file(file: Path, model: type[F]) -> F:
     """Read the configuration of a board; if there is no file, return the defaults.
 
-    Args:
-        file: Path of the `board.toml` or `front.toml`.
-        model: Type of the configuration.
-
     Raises:
         InputError: If the file is not valid TOML, or has an unknown key or an invalid value.
     """

@@ -52,12 +52,7 @@ def changes(one: Board, other: Board) -> DataFrame:
 
 
 def other_causes(boards: Sequence[Board], folders: Sequence[Path]) -> Iterator[str]:
-    """Yield what else than encoders differs between two boards, as sentences.
-
-    Args:
-        boards: The two boards.
-        folders: Their folders of results.
-    """
+    """Yield what else than encoders differs between two boards, as sentences."""
     first, second = (
         {
             (result.task, result.key.protocol_label): result

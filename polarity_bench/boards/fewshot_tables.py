@@ -155,9 +155,6 @@ def compare_methods(records: Iterable[Record]) -> list[Record]:
     If cross-entropy was run with several settings, each method is compared with the run that has
     the most similar settings.
 
-    Args:
-        records: Records of methods in one table.
-
     Returns:
         The rows of each data set from best to worst. The new columns are `difference` from
         cross-entropy, `low` and `high` (the ends of its 95 % interval), `p`, `p_holm` (after Holm's

@@ -31,10 +31,6 @@ def methods_of(results: Sequence[Result], listed: Sequence[Method]) -> dict[str,
 
     Encoders that no method lists form a method if their recorded training runs differ only in the
     seed. The method has their name without the seed, or else that of the first encoder.
-
-    Args:
-        results: The results of a board.
-        listed: The methods in `board.toml`.
     """
     by_name = {name: method.name for method in listed for name in method.encoders}
     by_training: dict[str, dict[int, str]] = {}

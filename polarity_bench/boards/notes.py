@@ -19,12 +19,7 @@ from polarity_bench.tasks.catalogue import KINDS
 
 
 def board_notes(sections: Sections, tables: Sequence[Table]) -> list[str]:
-    """Return the notes below a board, which explain the order of rows and the numbers.
-
-    Args:
-        sections: The rows of the board.
-        tables: The tables of the board.
-    """
+    """Return the notes below a board, which explain the order of rows and the numbers."""
     ranked, plain, alone = sections.ranked, sections.plain, sections.alone
     printed = [each for each in sections.further if each["role"] == "published"]
     rows = sections.first_rows if ranked else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 from functools import cache
@@ -76,7 +77,7 @@ def _recorded(result: Result) -> str:
     for word in _words(result.environment.get("command", "")):
         if kept and kept[-1] in _OUTPUT:
             kept.pop()
-        elif word.partition("=")[0] not in _OUTPUT or "=" not in word:
+        elif not re.match("-o.|--output=", word):
             kept.append(word)
     return _command(kept) if kept else ""
 

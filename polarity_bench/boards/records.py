@@ -61,11 +61,6 @@ def encoder_records(
     A row has the retrieval scores of an encoder at one reference and k, and all other scores of
     the encoder.
 
-    Args:
-        results: The results of the board, sorted by path.
-        names: Display names of encoders, by digest.
-        config: The content of `board.toml`.
-
     Raises:
         InputError: If two results cannot share a table (see `results.comparability.cells_of`).
     """
@@ -177,10 +172,6 @@ def bound_records(measured: Sequence[Record], names: Mapping[str, str]) -> Itera
 
     Encoders that serve only as their own reference share a row. If there are several such encoders,
     this row leaves out scores that depend on the reference.
-
-    Args:
-        measured: The records of encoders.
-        names: Display names of encoders, by digest.
     """
     ranked = [record for record in measured if not record["family"]]
     named = {record["reference"] for record in ranked}
@@ -221,11 +212,6 @@ def paper_records(
     Numbers with the same name, k, source and note share a row. If a number is published with both
     weightings, only the number with the board's weighting is shown. A number with the other
     weighting is shown in the cell of the board's weighting.
-
-    Args:
-        published: The published numbers.
-        measured: The records of encoders.
-        config: The content of `board.toml`.
 
     Raises:
         InputError: If a published number would appear in no table, or in several tables.
@@ -295,10 +281,6 @@ def _refuse(number: Record, of_places: Mapping[str, Result], config: BoardFile) 
 
 def difference_to_twin(number: Record, of_place: Iterable[Record]) -> str:
     """Return the twin's score minus the published number, as text; '' without such a score.
-
-    Args:
-        number: The published number.
-        of_place: The records of encoders at the place of the number.
 
     Raises:
         InputError: If the score depends on the reference, and the twin was evaluated with several.

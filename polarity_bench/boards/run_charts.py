@@ -24,11 +24,6 @@ from polarity_bench.values import grouped
 def plotted(results: Sequence[Result], weighting: str, curves: Sequence[Curve] = ()) -> list[Chart]:
     """Return the charts of one run, including results that were cut by a limit.
 
-    Args:
-        results: Results of the run and of reference encoders.
-        weighting: Weighting of the ranks.
-        curves: Curves over these results.
-
     Returns:
         A plane for each task with S, at its main k, and a bar chart of the other tasks for each
         task type.
@@ -80,20 +75,15 @@ def references_of(results: Sequence[Result], output: Path) -> tuple[list[Result]
         if reference is None or reference.is_absent or (reference.digest, result.task) in known:
             continue
         folder = output / folder_name(reference.name) / reference.digest
-        same = [each for each in read_results(folder) if _is_alike(each, result)]
+        same = [
+            each
+            for each in read_results(folder)
+            if each.key.reference is None and result.main_score.k in each.ks
+            if difference(each, result) is None
+        ]
         if same:
             references.append(same[0])
             known.add((reference.digest, result.task))
         else:
             lacking[reference.digest] = reference
     return references, list(lacking.values())
-
-
-def _is_alike(other: Result, result: Result) -> bool:
-    """Return whether a result of the reference has the same task, data, protocol and main k.
-
-    In that result, the encoder must be its own reference.
-    """
-    is_comparable = difference(other, result) is None
-    is_own_reference = other.key.reference is None
-    return is_comparable and is_own_reference and result.main_score.k in other.ks

@@ -179,12 +179,7 @@ def folds_csv(results: Iterable[Result]) -> str:
 
 
 def samples_jsonl(task: Task, path: Path) -> str:
-    """Return the retrieved texts of a stored result, as one line of JSON for each query.
-
-    Args:
-        task: The task of the result.
-        path: File of the result.
-    """
+    """Return the retrieved texts of a stored result, as one line of JSON for each query."""
     lines = (json.dumps(sample, ensure_ascii=False) for sample in task.retrieved(read_arrays(path)))
     return "".join(f"{line}\n" for line in lines)
 
@@ -200,13 +195,7 @@ def _plain(results: Sequence[Result]) -> Table:
 
 
 def _table(results: Sequence[Result], columns: Sequence[Column], **heads: Sequence[str]) -> Table:
-    """Return a table with a row for each result.
-
-    Args:
-        results: The results, in row order.
-        columns: Columns of numbers.
-        heads: Additional leading cells, by column title.
-    """
+    """Return a table with a row for each result."""
     tasks = [result.task for result in results]
     return Table("", [("task", tasks), *heads.items(), *_strengths(results)], columns)
 
@@ -307,10 +296,6 @@ def _details(results: Sequence[Result], weighting: str) -> Table:
 
     These scores are shares of groups, accuracy on minimal pairs, and P by part. The table has a row
     for each result and k.
-
-    Args:
-        results: Results of one encoder on one task, at one or more strengths.
-        weighting: Weighting of the ranks.
     """
     first, rows = results[0], _rows(results)
     titles = {

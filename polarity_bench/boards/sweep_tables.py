@@ -147,15 +147,15 @@ def _command(grid: str, folder: Path) -> str:
 
 
 def sweep_as_json(sweep: SweepScores) -> dict[str, Any]:
-    """Return the scores of a sweep as JSON values: fractions, or null if undefined."""
-    items = []
+    """Return the scores of a sweep as JSON values: fractions, or NaN if undefined."""
     measured = (record for record in sweep.records if record["kind"] != "published")
-    for p, s, *_ in grouped(measured, lambda record: record["item"]).values():
-        item = {"kind": p["kind"], "settings": dict(p["given"])}
-        item |= {name: p[name] for name in ("encoder", "task", "k")}
-        item |= {"P": p["value"], "P_std": p["std"], "S": s["value"], "S_std": s["std"]}
-        item["state"] = p["state"]
-        items.append({name: None if value != value else value for name, value in item.items()})
+    items = [
+        {"kind": p["kind"], "settings": dict(p["given"])}
+        | {name: p[name] for name in ("encoder", "task", "k")}
+        | {"P": p["value"], "P_std": p["std"], "S": s["value"], "S_std": s["std"]}
+        | {"state": p["state"]}
+        for p, s, *_ in grouped(measured, lambda record: record["item"]).values()
+    ]
     return {
         "unit": "fraction",
         "title": sweep.config.title,
@@ -507,16 +507,7 @@ def _table(
     lead: str,
     notes: Sequence[str] = (),
 ) -> Table:
-    """Return a table of rows.
-
-    Args:
-        heading: Heading of the table.
-        titles: Titles of the leading columns.
-        rows: The rows.
-        columns: Columns of numbers.
-        lead: Markdown above the table.
-        notes: Notes below the table, above the footnotes.
-    """
+    """Return a table of rows."""
     padded = [[*row["heads"], *[MISSING] * len(titles)] for row in rows]
     heads = [(title, [cells[i] for cells in padded]) for i, title in enumerate(titles)]
     return with_rows(Table(heading, heads, columns, lead=lead, notes=notes), rows)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping
+from typing import Annotated
 
 import typer
 
@@ -16,10 +17,6 @@ from polarity_bench.cli.output import (
     remark,
 )
 from polarity_bench.errors import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 data_app = Commands(name="data", help="Show where data is stored, or download it.")
 

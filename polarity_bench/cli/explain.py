@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -163,8 +163,6 @@ def _turned(
         InputError: If the encoder or its base cannot be loaded, if it has no axis or cannot be
             evaluated, or if the page does not show the strength to open at.
     """
-    from dataclasses import replace
-
     from polarity_bench.encoders.base import AbsentEncoder
     from polarity_bench.encoders.steered import at_strength
     from polarity_bench.encoders.train_file import training_of
@@ -212,8 +210,6 @@ def _results(
     Raises:
         InputError: If an encoder cannot be loaded or evaluated, or if both are the same encoder.
     """
-    from dataclasses import replace
-
     from polarity_bench.encoders.load import EncoderOptions
     from polarity_bench.encoders.steered import at_strength
     from polarity_bench.evaluation.many_encoders import load_with_reference

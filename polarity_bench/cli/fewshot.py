@@ -92,10 +92,12 @@ def fewshot(
         raise InputError(f"`published` {published}: no such file")
     numbers = {"rows": rows, "sample": sample}
     overrides: dict[str, Any] = {
-        field: int(text) if text.isdecimal() else text for field, text in numbers.items() if text
+        field: int(text) if text.isdecimal() else text
+        for field, text in numbers.items()
+        if text is not None
     }
     overrides |= {"folds": folds} if folds is not None else {}
-    overrides |= {"seeds": parse_numbers("seeds", seeds, int)} if seeds else {}
+    overrides |= {"seeds": parse_numbers("seeds", seeds, int)} if seeds is not None else {}
     chosen_protocol = protocol_of(protocol, overrides)
     printed = published_folds(published) if published else []
     if report:

@@ -12,8 +12,6 @@ from polarity_bench.errors import InputError, MissingDataError
 from polarity_bench.files import check_writable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from polarity_bench.data.sources import DataAccess
     from polarity_bench.tasks.types.base import Settings, Task, TaskSpec
 

@@ -218,14 +218,15 @@ def add_results(
 
     If a result cannot be compared with the board's results, nothing is added.
     """
-    from polarity_bench.boards.add_results import add, find_curves, find_results
+    from polarity_bench.boards.add_results import add, find_results
     from polarity_bench.boards.board_folder import board_folders, open_board
     from polarity_bench.boards.build import build
+    from polarity_bench.results.curve_files import read_curves
 
     (folder,) = board_folders([board], root)
     with_report = _can_report()
     found = find_results(results)
-    curves = find_curves(results, found)
+    curves = [curve for each in results if each.is_dir() for curve in read_curves(each, found)]
     added = add(found, folder, curves)
     opened = open_board(folder)
     written = build(opened, with_report=with_report)
@@ -286,6 +287,8 @@ def export_board(
 ) -> None:
     """Convert a board to another format, or export its results for mteb."""
     form = "json" if as_json and form == "markdown" else form
+    if as_json and output is None and form != "json":
+        raise InputError(f"`as_json`: a board in the format {form} is no JSON; set `output` too")
     folder = _folder(board, root)
     if form in {"mteb", "eee"}:
         if output is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 from polarity_bench.cli.inputs import parse_strengths
@@ -20,8 +21,6 @@ from polarity_bench.encoders.load import EncoderOptions
 from polarity_bench.errors import InputError, check_at_least
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from polarity_bench.embedding.embedder import Embedder
     from polarity_bench.encoders.base import Encoder
     from polarity_bench.tasks.types.polarity.task import PolarityTask

@@ -9,7 +9,7 @@ import shutil
 import sys
 import threading
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from polarity_bench.values import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
     from rich.progress import Task as ProgressTask
 
     from polarity_bench.compare.encoder_ranks import Standings
@@ -72,10 +70,6 @@ def progress_bar(title: str, total: int) -> Iterator[Progress]:
     """Show progress on stderr while the context is open.
 
     On a terminal, show a bar with the time left. Otherwise, print a line every half minute.
-
-    Args:
-        title: Title of the bar.
-        total: Total of the counts that advance the bar.
     """
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
@@ -226,14 +220,7 @@ def print_report(
     weighting: str,
     columns: Sequence[str] = (),
 ) -> None:
-    """Print the tables of an encoder, its failures and the names of reused results.
-
-    Args:
-        report: Results and failures of the encoder.
-        output: Output options. With `--json`, no tables are printed.
-        weighting: Weighting of the ranks.
-        columns: Titles of the columns to print, or "all"; () prints the main scores.
-    """
+    """Print the tables of an encoder, its failures and the names of reused results."""
     from polarity_bench.boards.run_report import tables
     from polarity_bench.render.markdown import section
 
@@ -328,10 +315,6 @@ def reports_as_json(
     """Return results and failures as a JSON object.
 
     If an encoder could not be loaded, its failure has the task None.
-
-    Args:
-        reports: Reports of the encoders.
-        skipped: Reasons why tasks were skipped, keyed by task.
     """
     from polarity_bench.boards.run_report import as_json
     from polarity_bench.values import shortest

@@ -126,12 +126,6 @@ class GateFlags:
     ) -> RunGate | None:
         """Return the gate of a run, or None if the user named no baseline.
 
-        Args:
-            output: Folder of the results, which may contain the baseline.
-            tasks: The tasks of the run.
-            models: The encoders of the run.
-            strengths: The strengths of the run.
-
         Raises:
             InputError: If the baseline is unknown, or the run has several encoders or strengths.
         """
@@ -198,14 +192,7 @@ class FileFlags:
         folder: Path,
         weighting: str,
     ) -> None:
-        """Write the CSV file of scores per fold, and the plot, if the user asked for them.
-
-        Args:
-            reports: Reports of the encoders, with their results.
-            curves: Files of curves through these results.
-            folder: Folder of the results, which may contain results of the reference encoders.
-            weighting: Weighting of the ranks.
-        """
+        """Write the CSV file of scores per fold, and the plot, if the user asked for them."""
         from polarity_bench.boards.run_charts import plotted, references_of
         from polarity_bench.boards.run_report import folds_csv
         from polarity_bench.files import write_atomically
@@ -384,12 +371,7 @@ def _warn_of_uncounted(report: EncoderReport) -> None:
 
 
 def _remark_next(folder: Path, *, is_cut: bool) -> None:
-    """Print the folder of the results and the suggested next commands.
-
-    Args:
-        folder: Folder of the results.
-        is_cut: Whether the run used a limit.
-    """
+    """Print the folder of the results and the suggested next commands."""
     board = f"next: polarity-bench leaderboard {shlex.quote(str(folder))}"
     quick = "boards show only complete results; next: run the same command without --limit"
     remark(f"results are in {folder}; {quick if is_cut else board}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,8 +23,6 @@ from polarity_bench.encoders.load import EncoderOptions
 from polarity_bench.errors import InputError, check_known
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from polarity_bench.data.sources import DataAccess
     from polarity_bench.tasks.types.base import Settings, Task, TaskSpec
     from polarity_bench.verify import Publication, ScoreCheck

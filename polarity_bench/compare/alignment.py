@@ -69,10 +69,6 @@ def needs_reference(key: ScoreKey) -> bool:
 def align(results: Sequence[Result], key: ScoreKey) -> Alignment:
     """Check that results can be paired, and read the values that make up a score.
 
-    Args:
-        results: The results.
-        key: The score.
-
     Raises:
         MissingValuesError: If values per query are missing or damaged.
         InputError: If two results cannot be paired, a result lacks the score, or the score is
@@ -378,21 +374,18 @@ class Alignment:
         Args:
             weights: Number of times that each query occurs in each sample, (b, q).
         """
-        columns = self._columns
+        columns, metric = self._columns, self.key.metric
+        coefficient: Coefficient = "spearman" if metric == "spearman" else "pearson"
         total = np.zeros((len(columns), len(weights)))
         for rows, share in self._weighed_subsets():
             part, gold, counts = columns[:, rows], self._gold[rows], weights[:, rows]
             if len(columns) > _MANY:
-                correlations = many_correlations(self._coefficient, part, gold, counts)
+                correlations = many_correlations(coefficient, part, gold, counts)
             else:
-                of_each = partial(weighted_correlation, self._coefficient)
+                of_each = partial(weighted_correlation, coefficient)
                 correlations = np.stack([of_each(column, gold, counts) for column in part])
             total += share * correlations
         return total
-
-    @property
-    def _coefficient(self) -> Coefficient:
-        return "spearman" if self.key.metric == "spearman" else "pearson"
 
     def _products(self, column: FloatArray) -> FloatArray:
         products = np.zeros_like(column)

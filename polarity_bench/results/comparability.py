@@ -43,7 +43,7 @@ def cells_of(results: Iterable[Result]) -> list[tuple[Result, int]]:
         for k in result.ks if has_k else [0]:
             if not result.lacks_reference or (result.task, digest, k) not in known:
                 first, _ = cells.setdefault((task, digest, reference, k), (result, k))
-                _check_one(first, result, k)
+                check_same(first, result, k)
     return sorted(cells.values(), key=_order)
 
 
@@ -84,7 +84,7 @@ def difference(one: Result, other: Result) -> tuple[str, Any, Any] | None:
     return None
 
 
-def _check_one(one: Result, other: Result, k: int) -> None:
+def check_same(one: Result, other: Result, k: int) -> None:
     """Raise InputError if two results for the same cell differ by more than a small tolerance.
 
     Repeated evaluations may differ slightly. Embeddings differ by about 1e-7 if their batches
@@ -112,9 +112,6 @@ def _answer(result: Result, k: int) -> tuple[str, dict[ScoreKey, float]]:
 
 def pairs_of(results: Iterable[Result]) -> list[tuple[str, str]]:
     """Return pairs of a task and its copy with unseen sources, if both have results.
-
-    Args:
-        results: Results of any tasks and encoders.
 
     Returns:
         Sorted pairs of task names: the original task and its copy.

@@ -113,11 +113,6 @@ class Curve:
 def make_curve(name: str, dial: Dial, by_setting: Mapping[float, Result]) -> Curve:
     """Compute the curve through results of one task and one reference encoder.
 
-    Args:
-        name: Name of the encoder with the dial.
-        dial: Varied parameter.
-        by_setting: Polarity result at each setting of the dial, at least one.
-
     Raises:
         InputError: If the results differ in task, data, reference encoder or protocol, if their
             reference encoder was not available, or if their oracle scores or values per query are
@@ -165,12 +160,7 @@ def make_curve(name: str, dial: Dial, by_setting: Mapping[float, Result]) -> Cur
 
 
 def front_of_results(results: Sequence[Result], front: ScoreKey) -> float:
-    """Compute the front score of the curve through results of one task and reference encoder.
-
-    Args:
-        results: Results of the points of the curve.
-        front: Key of the front score, with k and the weighting.
-    """
+    """Compute the front score of the curve through results of one task and reference encoder."""
     k, weighting = front.k or 0, front.weighting
     keys = component_keys("front", k, weighting)
     means = {

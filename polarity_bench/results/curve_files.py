@@ -42,12 +42,6 @@ def write_curves(
 ) -> list[Path]:
     """Compute and write the curve of every polarity task with at least two results.
 
-    Args:
-        name: Name of the encoder with the dial.
-        dial: Varied parameter.
-        results: Results of a suite at each setting of the dial.
-        output: Folder of the results.
-
     Returns:
         Paths of the curve files.
 
@@ -92,10 +86,6 @@ def read_curve(path: Path) -> Curve:
 
 def read_curves(folder: Path, results: Sequence[Result]) -> Iterator[Curve]:
     """Read every current curve below a folder, sorted by path.
-
-    Args:
-        folder: Folder of results.
-        results: Results in the folder.
 
     Yields:
         Curves that were computed from these results.

@@ -16,7 +16,6 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from filelock import FileLock
 
 from polarity_bench.errors import InputError
 from polarity_bench.files import find_files, json_bytes, read_json, remove, write_atomically
+from polarity_bench.values import grouped
 
 PACKED = "results.jsonl"
 PROVENANCE = ".provenance.json"
@@ -56,8 +56,7 @@ def result_paths(folder: Path) -> list[Path]:
 
 def paths_by_encoder(results: Path) -> dict[str, list[Path]]:
     """Return the paths of all results below a folder, by the name of the encoder's folder."""
-    paths = groupby(result_paths(results), lambda path: path.relative_to(results).parts[0])
-    return {name: list(of_encoder) for name, of_encoder in paths}
+    return grouped(result_paths(results), lambda path: path.relative_to(results).parts[0])
 
 
 def is_stored(path: Path) -> bool:

@@ -28,6 +28,7 @@ from __future__ import annotations
 import csv
 import math
 import re
+from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -142,6 +143,9 @@ def _lines(file: Path) -> Iterator[tuple[str, dict[str, str]]]:
     ):
         lines = csv.DictReader(stream)
         columns = set(lines.fieldnames or ())
+        for name, n in Counter(lines.fieldnames or ()).items():
+            if n > 1:
+                raise InputError(f"{file}: the column {name!r} occurs {n} times; keep one")
         if missing := set(_REQUIRED) - columns:
             present = ", ".join(sorted(columns))
             raise InputError(

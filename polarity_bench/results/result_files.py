@@ -369,10 +369,6 @@ def write_result(result: Result, output: str | Path) -> Path:
     The provenance is written last and contains the checksum of the scores. A killed run therefore
     leaves no files that look like a complete result.
 
-    Args:
-        result: Result to write.
-        output: Output folder, which contains the folders of the encoders.
-
     Raises:
         InputError: If the output folder is not writable.
     """
@@ -429,9 +425,6 @@ def _read_provenance(path: Path) -> dict[str, Any]:
 
 def read_result(path: str | Path) -> Result:
     """Read a result that `write_result` wrote, without its arrays.
-
-    Args:
-        path: Path of the result.
 
     Raises:
         InputError: If the scores or the provenance are missing, edited, damaged or in another

@@ -84,11 +84,6 @@ def effort(item: Item, known: Sizes, access: DataAccess) -> int:
 
     A text in training counts as three texts, because a training step costs about three times as
     much as encoding.
-
-    Args:
-        item: The item.
-        known: Sizes of the data sets.
-        access: Sources of the data.
     """
     if isinstance(item, CrossValidation):
         # Each fold encodes and trains on its training rows. Each seed also encodes all rows once.
@@ -140,14 +135,7 @@ def _texts_of(item: Item, setup: Setup) -> Sequence[str]:
 def estimate(
     items: Sequence[Item], known: Sizes, seconds: Mapping[str, float], access: DataAccess
 ) -> float:
-    """Return the approximate time to run the items one after another, in seconds.
-
-    Args:
-        items: The items to run.
-        known: Sizes of the data sets.
-        seconds: Seconds per text for each base, as `probe` returns them.
-        access: Sources of the data.
-    """
+    """Return the approximate time to run the items one after another, in seconds."""
     return sum(
         _FIXED_SECONDS + effort(item, known, access) * seconds.get(item.model, 0.0)
         for item in items

@@ -39,11 +39,6 @@ def find_external_results(
     Results count if this version would compute the same results from the same encoder: tasks, data,
     protocols and base must be equal. All results of a training run must be from one encoder, which
     was loaded with the same options as its base.
-
-    Args:
-        items: Items that are not done.
-        setup: Folders and loading options.
-        encoders: Current base encoders, by the digest of their evaluation.
     """
     results = paths_by_encoder(setup.output / "results")
     tasks: dict[tuple[str, ...], list[Task]] = {}

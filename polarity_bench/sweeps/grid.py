@@ -395,9 +395,6 @@ def _differing_settings(several: Sequence[tuple[str, Setting]]) -> list[Setting]
 
     Items differ in a setting that has several values, or that only some items of a family have. A
     family is a recipe or a loss.
-
-    Args:
-        several: Family and settings of each item.
     """
 
     def differs(key: str) -> bool:

@@ -59,12 +59,6 @@ def sweep_records(
 ) -> list[Record]:
     """Return the scores of a sweep on the tasks that its training runs train on.
 
-    Args:
-        folder: Folder of the sweep.
-        plan: Plan of the sweep.
-        weighting: Weighting of the ranks.
-        models: Further bases that may have published numbers.
-
     Returns:
         The records of the bases, then of the training runs, then of the published numbers.
 
@@ -217,12 +211,6 @@ def _item_records(
     """Return the P and S records of an item; the values are NaN if there is no result.
 
     A base also has records for the scores of the oracle and of chance.
-
-    Args:
-        item: Columns that describe the item.
-        settings: All settings of the item.
-        result: The result.
-        weighting: Weighting of the ranks.
     """
     common: dict[str, Any] = {
         **{f"{_SETTING}{name}": value for name, value in settings.items()},
@@ -248,12 +236,6 @@ def _published_records(
     folder: Path, records: Sequence[Record], models: Sequence[str], weighting: str
 ) -> list[Record]:
     """Return a record for each published number of a sweep, with the items to compare it with.
-
-    Args:
-        folder: Folder of the sweep.
-        records: Records of the bases and of the training runs.
-        models: Further bases that may have published numbers.
-        weighting: Weighting of the ranks.
 
     Raises:
         InputError: If a line is wrong or no training run corresponds to it, or if one of `models`
@@ -298,10 +280,6 @@ def _check_column(number: Record, columns: Iterable[tuple[str, str]]) -> None:
 
 def _twins(number: Record, items: Sequence[Record]) -> frozenset[Hashable]:
     """Return the items to compare a published number with.
-
-    Args:
-        number: The published number.
-        items: A record of each training run and base.
 
     Raises:
         InputError: If no item matches `twin`, or if the matching training runs differ in more than

@@ -133,13 +133,6 @@ def find_sweep(
 ) -> Sweep:
     """Check everything that can be checked before any item is run, and return the sweep.
 
-    Args:
-        grid: The grid of the sweep.
-        setup: Folders and loading options.
-        file: Path of the grid's file.
-        named: Whether the folder of the sweep is named after the grid.
-        retry_failed: Whether to run failed items again.
-
     Raises:
         InputError: If an input is not available, is not suitable for training, or has changed since
             the sweep began; if the folder has a sweep of another grid with the same name; or if a

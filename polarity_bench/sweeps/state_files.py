@@ -71,13 +71,7 @@ class ItemOutcome:
 
     @classmethod
     def of_results(cls, name: str, results: Sequence[Result], folder: Path) -> ItemOutcome:
-        """Return the outcome of a done item.
-
-        Args:
-            name: Name of the item.
-            results: Results of the item.
-            folder: Folder of the sweep.
-        """
+        """Return the outcome of a done item."""
         means = {result.task: result.main.mean for result in results}
         scores = {task: mean for task, mean in means.items() if not math.isnan(mean)}
         files = files_of((result.path for result in results), folder)

@@ -10,6 +10,7 @@ from operator import itemgetter
 
 from polarity_bench.cross_validation.protocol import division_text
 from polarity_bench.errors import InputError
+from polarity_bench.render.format import percent
 from polarity_bench.results.packed_results import PROVENANCE
 from polarity_bench.results.result_files import Result, read_result
 from polarity_bench.sweeps.items import CrossValidation
@@ -68,10 +69,8 @@ class Best:
 
 def _percent(score: float, interval: tuple[float, float] | None) -> str:
     """Return a score in percent, with its interval, as text."""
-    ends = ""
-    if interval:
-        ends = f" (95 % interval {100 * interval[0]:.2f} to {100 * interval[1]:.2f})"
-    return f"{100 * score:.2f}{ends}"
+    ends = " to ".join(map(percent, interval or ()))
+    return percent(score) + (f" (95 % interval {ends})" if ends else "")
 
 
 @dataclass(frozen=True)

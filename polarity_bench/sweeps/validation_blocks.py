@@ -21,11 +21,11 @@ from typing import Any
 from pydantic import StrictInt
 
 from polarity_bench.cross_validation.fold_results import check_experiment, run_experiments
-from polarity_bench.cross_validation.methods import check_method, make_method, parameters_of
+from polarity_bench.cross_validation.methods import make_method, parameters_of
 from polarity_bench.cross_validation.protocol import protocol_of
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.encoders.load import load_encoder, resolve_name
-from polarity_bench.errors import InputError, check_known, reworded
+from polarity_bench.errors import InputError, check_installed, check_known, reworded
 from polarity_bench.sweeps.items import (
     DIVISION,
     OPTIONS,
@@ -55,10 +55,6 @@ def expand(settings: Sequence[Setting], context: GridContext) -> list[CrossValid
     """Return the cross-validations of a block, without names.
 
     Combinations that differ only in parameters that their loss does not have become one item.
-
-    Args:
-        settings: All combinations of the block.
-        context: Context in which the settings are resolved.
 
     Raises:
         InputError: If a setting is wrong, or if no loss of the block has a parameter.
@@ -136,7 +132,8 @@ def check_validations(items: Sequence[Item], setup: Setup) -> dict[str, EncoderI
             experiment_key = repr([item.task, item.protocol, loading, shape])
             if experiment_key not in encoders:
                 with reworded(f"{item.name}: ", words=_SETTINGS):
-                    check_method(item.settings["loss"], method)
+                    loss = f"the loss {item.settings['loss']!r}"
+                    check_installed(loss, *method.needs, extra=method.extra)
                     encoder, _ = check_experiment(item.experiment(data[item.task]))
                 encoders[experiment_key] = encoder
             encoder = by_item[item.digest] = encoders[experiment_key]

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 from standins import BagEncoder, Bench
-from standins.board import placed
+from standins.board import placed, read_board
 from standins.dial import results_at
 
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders.base import EncoderId
+from polarity_bench.errors import InputError
 from polarity_bench.evaluation.one_task import evaluate
 from polarity_bench.results.curve_files import write_curves
 from polarity_bench.results.result_files import read_arrays, read_results, write_result
@@ -234,6 +235,38 @@ def test_results_are_brought_into_a_board(bench: Bench, root: Path, contrast: Ta
     assert len(list(read_results(root / "words" / "results"))) == 4
 
 
+def test_a_board_takes_its_own_results_by_any_path(bench: Bench, root: Path) -> None:
+    own = root / "words" / "results"
+    before = {path: path.read_bytes() for path in own.rglob("*") if path.is_file()}
+    Path("link").symlink_to(own.absolute(), target_is_directory=True)
+    for path in (own, own.absolute(), Path("link"), own / ".." / "results"):
+        done = bench("leaderboard", "add", str(path), "--board", "words")
+        assert done.code == 0, done.err
+        assert {path: path.read_bytes() for path in own.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize("output", ["-o /home/a/b", "-o/home/a/b", "--output=/home/a/b"])
+def test_commands_on_boards_have_no_output_folder(root: Path, output: str) -> None:
+    (result, *_) = read_results(root / "words" / "results")
+    command = f"polarity-bench run {output} --tasks contrast"
+    made = replace(result, environment={**result.environment, "command": command})
+    write_result(replace(made, arrays=read_arrays(result.path)), Path("alone"))
+    (detail,) = read_board(Path("alone")).details.values()
+    assert detail.command == "polarity-bench run --tasks contrast"
+
+
+def test_results_without_the_weighting_of_the_board_are_named(bench: Bench, root: Path) -> None:
+    found = list(read_results(root / "words" / "results"))
+    result = next(each for each in found if each.key.encoder.name == "ash")
+    linear = {key: score for key, score in result.scores.items() if key.weighting == "linear"}
+    write_result(
+        replace(result, scores=linear, arrays=read_arrays(result.path)), root / "words" / "results"
+    )
+    with pytest.raises(InputError, match=r"ash/.*: no scores with the weighting 'uniform'; eval"):
+        read_board(root / "words", "uniform")
+    assert read_board(root / "words", "linear").tables
+
+
 def test_what_does_not_go_with_the_rest_is_not_added(bench: Bench, root: Path) -> None:
     """Made from another version of the task: nothing is written."""
     other = placed(EncoderId("birch", "9"), "contrast", 0.6, 0.5)
@@ -261,6 +294,7 @@ def test_what_does_not_go_with_the_rest_is_not_added(bench: Bench, root: Path) -
         ("add leaderboards/words/figures --board words", "contains no complete results"),
         ("diff none words", "none: no folder of this name contains a board.toml"),
         ("export words --format mteb", "--output: the format mteb needs an output folder"),
+        ("export words --format csv --json", "--json: a board in the format csv is no JSON; set"),
         ("export words --output no/where.csv", "the folder no does not exist"),
     ],
 )

@@ -284,6 +284,10 @@ def test_trainings_that_differ_in_the_seed_alone_are_one_method(tmp_path: Path) 
             'name = "a"\nencoders = ["ours-0"]\n[[method]]\nname = "b"\nencoders = ["ours-0"]',
             r"'method' 'b': 'ours-0' is already listed by the method 'a'; list each",
         ),
+        (
+            f'name = "a"\nencoders = ["ours-0", "{SEEDS[0].digest[:8]}"]',
+            r"'method' 'a': '\w+' is already listed by the method 'a'; list each",
+        ),
         ('name = "a"', r"board\.toml: .*encoders"),
     ],
 )

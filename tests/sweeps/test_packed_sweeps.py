@@ -165,6 +165,17 @@ def test_add_packs_a_sweep(made: Made) -> None:
     assert contents(made.folder.with_name("mteb-after")) == contents(exported)
 
 
+def test_two_results_of_one_cell_are_not_added(made: Made) -> None:
+    without_stray(made)
+    found = find_results([made.folder])
+    halved = {key: replace(s, mean=s.mean / 2) for key, s in found[0].scores.items()}
+    other = write_result(replace(found[0], scores=halved), made.folder.with_name("elsewhere"))
+    before = contents(made.folder)
+    with pytest.raises(InputError, match="same encoder and the same table cell, but their"):
+        add([*found, *find_results([other])], made.folder)
+    assert contents(made.folder) == before
+
+
 def test_packed_results_are_restored_on_a_board_that_has_files(made: Made) -> None:
     without_stray(made)
     before = contents(made.folder / "results")

@@ -42,12 +42,6 @@ def run_local(
 
     A worker that is killed, for example because memory ran out, is replaced.
 
-    Args:
-        items: The items to run.
-        setup: Folders and loading options.
-        workers: Number of worker processes.
-        look: Function that is called repeatedly while the workers run.
-
     Raises:
         InputError: If a worker cannot write to the folder of the sweep, or if too many workers are
             killed in a row before another item ends.
@@ -64,7 +58,8 @@ def run_local(
     try:
         while left := digests - (ended := state.ended() & digests):
             n_lost = 0 if len(ended) > n_told else n_lost
-            n_lost += sum(bool(each.exitcode) for each in processes)
+            lost = [each.exitcode for each in processes if each.exitcode]
+            n_lost += len(lost)
             if any(each.exitcode == _CANNOT_WRITE for each in processes):
                 raise InputError(
                     f"{setup.output}: a worker process could not write the state of an item (see "
@@ -73,7 +68,7 @@ def run_local(
             if n_lost > (GREATEST_ATTEMPTS + 1) * workers:
                 raise InputError(
                     f"`workers` {workers}: {n_lost} worker processes ended in a row without "
-                    f"completing an item, the last with exit code {processes[-1].exitcode}; read "
+                    f"completing an item, the last with exit code {lost[-1]}; read "
                     f"the logs in {state.logs}"
                 )
             n_told = len(ended)

@@ -386,6 +386,9 @@ def test_a_sweep_goes_on_with_what_it_began_with_or_not_at_all(
     done = bench("sweep", grid, "-o", "out", "--workers", "1")
     assert done.code == 0
     assert "other tasks" not in done.err
+    seen = {r.key.encoder.name: r.seen for r in read_results(Path("out/results"))}
+    assert sorted(name for name, counts in seen.items() if counts is None) == [base.name]
+    assert len(seen) == 2
     results = sorted(Path("out/results").iterdir())
     shutil.rmtree(results[0])
     again = bench("sweep", grid, "-o", "out", "--workers", "1")

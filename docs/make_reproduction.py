@@ -3,8 +3,8 @@
     python docs/make_reproduction.py
 
 `reproduction.toml` has the text: claims, verdicts, and for each number the place to read it from.
-The numbers themselves are read from the boards: `table.csv`, `published.csv` and stored results. A
-test checks that `reproduction.md` is current.
+The numbers themselves are read from the boards: `table.csv`, `published.csv` and stored results.
+Tests check that `reproduction.md` and its figures are current.
 """
 
 from __future__ import annotations
@@ -25,10 +25,13 @@ from polarity_bench.cross_validation.fold_results import read_experiments
 from polarity_bench.cross_validation.methods import PROXIES
 from polarity_bench.cross_validation.records import heading, method_title
 from polarity_bench.metrics.significance import paired_t
+from polarity_bench.render.chart import LineChart, Series
+from polarity_bench.render.figures.figure_files import draw_charts
 from polarity_bench.results.packed_results import read_stored, result_paths
 
 HERE = Path(__file__).parent
 PAGE = HERE / "reproduction.md"
+FIGURES = HERE / "figures"
 TEXT = HERE / "reproduction.toml"
 BOARDS = HERE.parent / "leaderboards"
 GITHUB = "https://github.com/polarity-bench/polarity-bench/blob/main/leaderboards"
@@ -290,10 +293,27 @@ def _of_claim(boards: Path, claim: Mapping[str, Any]) -> Iterator[str]:
         yield f"Run: {run.strip()}\n"
     if places(claim):
         yield _comparison_table(boards, claim)
+    if shown_as := claim.get("figure"):
+        yield f"![{shown_as['title']}](figures/{shown_as['file']})\n"
     if text := claim.get("text"):
         yield text.strip() + "\n"
     if command := claim.get("command"):
         yield f"```bash\n{command.strip()}\n```\n"
+
+
+def figure(boards: Path, claim: Mapping[str, Any]) -> bytes:
+    """Draw the figure of a claim: lines of numbers, whose places contain a position on the x axis.
+
+    Returns:
+        The figure as SVG.
+    """
+    spec = claim["figure"]
+    lines = [
+        Series(name, [number_at(boards, place.format(f"{x:g}")).value / 100 for x in spec["x"]])
+        for name, place in spec["lines"].items()
+    ]
+    chart = LineChart(spec["title"], spec["x_title"], spec["y_title"], spec["x"], lines)
+    return draw_charts([chart], "svg")
 
 
 def _table_list(papers: Sequence[Mapping[str, Any]]) -> str:
@@ -305,9 +325,14 @@ def _table_list(papers: Sequence[Mapping[str, Any]]) -> str:
     return _table(["paper", "table", "content", "measured twin, or why there is none"], rows)
 
 
+def read_text() -> dict[str, Any]:
+    """Return the text of the page, with its claims and the places of their numbers."""
+    return tomllib.loads(TEXT.read_text(encoding="utf-8"))
+
+
 def page(boards: Path = BOARDS) -> str:
     """Return the text of the page."""
-    text = tomllib.loads(TEXT.read_text(encoding="utf-8"))
+    text = read_text()
     papers = text["papers"]
     parts = [f"# {text['title']}\n", NOTE + "\n", text["introduction"].strip() + "\n"]
     parts += ["## All claims\n", *_summary(papers)]
@@ -326,3 +351,6 @@ def page(boards: Path = BOARDS) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
+    for each in (claim for paper in read_text()["papers"] for claim in paper["claims"]):
+        if "figure" in each:
+            (FIGURES / each["figure"]["file"]).write_bytes(figure(BOARDS, each))

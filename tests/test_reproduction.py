@@ -51,7 +51,7 @@ USED = sorted(
     )
 )
 """The files of boards that numbers are read from."""
-PARAMETERS = {"0.1", "0.25", "0.3", "0.5", "0.01", "7.5"}
+PARAMETERS = {"0.1", "0.25", "0.3", "0.5", "0.7", "0.9", "0.01", "7.5"}
 """Margins, weights and temperatures, which are settings and not results."""
 
 
@@ -62,6 +62,15 @@ def make_reproduction() -> Any:
 
 def test_the_page_is_current(make_reproduction: Any) -> None:
     assert make_reproduction.page() == PAGE, "python docs/make_reproduction.py"
+
+
+def test_the_figures_are_current(make_reproduction: Any) -> None:
+    pytest.importorskip("altair")
+    claims = [claim for claim in CLAIMS if "figure" in claim]
+    assert claims
+    for claim in claims:
+        drawn = (DOCS / "figures" / claim["figure"]["file"]).read_bytes()
+        assert drawn == make_reproduction.figure(LEADERBOARDS, claim), claim["id"]
 
 
 # Claims and verdicts

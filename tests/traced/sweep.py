@@ -23,7 +23,7 @@ _SIZES = re.compile(r"Numbers of examples, ([^,]+)(.*)")
 _UNPAIRED = re.compile(
     r"^Minimum detectable difference of unpaired .+?: (.+) points\.", re.MULTILINE
 )
-_OF_TASK = re.compile(r"(\S+) ([\d.]+)(?: points|$)")
+_OF_TASK = re.compile(r"(?:(\S+) on )?(\S+) ([\d.]+)(?: points|$)")
 _PUBLISHED = re.compile(r"(.+), as published \[(\d+)\]")
 _SECTIONS = {"warm_up", "mining", "rate", "epochs", "batch_size", "dropout", "prompt", "checkpoint"}
 _USUAL = 50_000  # default number of examples; all if there are fewer
@@ -64,12 +64,13 @@ class Sweep:
     def unknown_unpaired(self, readme: str) -> list[str]:
         """Return a message for each unpaired detectable difference that does not fit its table."""
         wrong = []
-        (model,) = {item["settings"]["model"] for item in self.trainings}
+        models = {item["settings"]["model"] for item in self.trainings}
         for section in readme.split("\n## ")[1:]:
             heading, _, text = section.partition("\n")
             said = _settings(heading.split(", ")[1:])
             for metric, note in zip(_METRICS, _UNPAIRED.findall(text), strict=False):
-                for task, least in _OF_TASK.findall(note):
+                for named, task, least in _OF_TASK.findall(note):
+                    model = named or one(list(models))
                     others = [i for i in self._of(model, task) if not _is_counted(i)]
                     items = [i for i in self._shown(model, task, said) if _is_counted(i)]
                     base = self._base(model, task)
@@ -176,11 +177,12 @@ class Sweep:
         value, twin = float(cited["value"]) / 100, cited["twin"]
         std = float(cited["std"]) / 100 if cited["std"] else math.nan
         measured = math.nan
-        if twin == "reference":
+        heading = _settings(line.table.split(", ")[1:])
+        in_section = [i for i in self._of(model, task) if self._in_section(i, heading)]
+        if twin == "reference" and in_section:
             base = self._base(model, task)
             measured = base.score(self._name(metric, base))
-        elif twin:
-            heading = _settings(line.table.split(", ")[1:])
+        elif twin and twin != "reference":
             own_items = self._shown(model, task, _twin(cited))
             own_items = [item for item in own_items if self._in_section(item, heading)]
             measured = self._over(own_items, metric).value if self._results(own_items) else math.nan

@@ -72,6 +72,17 @@ def test_the_best_as_shown_of_all_rivals_is_bold_ties_included() -> None:
     assert re.findall(r"\*\*(.*?)\*\*", text) == ["60.00", "20.00"]
 
 
+@pytest.mark.parametrize("ranks", [[], [("rank", ["1", "-"])]], ids=["alone", "after ranks"])
+def test_the_name_of_a_row_that_does_not_compete_is_in_italics(
+    ranks: list[tuple[str, list[str]]],
+) -> None:
+    heads = [*ranks, ("encoder", ["ash", "a paper"]), ("k", ["16", "16"])]
+    text = table(heads, [Column("P", [0.5, 0.6])], ["encoder", "published"])
+    ours, theirs = text.splitlines()[-2:]
+    assert "*" not in ours
+    assert re.fullmatch(r"(\| - +)?\| \*a paper\* +\| 16 +\| +\*60\.00\* \|", theirs)
+
+
 def test_an_interval_follows_its_value() -> None:
     intervals = [(0.1, 0.35), (math.nan, math.nan), None]
     shown = table([("x", ["a", "b", "c"])], [Column("P", [0.2, 0.3, None], intervals, [""] * 3)])

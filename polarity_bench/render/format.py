@@ -90,16 +90,18 @@ def text_rows(
         roles: Role of each row; () if all rows are encoders.
         markup: Markup of the text format.
     """
-    cells = [shown(column) for column in columns]
+    of_columns = [shown(column) for column in columns]
+    named = int(heads[0][0] == "rank" and len(heads) > 1)  # Ranks come before the name.
     rows = []
     for i in range(len(heads[0][1])):
         italic = markup.italic if roles and roles[i] in SET_APART else "{}"
-        name, *texts = (markup.escape(texts[i]) for _, texts in heads)
+        texts = [markup.escape(cells[i]) for _, cells in heads]
+        texts[named] = _unless_missing(italic, texts[named])
         numbers = [
             _with_markup(of_column[i], column, italic, markup)
-            for of_column, column in zip(cells, columns, strict=True)
+            for of_column, column in zip(of_columns, columns, strict=True)
         ]
-        rows.append([_unless_missing(italic, name), *texts, *numbers])
+        rows.append([*texts, *numbers])
     return rows
 
 

@@ -248,6 +248,8 @@ def _results(
             with embedding.embedder(plans[i].encoder) as embedder:
                 report = _evaluated(replace(plans[i], embedder=embedder), task, folder)
             (each,), reused = report.results, bool(report.reused)
+            if report.uncounted:
+                remark(f"warning: texts seen in training are not counted: {report.uncounted}")
         if reused:
             remark(f"{names[i].label}: from {each.path}")
         found.append(each)

@@ -289,8 +289,17 @@ def make_methods(names: Sequence[str], parameters: Mapping[str, Any]) -> list[Me
     """
     methods = []
     for name in names:
-        methods.append(method := make_method(name, parameters))
-        check_installed(f"the loss {name!r}", *method.needs, extra=method.extra)
+        methods.append(make_method(name, parameters))
+        check_method(name, methods[-1])
     if unused := sorted(set(parameters) - frozenset().union(*map(parameters_of, names))):
         raise InputError(f"`{unused[0]}`: none of {', '.join(names)} takes this parameter")
     return methods
+
+
+def check_method(name: str, method: Method) -> None:
+    """Raise an error if a package that a method needs is not installed.
+
+    Raises:
+        InputError: If a package is missing; the message names the extra that installs it.
+    """
+    check_installed(f"the loss {name!r}", *method.needs, extra=method.extra)

@@ -76,15 +76,12 @@ class EncoderReport:
         name: Name of the encoder in results.
         by_strength: Report for each strength; the key None is the encoder's default strength.
         error: Error if the encoder could not be loaded; otherwise None.
-        uncounted: Why texts seen in training could not be counted, if the file with the training
-            texts or a result is damaged or not writable.
     """
 
     model: str
     name: str = ""
     by_strength: Mapping[float | None, SuiteReport] = field(default_factory=dict)
     error: InputError | None = None
-    uncounted: str = ""
 
     @property
     def suites(self) -> list[SuiteReport]:
@@ -95,6 +92,11 @@ class EncoderReport:
     def results(self) -> list[Result]:
         """Results of all strengths."""
         return [result for suite in self.suites for result in suite.results]
+
+    @property
+    def uncounted(self) -> str:
+        """Why texts seen in training could not be counted; '' if there was no problem."""
+        return next((suite.uncounted for suite in self.suites if suite.uncounted), "")
 
 
 def evaluate_models(request: EvaluationRequest) -> Iterator[EncoderReport]:
@@ -143,7 +145,7 @@ def evaluate_models(request: EvaluationRequest) -> Iterator[EncoderReport]:
                 reports[strength] = run_suite(
                     plan, request.tasks, request.output, overwrite=request.overwrite
                 )
-        yield EncoderReport(model, encoder.id.name, reports, uncounted=contamination.problem)
+        yield EncoderReport(model, encoder.id.name, reports)
 
 
 def _suggest_bfloat16(encoder: Encoder, request: EvaluationRequest) -> None:

@@ -22,6 +22,7 @@ from typing import Any
 from polarity_bench.embedding.embedder import EmbeddedTexts, Embedder, Usage
 from polarity_bench.encoders.base import AbsentEncoder, CorpusEncoder, Encoder, TaskEncoder
 from polarity_bench.encoders.probe import check_probe
+from polarity_bench.encoders.train_file import training_of
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation.contamination import Contamination, SeenRows
 from polarity_bench.evaluation.one_task import (
@@ -60,7 +61,8 @@ class EvaluationPlan:
         bar: Function that opens a progress bar.
         reference_embedder: Embedder for the reference encoder; None uses `embedder`.
         reference_is_default: Whether the user did not choose the reference.
-        contamination: Counts the rows that the encoder was trained on.
+        contamination: Counts the rows that the encoder was trained on; None counts those of the
+            evaluated tasks. Plans of one encoder at several strengths share it.
     """
 
     encoder: Encoder
@@ -70,7 +72,7 @@ class EvaluationPlan:
     bar: Bar = no_bar
     reference_embedder: Embedder | None = None
     reference_is_default: bool = True
-    contamination: Contamination = field(default_factory=Contamination)
+    contamination: Contamination | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "reference", other_reference(self.encoder, self.reference))
@@ -98,6 +100,8 @@ class SuiteReport:
         unexpected: Whether any failure was not an `InputError`.
         usage: Text counts and times of the embedding, by encoder label.
         warnings: Problems that did not cause a failure.
+        uncounted: Why texts seen in training could not be counted, if the file with the training
+            texts or a result is damaged or not writable.
     """
 
     results: list[Result] = field(default_factory=list)
@@ -106,6 +110,7 @@ class SuiteReport:
     unexpected: bool = False
     usage: dict[str, Usage] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    uncounted: str = ""
 
     @property
     def exit_code(self) -> int:
@@ -138,6 +143,7 @@ def run_suite(
         InputError: If the output folder is not writable; no text is encoded in this case.
     """
     check_writable(output)
+    contamination = plan.contamination or Contamination(training_of(plan.encoder), tasks, output)
     report = SuiteReport()
     pending = []
     for task in tasks:
@@ -149,10 +155,11 @@ def run_suite(
         if stored is None:
             pending.append(task)
         else:
-            report.results.append(plan.contamination.count_again(task, stored))
+            report.results.append(contamination.count_again(task, stored))
             report.reused.append(task.spec.name)
     if pending:
-        _evaluate(plan, pending, output, report)
+        _evaluate(plan, pending, output, report, contamination.of)
+    report.uncounted = contamination.problem
     order = [task.spec.name for task in tasks]
     report.results.sort(key=lambda result: order.index(result.task))
     return report
@@ -202,7 +209,11 @@ def _stored(
 
 
 def _evaluate(
-    plan: EvaluationPlan, pending: Sequence[Task], output: Path, report: SuiteReport
+    plan: EvaluationPlan,
+    pending: Sequence[Task],
+    output: Path,
+    report: SuiteReport,
+    seen_rows: Callable[[Task], SeenRows | None],
 ) -> None:
     begun = time.perf_counter()
     shared = _embed_all(plan, plan.encoder, pending, report)
@@ -216,7 +227,6 @@ def _evaluate(
         device=device,
         trained=training_facts(plan.encoder),
     )
-    seen_rows = plan.contamination.of
 
     def make(task: Task) -> Result:
         """Score a task; if its texts are not embedded yet, embed them first."""

@@ -16,9 +16,7 @@ from polarity_bench.embedding.store import EmbeddingStore
 from polarity_bench.encoders.base import AbsentEncoder, Encoder, EncoderId
 from polarity_bench.encoders.load import EncoderOptions, load_encoder
 from polarity_bench.encoders.reference_encoder import default_reference
-from polarity_bench.encoders.train_file import training_of
 from polarity_bench.errors import InputError
-from polarity_bench.evaluation.contamination import Contamination
 from polarity_bench.evaluation.many_tasks import EvaluationPlan, run_suite
 from polarity_bench.registers import plugin_failure
 from polarity_bench.sweeps.items import CrossValidation, Evaluation, Item, Setup, Training
@@ -116,8 +114,6 @@ def _evaluate(
     if not is_trained:
         check_encoder(setup.output, model, options, encoder.id)
     reference = default_reference(encoder, setup.options, _require if is_trained else None)
-    results = setup.output / "results"
-    contamination = Contamination(training_of(encoder), loaded, results)
     with EmbeddingStore() if setup.store else nullcontext() as store:
         caching = Embedder.on(encoder, store)
         plan = EvaluationPlan(
@@ -125,11 +121,10 @@ def _evaluate(
             reference,
             Embedder.on(encoder) if is_trained else caching,
             reference_embedder=caching,
-            contamination=contamination,
         )
-        report = run_suite(plan, loaded, results)
-    if contamination.problem:
-        print(contamination.problem)  # to the item's log
+        report = run_suite(plan, loaded, setup.output / "results")
+    if report.uncounted:
+        print(report.uncounted)  # to the item's log
     if report.failures:
         raise InputError("; ".join(f"{task}: {why}" for task, why in report.failures.items()))
     return ItemOutcome.of_results(item.name, report.results, setup.output)

@@ -21,11 +21,11 @@ from typing import Any
 from pydantic import StrictInt
 
 from polarity_bench.cross_validation.fold_results import check_experiment, run_experiments
-from polarity_bench.cross_validation.methods import make_method, parameters_of
+from polarity_bench.cross_validation.methods import check_method, make_method, parameters_of
 from polarity_bench.cross_validation.protocol import protocol_of
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.encoders.load import load_encoder, resolve_name
-from polarity_bench.errors import InputError, check_installed, check_known, reworded
+from polarity_bench.errors import InputError, check_known, reworded
 from polarity_bench.sweeps.items import (
     DIVISION,
     OPTIONS,
@@ -132,8 +132,7 @@ def check_validations(items: Sequence[Item], setup: Setup) -> dict[str, EncoderI
             experiment_key = repr([item.task, item.protocol, loading, shape])
             if experiment_key not in encoders:
                 with reworded(f"{item.name}: ", words=_SETTINGS):
-                    loss = f"the loss {item.settings['loss']!r}"
-                    check_installed(loss, *method.needs, extra=method.extra)
+                    check_method(item.settings["loss"], method)
                     encoder, _ = check_experiment(item.experiment(data[item.task]))
                 encoders[experiment_key] = encoder
             encoder = by_item[item.digest] = encoders[experiment_key]
